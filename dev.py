@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Sets everything up in .venv beside this file, then does one job. Needs Python 3.10 or newer, no more.
+
+    python3 dev.py demo [options of `gapless demo`]    real flights, killed brokers, and the proof
+    python3 dev.py test [options of tox]               all tests, on every supported Python that is here
+
+Installing happens once, and again when pyproject.toml changes. The system's Python is left as it is.
+"""
+# This file also runs under a Python that is too old, to say so: no syntax newer than 3.6 in it.
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+SCRIPTS = VENV / ("Scripts" if os.name == "nt" else "bin")
+PYTHON_MIN = (3, 10)
+ENVIRONMENT = {**os.environ, "PIP_USER": "0"}  # some systems and people have pip install for the user
+JOBS = {
+    "demo": (["--editable", ".[demo]"], ["gapless", "demo"], "gapless and its demo (about 60 MB)"),
+    "test": (["tox>=4.24"], ["tox"], "tox, which then installs what each test environment needs"),
+}
+"""What each job installs, what it then runs, and what to call that."""
+
+
+def main() -> None:
+    """Does the job named by the first argument; its exit status becomes ours."""
+    if len(sys.argv) < 2 or sys.argv[1] not in JOBS:
+        asked_for_help = len(sys.argv) > 1 and sys.argv[1] in ("-h", "--help")
+        print(__doc__.strip())
+        sys.exit(0 if asked_for_help else 2)
+    if sys.version_info < PYTHON_MIN:
+        run_under_newer_python()
+    job, arguments = sys.argv[1], sys.argv[2:]
+    requirements, command, title = JOBS[job]
+    os.chdir(str(ROOT))
+    if not environment_works():
+        make_environment()
+    install(job, requirements, title)
+    replace_process([str(SCRIPTS / command[0]), *command[1:], *arguments])
+
+
+def run_under_newer_python() -> None:
+    """Starts this script again under a newer Python of the PATH, or says that there is none."""
+    for minor in range(19, PYTHON_MIN[1] - 1, -1):
+        newer = shutil.which("python3.{}".format(minor))
+        if newer and quietly([newer, "-c", ""]):
+            replace_process([newer, *sys.argv])
+    sys.exit(
+        "gapless needs Python {}.{} or newer; this is {}.{} ({}), and the PATH has no newer one.".format(
+            *PYTHON_MIN, *sys.version_info[:2], sys.executable
+        )
+    )
+
+
+def environment_works() -> bool:
+    """Whether .venv is there, complete and of a Python that is new enough."""
+    if not (SCRIPTS / ("python.exe" if os.name == "nt" else "python")).exists():
+        return False
+    check = "import pip, sys; sys.exit(sys.version_info < {!r})".format(PYTHON_MIN)
+    return quietly([venv_python(), "-c", check])
+
+
+def make_environment() -> None:
+    """Makes .venv; where ensurepip is missing (Debian without python3-venv), with the system's pip."""
+    say("making .venv with Python {}.{}".format(*sys.version_info[:2]))
+    whole = [sys.executable, "-m", "venv", "--clear", str(VENV)]
+    empty = [*whole, "--without-pip"]
+    pip_from_outside = [sys.executable, "-m", "pip", "--python", str(VENV), "install", "--quiet", "pip"]
+    if not quietly(whole) and not (quietly(empty) and quietly(pip_from_outside)):
+        shutil.rmtree(str(VENV), ignore_errors=True)
+        sys.exit(
+            "{} can make no virtual environment: it lacks venv or ensurepip, and pip 22.3 or newer\n"
+            "to do without them. On Debian and Ubuntu: sudo apt install python3-venv".format(sys.executable)
+        )
+    run([venv_python(), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "pip"])
+
+
+def install(job: str, requirements: "list[str]", title: str) -> None:
+    """Installs what a job needs, unless that was done before from the same pyproject.toml."""
+    stamp = VENV / "installed-{}".format(job)
+    fingerprint = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text(encoding="ascii") == fingerprint:
+        return
+    say("installing {} into .venv".format(title))
+    run([venv_python(), "-m", "pip", "install", "--disable-pip-version-check", *requirements])
+    stamp.write_text(fingerprint, encoding="ascii")
+
+
+def venv_python() -> str:
+    """The Python of .venv."""
+    return str(SCRIPTS / "python")
+
+
+def say(message: str) -> None:
+    """Tells the person who waits what is going on."""
+    print("==> " + message, flush=True)
+
+
+def quietly(command: "list[str]") -> bool:
+    """Whether a step succeeded that may fail, because there is another way."""
+    nowhere = subprocess.DEVNULL
+    return subprocess.call(command, env=ENVIRONMENT, stdout=nowhere, stderr=nowhere) == 0
+
+
+def run(command: "list[str]") -> None:
+    """Runs one step of the set-up; a failed one ends it, with its own message standing last."""
+    status = subprocess.call(command, env=ENVIRONMENT)
+    if status != 0:
+        sys.exit(status)
+
+
+def replace_process(command: "list[str]") -> None:
+    """Becomes the command, so that signals and the exit status are its own."""
+    if os.name == "nt":  # where exec would let the shell go on before the command has ended
+        sys.exit(subprocess.call(command))
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

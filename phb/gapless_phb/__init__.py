@@ -1,0 +1,1 @@
+"""The publisher-hosting broker (PHB): the only logger of events."""

@@ -1,0 +1,137 @@
+"""Records of the log: one per batch, appended under the batch's last tick (algorithms.md 1.4, storage.md 6).
+
+    record := head, name of the publisher, crc32c of both u32, count × (length u32, body length u32), events
+
+The events are the publisher's own bytes. The head says where the record belongs, so that one that turns
+up elsewhere is noticed (reliability.md S15): a tag of network and pubend, its own ticks, and the last
+tick of the record before it. So a record that is missing between two others is noticed as well, and is
+never taken for silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from struct import Struct
+from struct import error as StructError
+
+import google_crc32c
+
+from gapless.core.events import EventBatch, EventColumns
+from gapless.core.ticks import STEP, PubendId, Tick
+from gapless.errors import VolumeCorruptError
+
+VERSION = 1
+_HEAD = Struct("<BxHIQQQQQI")
+_CHECKSUM = Struct("<I")
+_LENGTHS = 8
+"""Bytes of one event's two lengths."""
+
+
+def tag_of(network: str, pubend: PubendId) -> int:
+    """What every record of a pubend is marked with."""
+    return int.from_bytes(blake2b(f"{network}/{pubend}".encode(), digest_size=8).digest(), "little")
+
+
+def checksum(columns: EventColumns) -> int:
+    """The crc32c of a batch's content: it tells a repeated batch from another one of the same sequence."""
+    return google_crc32c.extend(google_crc32c.value(columns.lengths), columns.blob)
+
+
+class Record:
+    """One batch of the log. `previous` is the last tick of the record before it, 0 in the first."""
+
+    __slots__ = ("_batch", "columns", "crc", "epoch", "first_sequence", "first_tick", "previous", "publisher")
+
+    def __init__(
+        self,
+        publisher: str,
+        epoch: int,
+        first_sequence: int,
+        first_tick: Tick,
+        previous: Tick,
+        columns: EventColumns,
+        crc: int,
+    ) -> None:
+        self.publisher = publisher
+        self.epoch = epoch
+        self.first_sequence = first_sequence
+        self.first_tick = first_tick
+        self.previous = previous
+        self.columns = columns
+        self.crc = crc
+        self._batch: EventBatch | None = None
+
+    @property
+    def count(self) -> int:
+        """How many events it holds."""
+        return self.columns.count
+
+    @property
+    def last_tick(self) -> Tick:
+        """Its last event's tick, and its index in the log."""
+        return self.first_tick + (self.count - 1) * STEP
+
+    @property
+    def last_sequence(self) -> int:
+        """Its last event's sequence."""
+        return self.first_sequence + self.count - 1
+
+    @property
+    def ticks(self) -> Sequence[Tick]:
+        """The ticks of its events."""
+        return range(self.first_tick, self.last_tick + 1, STEP)
+
+    def within(self, lo: Tick, hi: Tick) -> EventBatch:
+        """Its events with ticks in (lo, hi]. The record is cut into events once, when first asked."""
+        if self._batch is None:
+            self._batch = self.columns.batch(self.ticks)
+        start = max(0, (lo - self.first_tick) // STEP + 1)
+        stop = max(start, (hi - self.first_tick) // STEP + 1)
+        return self._batch.slice(start, min(stop, self.count))
+
+
+def encode_record(tag: int, record: Record) -> bytes:
+    """A record's bytes."""
+    name = record.publisher.encode()
+    columns = record.columns
+    head = _HEAD.pack(
+        VERSION,
+        len(name),
+        columns.count,
+        tag,
+        record.epoch,
+        record.first_sequence,
+        record.first_tick,
+        record.previous,
+        record.crc,
+    )
+    checked = head + name
+    return b"".join((checked, _CHECKSUM.pack(google_crc32c.value(checked)), columns.lengths, columns.blob))
+
+
+def decode_record(tag: int, index: Tick, raw: bytes) -> Record:
+    """A record from its bytes, under the index where it was found.
+
+    Raises VolumeCorruptError if its bytes changed, or it belongs elsewhere.
+    """
+    try:
+        version, name_length, count, found, epoch, first_sequence, first_tick, previous, crc = _HEAD.unpack_from(raw)
+        start = _HEAD.size + name_length
+        (head_crc,) = _CHECKSUM.unpack_from(raw, start)
+    except StructError as error:
+        raise VolumeCorruptError(f"the record at tick {index} is too short to be one") from error
+    if version != VERSION or head_crc != google_crc32c.value(raw[:start]):
+        raise VolumeCorruptError(f"the head of the record at tick {index} is damaged")
+    if found != tag:
+        raise VolumeCorruptError(f"the record at tick {index} belongs to another pubend")
+    lengths = start + _CHECKSUM.size
+    blob = lengths + _LENGTHS * count
+    columns = EventColumns(count, raw[lengths:blob], raw[blob:])
+    name = raw[_HEAD.size : start].decode()
+    record = Record(name, epoch, first_sequence, first_tick, previous, columns, crc)
+    if record.last_tick != index:
+        raise VolumeCorruptError(f"the record at tick {index} was written for tick {record.last_tick}")
+    if crc != checksum(columns):
+        raise VolumeCorruptError(f"the events of the record at tick {index} are damaged")
+    return record

@@ -1,0 +1,134 @@
+"""The PHB's durable rows, beside the log: what is in which table, under which key (algorithms.md 1.4).
+
+Every key begins with the pubend's number, which is never given to another pubend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from gapless.core.roles import RecoveryReader
+from gapless.core.ticks import PubendId, ShbId, Tick
+
+PUBENDS: Final = "phb.pubends"
+"""number → PubendRow."""
+LEASES: Final = "phb.leases"
+"""number → tick: no event was or will be logged at or below it that is not logged already."""
+LOST: Final = "phb.lost"
+"""number → tick: the pubend no longer knows what was at or below it."""
+MEMBERS: Final = "phb.members"
+"""number, SHB → tick from which the SHB is counted."""
+HOLDS: Final = "phb.holds"
+"""number, SHB → Holds."""
+PUBLISHERS: Final = "phb.publishers"
+"""number, publisher → PublisherRow."""
+CHECKPOINTS: Final = "phb.checkpoints"
+"""number → Checkpoint."""
+
+
+class PubendRow(msgspec.Struct, array_like=True, frozen=True):
+    """What a pubend is."""
+
+    pubend: PubendId
+    created: Tick
+    topics: tuple[str, ...]
+    """Every pattern that it ever took events of."""
+    voids: tuple[tuple[Tick, Tick], ...] = ()
+    """Intervals in which the broker was down: no tick of them was or will be used."""
+
+
+class Holds(msgspec.Struct, array_like=True, frozen=True):
+    """From where an SHB's subscriptions need the pubend kept, by subscription id: a whole row (1.4 Hold)."""
+
+    version: int
+    at: dict[int, Tick]
+
+
+class Batched(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A batch that a publisher has logged: enough to answer it again when it is repeated."""
+
+    first: int
+    count: int
+    tick: Tick
+    """Of its first event."""
+    crc: int
+
+
+class PublisherRow(msgspec.Struct, array_like=True, frozen=True):
+    """What is known of a publisher. `sequence` and below it: durable events only (T21)."""
+
+    epoch: int
+    instance: str
+    attempt: int
+    opened: Tick
+    sequence: int
+    tick: Tick
+    recent: list[Batched]
+
+
+class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
+    """Up to where the publishers' rows cover the log, so that recovery reads only what is above."""
+
+    tick: Tick
+    """Of a record's last event; rows may know later records too."""
+    epochs: int
+    """The highest epoch ever given to a publisher, forgotten ones included."""
+    points: list[tuple[Tick, int]]
+    """A few points of the byte index; the last one is `tick`."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_pubend_row = msgspec.msgpack.Decoder(PubendRow).decode
+_holds = msgspec.msgpack.Decoder(Holds).decode
+_publisher_row = msgspec.msgpack.Decoder(PublisherRow).decode
+_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
+_tick = msgspec.msgpack.Decoder(int).decode
+
+_NUMBER = 2
+"""Bytes of a pubend's number."""
+
+
+def key(number: int, name: str = "") -> bytes:
+    """The key of a pubend's row, or of the row of one of its SHBs or publishers."""
+    return number.to_bytes(_NUMBER, "big") + name.encode()
+
+
+def encode(row: PubendRow | Holds | PublisherRow | Checkpoint | Tick) -> bytes:
+    """A row as a table's value."""
+    return _encode(row)
+
+
+class SavedPubend:
+    """All rows of one pubend, as they were read at start-up."""
+
+    def __init__(self, reader: RecoveryReader, number: int, row: PubendRow) -> None:
+        prefix = key(number)
+        self.number = number
+        self.row = row
+        self.lease: Tick = max((_tick(value) for _, value in reader.scan(LEASES, prefix)), default=0)
+        self.lost: Tick = max((_tick(value) for _, value in reader.scan(LOST, prefix)), default=0)
+        self.members: Mapping[ShbId, Tick] = {
+            name: _tick(value) for name, value in _named(reader, MEMBERS, prefix)
+        }
+        self.holds: Mapping[ShbId, Holds] = {
+            name: _holds(value) for name, value in _named(reader, HOLDS, prefix)
+        }
+        self.publishers: Mapping[str, PublisherRow] = {
+            name: _publisher_row(value) for name, value in _named(reader, PUBLISHERS, prefix)
+        }
+        found = [_checkpoint(value) for _, value in reader.scan(CHECKPOINTS, prefix)]
+        self.checkpoint = found[0] if found else Checkpoint(0, 0, [(0, 0)])
+
+
+def saved_pubends(reader: RecoveryReader) -> list[SavedPubend]:
+    """Every pubend that the volume knows, in the order they were created."""
+    rows = [(int.from_bytes(found, "big"), _pubend_row(value)) for found, value in reader.scan(PUBENDS)]
+    return [SavedPubend(reader, number, row) for number, row in rows]
+
+
+def _named(reader: RecoveryReader, table: str, prefix: bytes) -> Iterator[tuple[str, bytes]]:
+    for found, value in reader.scan(table, prefix):
+        yield found[len(prefix) :].decode(), value

@@ -1,0 +1,1 @@
+"""The routers that ship with gapless: pure cores behind the routing seam."""

@@ -1,0 +1,1 @@
+"""The storage plugins that ship with gapless, one module each."""

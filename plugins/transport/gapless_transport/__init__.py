@@ -1,0 +1,1 @@
+"""The transport plugins that ship with gapless, one module each."""

@@ -1,0 +1,103 @@
+"""What of a subscription is acknowledged, and the last event below it (algorithms.md 3.1).
+
+An acknowledgement names two ticks per pubend: the position, and the last Event at or below it. The broker
+keeps both as maxima: `acked` and `quiet_from`. Every tick of `(quiet_from, released]` is silence to
+whoever reads this subscription later. So of the second tick:
+
+* Too low would hide events. If 100 was handed out and 90 is named, an application that comes back to 95
+  is told that nothing is there. Never.
+* Too high can only show a gap that is none: if 120 is named, and everything up to 200 is released and
+  gone, an application that comes back to 110, older than what it acknowledged itself, is told of a gap.
+* 0 says "no news", because the broker takes the maximum.
+
+Therefore where the last event is not known exactly, the position itself is named. For a token that was
+taken right behind an event, which is the usual one, this is exact all the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from gapless.core.messages import Acknowledged
+from gapless.core.ticks import PubendId, Tick
+
+HISTORY_EVENTS = 16_384
+"""How many ticks of events that were handed out but not acknowledged are remembered, per pubend."""
+
+
+class History:
+    """The ticks of the events of one pubend that were handed out and are not acknowledged yet."""
+
+    __slots__ = ("_chunks", "_count", "_known_after", "_last_below")
+
+    def __init__(self, start: Tick, last_below: Tick) -> None:
+        """From `start` on; `last_below` is what to name while nothing above `start` was handed out."""
+        self._chunks: deque[Sequence[Tick]] = deque()
+        self._count = 0
+        self._known_after = start
+        """Every event that was handed out and has a higher tick than this is in the chunks."""
+        self._last_below = last_below
+
+    def add(self, ticks: Sequence[Tick]) -> None:
+        """Events are handed out; their ticks are above all earlier ones."""
+        self._chunks.append(ticks)
+        self._count += len(ticks)
+        while self._count > HISTORY_EVENTS and len(self._chunks) > 1:
+            forgotten = self._chunks.popleft()
+            self._count -= len(forgotten)
+            self._known_after = self._last_below = forgotten[-1]
+
+    def last_event(self, tick: Tick) -> Tick:
+        """What to name beside a position."""
+        if tick < self._known_after:
+            return tick
+        for ticks in reversed(self._chunks):
+            if ticks[0] <= tick:
+                return ticks[bisect_right(ticks, tick) - 1]
+        return self._last_below
+
+    def forget(self, tick: Tick) -> None:
+        """Everything up to a position is acknowledged: nothing below it will be asked for."""
+        while self._chunks and self._chunks[0][-1] <= tick:
+            forgotten = self._chunks.popleft()
+            self._count -= len(forgotten)
+            self._known_after = self._last_below = forgotten[-1]
+
+
+class Acknowledging:
+    """The acknowledged position of each pubend of one subscription."""
+
+    def __init__(self) -> None:
+        self._acknowledged: dict[PubendId, Acknowledged] = {}
+        self._unsent: dict[PubendId, Acknowledged] = {}
+
+    @property
+    def unsent(self) -> bool:
+        """Whether there is something that the broker was not told in this session."""
+        return bool(self._unsent)
+
+    def acknowledge(self, positions: Mapping[PubendId, Tick], histories: Mapping[PubendId, History]) -> bool:
+        """Everything up to these positions is done with. Returns whether that is news."""
+        for pubend, tick in positions.items():
+            known = self._acknowledged.get(pubend)
+            if known is not None and tick <= known.tick:
+                continue
+            history = histories.get(pubend)
+            event = tick if history is None else history.last_event(tick)
+            if history is not None:
+                history.forget(tick)
+            self._acknowledged[pubend] = self._unsent[pubend] = Acknowledged(pubend, tick, event)
+        return bool(self._unsent)
+
+    def take_unsent(self) -> list[Acknowledged]:
+        """What is to be told now."""
+        unsent = list(self._unsent.values())
+        self._unsent.clear()
+        return unsent
+
+    def repeat(self) -> list[Acknowledged]:
+        """Everything, for a new session; it counts as told."""
+        self._unsent.clear()
+        return list(self._acknowledged.values())

@@ -1,0 +1,70 @@
+"""What a subscription hands out besides events: silences, gaps, and deliveries that are not decoded yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from gapless.core.events import DeliveredColumns, Event
+from gapless.core.ticks import PubendId, Tick, time_at
+
+
+class Silence(msgspec.Struct, frozen=True, gc=False):
+    """Nothing that the subscription matches has a tick of `(start, end]` on this pubend."""
+
+    pubend: PubendId
+    start: Tick
+    end: Tick
+
+
+class Gap(msgspec.Struct, frozen=True, gc=False):
+    """Events with a tick of `(start, end]` on this pubend may have been lost, for `reason`."""
+
+    pubend: PubendId
+    start: Tick
+    end: Tick
+    reason: str = ""
+
+    @property
+    def since(self) -> datetime | None:
+        """The time of `start`, UTC; None where the pubend had no event before."""
+        return time_at(self.start) if self.start else None
+
+    @property
+    def until(self) -> datetime | None:
+        """The time of `end`, UTC; None where it is none."""
+        return time_at(self.end) if self.end else None
+
+    def __str__(self) -> str:
+        since = f"{self.since:%Y-%m-%d %H:%M:%S}" if self.since else "the beginning"
+        until = f"{self.until:%Y-%m-%d %H:%M:%S}" if self.until else "now"
+        reason = f": {self.reason}" if self.reason else ""
+        return f"events of {self.pubend} from {since} to {until} UTC may have been lost{reason}"
+
+
+class Delivery:
+    """Events of one pubend in tick order, as they came: one or more columns, decoded by whoever wants them."""
+
+    __slots__ = ("columns", "count", "pubend", "ticks")
+
+    def __init__(self, pubend: PubendId, columns: Sequence[DeliveredColumns], ticks: Sequence[Tick]) -> None:
+        self.pubend = pubend
+        self.columns = columns
+        self.ticks = ticks
+        self.count = len(ticks)
+
+    def __repr__(self) -> str:
+        return f"Delivery({self.pubend}, {self.count} events, {self.ticks[0]}..{self.ticks[-1]})"
+
+    def events(self) -> list[Event]:
+        """The events, decoded anew at each call. Raises ValueError if one is malformed."""
+        if len(self.columns) == 1:
+            return self.columns[0].events(self.pubend)
+        return [event for columns in self.columns for event in columns.events(self.pubend)]
+
+
+Item: TypeAlias = Delivery | Silence | Gap
+"""What `take` hands out."""

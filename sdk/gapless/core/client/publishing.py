@@ -1,0 +1,366 @@
+"""A publisher: batches in, receipts out, over as many connections as it takes (algorithms.md 1.4, 3.10).
+
+Batches wait in one queue. The first `sent` of them are on their way in this session; `logged` is the
+sequence of the last event known to be logged before the queue. A batch's sequences follow from its
+place, so they are computed when it is sent, not when it is queued:
+
+    logged │ b₀ b₁ … (sent, unanswered) │ … bₙ (queued)
+           └ logged + 1
+
+Rules of this module: as for every core (`gapless.core`). Nothing here sends without a session.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
+from gapless.core.client.deadlines import Deadlines, Timer
+from gapless.core.client.effects import Answered, Failed, Notice, NotPublished, PublisherReady, Receipted
+from gapless.core.client.outbox import Outbox
+from gapless.core.client.refusals import TEMPORARY, publish_error
+from gapless.core.messages import Code, OpenPublisher, Publish, Published, PublisherOpened, PublishRefused, TickRun
+from gapless.core.ticks import Tick
+from gapless.errors import GaplessError, PublishUncertainError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from gapless.core.events import EventColumns
+    from gapless.core.messages import Welcome
+
+REWIND_PAUSE = 20 * MILLISECOND
+"""How long to wait before sending again from a sequence: batches that were on their way meanwhile are refused
+too, and must not make us start over for each of them."""
+RETRY_FIRST = 100 * MILLISECOND
+RETRY_MOST = 5 * SECOND
+
+
+class Phase(Enum):
+    """How far the opening is, in the present session."""
+
+    UNOPENED = "unopened"
+    OPENING = "opening"
+    OPEN = "open"
+    OVER = "over"
+
+
+class Batch:
+    """Events that are appended together or not at all."""
+
+    __slots__ = ("events", "first", "ticket", "uncertain")
+
+    def __init__(self, events: EventColumns, ticket: int) -> None:
+        self.events = events
+        self.ticket = ticket
+        self.first = 0
+        """The sequence of the first event, as last sent; 0 before that."""
+        self.uncertain = False
+        """Whether a session ended after it was sent and before it was answered: then it may be logged."""
+
+    @property
+    def last(self) -> int:
+        """The sequence of the last event, as last sent."""
+        return self.first + self.events.count - 1
+
+
+class PublisherCore:
+    """One publisher of one connection."""
+
+    def __init__(
+        self,
+        number: int,
+        name: str,
+        instance: str,
+        topic: str | None,
+        backoff: Backoff,
+        outbox: Outbox,
+        deadlines: Deadlines,
+    ) -> None:
+        self.number = number
+        self.name = name
+        self.phase = Phase.UNOPENED
+        self.stalled = False
+        """Whether the broker cannot log at present and has said so."""
+        self.unanswered_bytes = 0
+        """Bytes of all batches that have no receipt yet."""
+        self._instance = instance
+        self._topic = topic
+        self._outbox = outbox
+        self._deadlines = deadlines
+        self._backoff = backoff
+        self._attempt = 0
+        self._pubend = ""
+        self._epoch = 0
+        self._was_open = False
+        self._paused = False
+        self._batches: deque[Batch] = deque()
+        self._sent = 0
+        self._sent_bytes = 0
+        self._logged = 0
+        self._tickets = 0
+        self._window_batches = 1
+        self._window_bytes = 0
+        self._durable = False
+
+    # Getters.
+
+    @property
+    def unanswered(self) -> int:
+        """How many batches have no receipt yet, sent or not."""
+        return len(self._batches)
+
+    @property
+    def logged(self) -> int:
+        """How many events of this name are known to be logged."""
+        return self._logged
+
+    # What happened.
+
+    def on_session(self, welcome: Welcome) -> None:
+        """A session is open: open the publisher there. Every opening is a new attempt."""
+        if self.phase is Phase.OVER:
+            return
+        self._window_batches = welcome.window_batches
+        self._window_bytes = welcome.window_bytes
+        self._durable = welcome.durable
+        self._attempt += 1
+        self._sent = self._sent_bytes = 0
+        self._resume()
+        self._open()
+
+    def on_session_over(self) -> None:
+        """Whatever was sent may or may not have been logged: it stays in the queue."""
+        if self.phase is Phase.OVER:
+            return
+        for batch in self._batches:
+            batch.uncertain = batch.first != 0
+        self.phase = Phase.UNOPENED
+        self._sent = self._sent_bytes = 0
+        self._resume()
+
+    def on_opened(self, opened: PublisherOpened) -> None:
+        """The broker says how much of this name is logged."""
+        if self.phase is not Phase.OPENING:
+            return
+        self._pubend = opened.pubend
+        self._epoch = opened.epoch
+        self._settle_sequence(opened.sequence)
+        self.phase = Phase.OPEN
+        self._answered_well()
+        if not self._was_open:
+            self._was_open = True
+            self._outbox.tell(Answered(self.number, PublisherReady(opened.pubend, opened.sequence)))
+        self._send()
+
+    def on_published(self, published: Published) -> None:
+        """Everything up to a sequence is durable. Raises RemoteProtocolError if it was never sent."""
+        if self.phase is not Phase.OPEN or published.sequence <= self._logged:
+            return
+        done = self._index_after(published.sequence)
+        ticks = _ticks_of(published.ticks, published.sequence - self._logged)
+        position = 0
+        for _ in range(done):
+            batch = self._batches.popleft()
+            self._forget_sent(batch)
+            share = ticks[position : position + batch.events.count]
+            position += batch.events.count
+            self._outbox.tell(Receipted(self.number, batch.ticket, self._pubend, share, self._durable))
+        self._logged = published.sequence
+        self._answered_well()
+        self._send()
+
+    def on_refused(self, refused: PublishRefused, now: int) -> None:
+        """A batch, or the opening, was not taken. Raises RemoteProtocolError if it makes no sense."""
+        if self.phase is Phase.OPENING:
+            self._on_opening_refused(refused, now)
+        elif self.phase is Phase.OPEN:
+            if refused.code is Code.FENCED:
+                self.fail(publish_error(refused.code, refused.reason))
+            elif refused.code is Code.RESUME:
+                self._rewind(refused, now + REWIND_PAUSE)
+            elif refused.code in TEMPORARY:
+                self._rewind(refused, now + self._backoff.next())
+                self._stall(refused.reason)
+            else:
+                self._drop(refused, now)
+
+    def on_deadline(self) -> None:
+        """What was put off is due."""
+        self._paused = False
+        if not self._outbox.open:
+            return
+        if self.phase is Phase.OPENING:
+            self._open()
+        else:
+            self._send()
+
+    # Commands.
+
+    def publish(self, events: EventColumns) -> int:
+        """Queues a batch; returns the ticket under which its answer comes."""
+        assert self.phase is not Phase.OVER
+        self._tickets += 1
+        self._batches.append(Batch(events, self._tickets))
+        self.unanswered_bytes += events.size
+        self._send()
+        return self._tickets
+
+    def fail(self, error: GaplessError) -> None:
+        """The publisher is over.
+
+        A refusal in this session is the truth about all that was sent in it, because answers come in order.
+        It says nothing about a batch that an earlier session took with it: that one may be logged.
+        """
+        if self.phase is Phase.OVER:
+            return
+        self.phase = Phase.OVER
+        self._deadlines.stop(Timer.PUBLISHER, self.number)
+        for batch in self._batches:
+            fate = error
+            if batch.uncertain and not isinstance(error, PublishUncertainError):
+                fate = PublishUncertainError(f"the publisher ended before the answer came: {error}")
+            self._outbox.tell(NotPublished(self.number, batch.ticket, fate))
+        self._batches.clear()
+        self.unanswered_bytes = 0
+        self._outbox.tell(Failed(self.number, error))
+
+    # How it is done.
+
+    def _open(self) -> None:
+        self.phase = Phase.OPENING
+        message = OpenPublisher(self.number, self.name, self._instance, self._attempt, self._topic, self._pubend)
+        self._outbox.send(message)
+
+    def _send(self) -> None:
+        """Sends queued batches as far as the window allows; the first one always."""
+        if self.phase is not Phase.OPEN or self._paused:
+            return
+        queued = len(self._batches) - self._sent
+        room = self._window_batches - self._sent
+        if queued <= 0 or room <= 0:
+            return
+        following = self._batches[self._sent - 1].last + 1 if self._sent else self._logged + 1
+        for batch in list(islice(self._batches, self._sent, self._sent + min(queued, room))):
+            size = batch.events.size
+            if self._sent and self._sent_bytes + size > self._window_bytes:
+                return
+            batch.first = following
+            following += batch.events.count
+            self._sent += 1
+            self._sent_bytes += size
+            self._outbox.publish(Publish(self.number, self._epoch, batch.first, batch.events))
+
+    def _settle_sequence(self, sequence: int) -> None:
+        """Decides which sequences the queue has, now that the broker says how much is logged.
+
+        1. Nothing of the queue can be logged: it follows what is logged, whatever that is.
+        2. Something may be logged: its sequences are how the broker tells. They stay.
+        3. The broker has less than it once acknowledged: it lost it (a volume that was in memory, or put
+           back). The queue cannot be there either, so it follows what is left, and a person should know.
+        """
+        ambiguous = any(batch.uncertain for batch in self._batches)
+        if not ambiguous or sequence < self._logged:
+            if sequence < self._logged:
+                self._outbox.tell(Notice(_lost_text(self.name, self._logged, sequence)))
+            self._logged = sequence
+
+    def _index_after(self, sequence: int) -> int:
+        """How many batches of the queue have sequences up to this one. They are sent, and it ends the last."""
+        for index, batch in enumerate(islice(self._batches, self._sent)):
+            if batch.last == sequence:
+                return index + 1
+        raise RemoteProtocolError(f"the broker speaks of sequence {sequence}, which ends no batch that was sent")
+
+    def _index_at(self, sequence: int) -> int:
+        """The place in the queue of the batch that begins with this sequence."""
+        following = self._logged + 1
+        for index, batch in enumerate(islice(self._batches, self._sent)):
+            if batch.first == sequence:
+                return index
+            following = batch.last + 1
+        if sequence == following:
+            return self._sent
+        raise RemoteProtocolError(f"the broker speaks of sequence {sequence}, which begins no batch that was sent")
+
+    def _rewind(self, refused: PublishRefused, due: int) -> None:
+        """Send again from a sequence on, after a pause."""
+        if refused.sequence <= self._logged:
+            self._outbox.tell(Notice(_lost_text(self.name, self._logged, refused.sequence - 1)))
+            self._logged = refused.sequence - 1
+            self._keep_sent(0)
+        else:
+            self._keep_sent(self._index_at(refused.sequence))
+        self._pause(due)
+
+    def _drop(self, refused: PublishRefused, now: int) -> None:
+        """One batch is refused for good. The ones behind it take its sequences: they cannot be logged yet."""
+        for index, batch in enumerate(self._batches):
+            if batch.first == refused.sequence:
+                break
+        else:
+            raise RemoteProtocolError(f"the broker refuses sequence {refused.sequence}, which was not sent")
+        self._keep_sent(min(index, self._sent))
+        del self._batches[index]
+        self.unanswered_bytes -= batch.events.size
+        error = publish_error(refused.code, refused.reason)
+        self._outbox.tell(NotPublished(self.number, batch.ticket, error))
+        self._pause(now + REWIND_PAUSE)
+
+    def _keep_sent(self, count: int) -> None:
+        self._sent = count
+        self._sent_bytes = sum(batch.events.size for batch in islice(self._batches, count))
+
+    def _forget_sent(self, batch: Batch) -> None:
+        self._sent -= 1
+        self._sent_bytes -= batch.events.size
+        self.unanswered_bytes -= batch.events.size
+
+    def _pause(self, due: int) -> None:
+        self._paused = True
+        self._deadlines.set(Timer.PUBLISHER, due, self.number)
+
+    def _resume(self) -> None:
+        self._paused = False
+        self._deadlines.stop(Timer.PUBLISHER, self.number)
+
+    def _on_opening_refused(self, refused: PublishRefused, now: int) -> None:
+        if refused.code in TEMPORARY or refused.code is Code.RESUME:
+            self._pause(now + self._backoff.next())
+            self._stall(refused.reason)
+        else:
+            self.fail(publish_error(refused.code, refused.reason))
+
+    def _stall(self, reason: str) -> None:
+        if not self.stalled:
+            self.stalled = True
+            self._outbox.tell(Notice(f"publisher {self.name!r} waits and will try again: {reason}"))
+
+    def _answered_well(self) -> None:
+        self._backoff.reset()
+        self.stalled = False
+
+
+def _lost_text(name: str, acknowledged: int, left: int) -> str:
+    return (
+        f"the broker had acknowledged {acknowledged} events of publisher {name!r} and now knows of {left}:"
+        " it has lost what it had logged"
+    )
+
+
+def _ticks_of(runs: Sequence[TickRun], count: int) -> Sequence[Tick]:
+    """The last `count` ticks of the runs; 0 for those that the broker no longer knows."""
+    spans: deque[range] = deque()
+    for run in reversed(runs):
+        if run.count < 1 or run.step < 1:
+            raise RemoteProtocolError(f"the broker gives {run.count} ticks in steps of {run.step}")
+        share = min(run.count, count)
+        count -= share
+        if share:
+            last = run.first + run.step * (run.count - 1)
+            spans.appendleft(range(last - run.step * (share - 1), last + 1, run.step))
+    if len(spans) == 1 and not count:
+        return spans[0]
+    return [0] * count + list(chain.from_iterable(spans))

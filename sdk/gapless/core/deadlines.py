@@ -1,0 +1,52 @@
+"""All deadlines of one machine in one table, of which the world sees a single number."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Generic, TypeVar
+
+Timer = TypeVar("Timer", bound=Enum)
+
+
+class Deadlines(Generic[Timer]):
+    """At most one deadline per member of an enum, in monotonic integer nanoseconds."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self) -> None:
+        self._at: dict[Timer, int] = {}
+
+    def __contains__(self, timer: Timer) -> bool:
+        return timer in self._at
+
+    def at(self, timer: Timer) -> int | None:
+        """When this timer expires, or None."""
+        return self._at.get(timer)
+
+    def set(self, timer: Timer, at: int) -> None:
+        """The timer expires at this time, whatever was set before."""
+        self._at.pop(timer, None)
+        self._at[timer] = at
+
+    def set_earlier(self, timer: Timer, at: int) -> None:
+        """The timer expires at this time, unless it is set and expires sooner."""
+        if at < self._at.get(timer, at + 1):
+            self.set(timer, at)
+
+    def clear(self, timer: Timer) -> None:
+        """The timer does not expire."""
+        self._at.pop(timer, None)
+
+    def next(self) -> int | None:
+        """When the first timer expires, or None."""
+        return min(self._at.values(), default=None)
+
+    def take_expired(self, now: int) -> list[Timer]:
+        """The timers with a time <= `now`, the earliest first; they are no longer set.
+
+        Those with the same time come in the order in which they were set.
+        """
+        expired = sorted((timer for timer, at in self._at.items() if at <= now), key=self._at.__getitem__)
+        for timer in expired:
+            del self._at[timer]
+        return expired

@@ -1,0 +1,410 @@
+"""The client protocol: every message between a client and its broker (algorithms.md 3.10).
+
+Control messages are msgpack arrays tagged with a number; none contains itself. Events travel in two
+binary messages, `Publish` and `Deliver` (`gapless.core.codec`). Every frame but the first in each
+direction carries the session's number, so that a frame of an earlier session can be ignored.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+import msgspec
+
+from gapless.core.events import DeliveredColumns, EventColumns
+from gapless.core.ticks import PubendId, Tick
+
+PROTOCOL = 1
+"""The version of the client protocol that this build speaks."""
+
+
+class Code(str, Enum):
+    """Why a request was refused. The client turns each into one error class."""
+
+    CONFIGURATION = "configuration"
+    UNAUTHORIZED = "unauthorized"
+    NETWORK_MISMATCH = "network-mismatch"
+    PROTOCOL_VERSION = "protocol-version"
+    INVALID_SELECTOR = "invalid-selector"
+    INVALID_TOPIC = "invalid-topic"
+    INVALID_MESSAGE = "invalid-message"
+    INVALID_TOKEN = "invalid-token"
+    TOKEN_MISMATCH = "token-mismatch"
+    TOKEN_AHEAD = "token-ahead"
+    NOT_FOUND = "subscription-not-found"
+    IN_USE = "subscription-in-use"
+    TAKEN_OVER = "subscription-taken-over"
+    MISMATCH = "subscription-mismatch"
+    UNSUBSCRIBED = "unsubscribed"
+    FENCED = "publisher-fenced"
+    REJECTED = "publish-rejected"
+    RESUME = "publish-resume"
+    RETRY = "retry"
+    CLOSED = "closed"
+
+
+class ClientMessage(msgspec.Struct, array_like=True, frozen=True, tag_field="kind"):
+    """A message from a client."""
+
+
+class ServerMessage(msgspec.Struct, array_like=True, frozen=True, tag_field="kind"):
+    """A message to a client."""
+
+
+# ------------------------------------------------------------------------------------------ session
+
+
+class Hello(ClientMessage, tag=1):
+    """Opens a session; the first frame of a connection, and the only one parsed before authentication."""
+
+    protocol: int
+    network: str
+    """The network the client knows it is in; "" when it does not know yet."""
+    client_id: str
+    instance: str
+    """Random per client object: the same instance replaces its own earlier session at once."""
+    credentials: bytes = b""
+
+
+class Welcome(ServerMessage, tag=1):
+    """Answers Hello."""
+
+    protocol: int
+    session: int
+    network: str
+    node: str
+    durable: bool
+    """Whether what the broker acknowledges survives the end of its process."""
+    heartbeat_ms: int
+    """Each side sends something at least this often; three missed end the session."""
+    max_event_bytes: int
+    max_frame_bytes: int
+    window_batches: int
+    """How many batches a publisher may have unacknowledged."""
+    window_bytes: int
+
+
+class Refused(ServerMessage, tag=2):
+    """Answers Hello; the connection is closed then. RETRY: try again later, or elsewhere."""
+
+    code: Code
+    reason: str
+
+
+class Heartbeat(ClientMessage, tag=2):
+    """I am alive (client)."""
+
+
+class Alive(ServerMessage, tag=3):
+    """I am alive (broker)."""
+
+
+class Goodbye(ClientMessage, tag=3):
+    """The client ends its session in order."""
+
+
+class Closing(ServerMessage, tag=4):
+    """The broker ends the session in order (shutdown); the client connects elsewhere or again."""
+
+    reason: str
+
+
+# --------------------------------------------------------------------------------------- publishing
+
+
+class TickRun(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """`count` ticks: first, first + step, …"""
+
+    first: Tick
+    step: int
+    count: int
+
+
+class OpenPublisher(ClientMessage, tag=10):
+    """Opens a publisher, or opens it again on a new connection (a higher attempt of the same instance)."""
+
+    publisher: int
+    """The session's own number for it, chosen by the client."""
+    name: str
+    instance: str
+    attempt: int
+    topic: str | None
+    pubend: PubendId = ""
+    """The pubend it is on since it was first opened; "" the first time."""
+
+
+class PublisherOpened(ServerMessage, tag=10):
+    """The publisher may send from `sequence + 1` on."""
+
+    publisher: int
+    pubend: PubendId
+    epoch: int
+    sequence: int
+    """How many events of this name were ever logged."""
+    tick: Tick
+    """The tick of the last of them; 0 when there is none."""
+
+
+class Published(ServerMessage, tag=11):
+    """Everything of the publisher up to `sequence` is durable; `ticks` are those of the events newly so."""
+
+    publisher: int
+    sequence: int
+    ticks: list[TickRun]
+
+
+class PublishRefused(ServerMessage, tag=12):
+    """A batch, or the opening, was not taken.
+
+    REJECTED, INVALID_*: that batch is refused for good, and nothing of it was logged. FENCED: the
+    publisher is over. RESUME: send again from `sequence` on. RETRY: try again after a while (a full
+    disk, a pubend that is not there yet): send again from `sequence` on. The refusal of a batch speaks
+    for all batches sent before it came: those behind it get no answer of their own.
+    """
+
+    publisher: int
+    sequence: int
+    code: Code
+    reason: str
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """A batch of events, appended atomically under sequences first..first + count - 1. Binary on the wire."""
+
+    publisher: int
+    epoch: int
+    first: int
+    events: EventColumns
+
+
+# -------------------------------------------------------------------------------------- subscribing
+
+
+class Position(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A tick of a pubend."""
+
+    pubend: PubendId
+    tick: Tick
+
+
+class Acknowledged(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Up to where a pubend is acknowledged, and the last Event at or below it that was handed out (or 0)."""
+
+    pubend: PubendId
+    tick: Tick
+    event: Tick
+
+
+class StartAt(str, Enum):
+    """Where a subscription that is created begins."""
+
+    LATEST = "latest"
+    EARLIEST = "earliest"
+    TIME = "time"
+    TOKEN = "token"
+
+
+class InUse(str, Enum):
+    """What to do about another consumer of the subscription."""
+
+    ERROR = "error"
+    WAIT = "wait"
+    TAKEOVER = "takeover"
+
+
+class Subscribe(ClientMessage, tag=20):
+    """Attaches to a subscription, which is created when `sid` is 0 and it does not exist.
+
+    `positions` None: resume at the acknowledged position (or as `start` says on creation). With
+    `sid`: attach to exactly that subscription and generation, never create.
+    """
+
+    request: int
+    name: str | None
+    """None: not durable."""
+    topics: tuple[str, ...]
+    selector: str
+    start: StartAt
+    start_wall: int
+    """For StartAt.TIME: milliseconds since 1970."""
+    positions: list[Position] | None
+    token_sid: int
+    """Which subscription, generation and seal the token names; 0, 0 and b"" without one."""
+    token_generation: int
+    token_seal: bytes
+    acknowledged: list[Acknowledged]
+    """The client's last acknowledgement, repeated."""
+    in_use: InUse
+    credit_events: int
+    credit_bytes: int
+    sid: int = 0
+    generation: int = 0
+
+
+class Subscribed(ServerMessage, tag=20):
+    """Answers Subscribe. Messages of `sid` follow, from `positions` on."""
+
+    request: int
+    sid: int
+    generation: int
+    seal: bytes
+    created: bool
+    positions: list[Position]
+
+
+class RequestFailed(ServerMessage, tag=21):
+    """Answers any request that has a number."""
+
+    request: int
+    code: Code
+    reason: str
+    expression: str = ""
+    position: int = 0
+
+
+class Credit(ClientMessage, tag=21):
+    """Grants more events and bytes to a subscription."""
+
+    sid: int
+    events: int
+    bytes: int
+
+
+class Acknowledge(ClientMessage, tag=22):
+    """Cumulative: everything up to these positions is done with."""
+
+    sid: int
+    positions: list[Acknowledged]
+
+
+class Detach(ClientMessage, tag=23):
+    """Ends the consumption of a subscription in this session; a durable one lives on."""
+
+    sid: int
+
+
+class Detached(ServerMessage, tag=23):
+    """The broker ended the consumption of a subscription: taken over, unsubscribed, or its token is bad."""
+
+    sid: int
+    code: Code
+    reason: str
+
+
+class PubendNumber(ServerMessage, tag=24):
+    """From now on, in this session, `number` stands for the pubend."""
+
+    number: int
+    pubend: PubendId
+
+
+class Silence(ServerMessage, tag=25):
+    """Nothing (more) that matches up to `upto`, for these subscriptions, or for all attached ones."""
+
+    number: int
+    upto: Tick
+    sids: list[int] | None
+
+
+class Gap(ServerMessage, tag=26):
+    """Events in (start, end] may have been lost."""
+
+    sid: int
+    number: int
+    start: Tick
+    end: Tick
+    reason: str
+
+
+class Deliver(msgspec.Struct, frozen=True):
+    """Events of one pubend for one subscription. Binary on the wire."""
+
+    sid: int
+    number: int
+    columns: DeliveredColumns
+
+
+# ------------------------------------------------------------------------------------------- asking
+
+
+class Unsubscribe(ClientMessage, tag=30):
+    """Removes a durable subscription."""
+
+    request: int
+    name: str
+    client_id: str
+
+
+class Done(ServerMessage, tag=30):
+    """A request without an answer of its own has been carried out, durably."""
+
+    request: int
+
+
+class ListSubscriptions(ClientMessage, tag=31):
+    """Asks for all durable subscriptions."""
+
+    request: int
+
+
+class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
+    """One durable subscription."""
+
+    sid: int
+    client_id: str
+    name: str
+    topics: tuple[str, ...]
+    selector: str
+    connected: bool
+    acknowledged: list[Position]
+    lag_events: int
+    lag_seconds: float
+
+
+class SubscriptionList(ServerMessage, tag=31):
+    """Answers ListSubscriptions."""
+
+    request: int
+    rows: list[SubscriptionRow]
+
+
+class ListPubends(ClientMessage, tag=32):
+    """Asks for all pubends of the broker."""
+
+    request: int
+
+
+class PubendRow(msgspec.Struct, array_like=True, frozen=True):
+    """One pubend."""
+
+    pubend: PubendId
+    topics: tuple[str, ...]
+    created: Tick
+    lost: Tick
+    """Everything up to here is gone from the log."""
+    newest: Tick
+    """The newest event, or 0."""
+    stable: Tick
+    """Everything up to here is decided and durable."""
+    released: Tick
+    """Every durable subscription has everything up to here behind it."""
+    log_bytes: int
+    publishers: int
+
+
+class PubendList(ServerMessage, tag=32):
+    """Answers ListPubends."""
+
+    request: int
+    rows: list[PubendRow]
+
+
+AnyClientMessage: TypeAlias = (
+    Hello | Heartbeat | Goodbye | OpenPublisher | Subscribe | Credit | Acknowledge | Detach | Unsubscribe
+    | ListSubscriptions | ListPubends
+)
+AnyServerMessage: TypeAlias = (
+    Welcome | Refused | Alive | Closing | PublisherOpened | Published | PublishRefused | Subscribed | RequestFailed
+    | Detached | PubendNumber | Silence | Gap | Done | SubscriptionList | PubendList
+)

@@ -1,0 +1,463 @@
+"""The routing seam: the only thing a routing plugin sees (algorithms.md 8).
+
+A router is a pure core: every method returns effects, time is an argument. It owns paths, in-network
+filters, caches, the consolidation of wants across SHBs, release minima and the placing of publishes. It
+is soft: any of its state may vanish. It may lose, repeat, reorder and overlap knowledge; it must never
+assert silence that `know` did not (C1 to C9 of algorithms.md 8.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from gapless.core.events import EMPTY, EventBatch, EventColumns
+from gapless.core.messages import TickRun
+from gapless.core.ticks import PubendId, ShbId, Tick
+from gapless.selectors.filters import Filter
+
+BrokerId: TypeAlias = str
+LinkId: TypeAlias = int
+Ranges: TypeAlias = tuple[tuple[Tick, Tick], ...]
+"""Half-open intervals (lo, hi], sorted, disjoint."""
+Stamp: TypeAlias = "Mapping[ShbId, int] | None"
+"""Which version of each SHB's interest was honoured when silence was computed; absent = 0. None = RAW:
+nothing was filtered, nothing was published there."""
+RAW: Stamp = None
+
+
+# --------------------------------------------------------------------------------------- what flows
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """Every tick of (lo, hi] is D (an event in `data`), L (<= lost), or silence under `stamp`."""
+
+    pubend: PubendId
+    lo: Tick
+    hi: Tick
+    data: EventBatch = field(default_factory=lambda: EMPTY)
+    lost: Tick = 0
+    stamp: Stamp = RAW
+    reply: bool = False
+    """An answer to a want: it goes only where it was asked for (T37)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """An SHB needs these ranges. `need` RAW: only unfiltered silence will do."""
+
+    pubend: PubendId
+    ranges: Ranges
+    need: Stamp
+    shb: ShbId
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """What an SHB's subscriptions match: a change from version `base` to `version`, or all of it."""
+
+    shb: ShbId
+    base: int
+    version: int
+    add: Mapping[int, Filter]
+    drop: frozenset[int] = frozenset()
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What an SHB is done with. Both are durable there, and released <= delivered."""
+
+    shb: ShbId
+    pubend: PubendId
+    released: Tick
+    delivered: Tick
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRow:
+    """From where an SHB needs a pubend kept although it reported more: the whole row of (SHB, pubend).
+
+    `at` maps the SHB's subscription ids to a tick; 0 asks for the earliest there is.
+    """
+
+    shb: ShbId
+    pubend: PubendId
+    version: int
+    at: Mapping[int, Tick]
+
+
+@dataclass(frozen=True, slots=True)
+class PubendMeta:
+    """What is known of a pubend."""
+
+    pubend: PubendId
+    broker: BrokerId
+    topics: tuple[str, ...] = ("#",)
+    """Patterns of the topics it may carry."""
+    group: str | None = None
+    created: Tick = 0
+    sealed: bool = False
+    voids: Ranges = ()
+    """Ticks that were never assigned because the PHB was down: a token in one comes from lost data."""
+    stable: Tick = 0
+    """How far it was decided when this was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """A publisher is opened (algorithms.md 1.4 `open`)."""
+
+    publisher: str
+    instance: str
+    attempt: int
+    topic: str | None
+    pubend: PubendId = ""
+    """Where it was opened before; "" the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pub:
+    """A batch of one publisher: commits atomically, under consecutive sequences from `first` on."""
+
+    publisher: str
+    epoch: int
+    first: int
+    events: EventColumns
+    pubend: PubendId
+    token: bytes | None = None
+    """[later] a consumer's position to compare-and-set in the same write."""
+
+
+class Verdict(str, Enum):
+    """How an opening or a publish ended."""
+
+    OK = "ok"
+    REJECTED = "rejected"
+    INVALID = "invalid"
+    FENCED = "fenced"
+    RESUME = "resume"
+    RETRY = "retry"
+    UNCERTAIN = "uncertain"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of an opening or a publish.
+
+    OK of an opening: `epoch`, `sequence` and `tick` of the last event logged. OK of a publish: `ticks`
+    of its events, `sequence` of its last. RESUME and RETRY: `sequence` is the one to send next.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    sequence: int = 0
+    epoch: int = 0
+    tick: Tick = 0
+    ticks: Sequence[TickRun] = ()
+
+
+# ---------------------------------------------------------------------------- a router's effects
+
+
+@dataclass(frozen=True, slots=True)
+class SendFrame:
+    """Send on a link to another broker. A stream link loses only by going down; a datagram link anything."""
+
+    link: LinkId
+    frame: bytes
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Ask for a link to a broker; answered by `link_up`."""
+
+    peer: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Hangup:
+    """Close a link."""
+
+    link: LinkId
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """→ SHB core: knowledge for its istream."""
+
+    knowledge: Knowledge
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """→ SHB core: the pubend exists (or is sealed); its PHB durably counts this SHB from `enrolled_at` on."""
+
+    meta: PubendMeta
+    enrolled_at: Tick | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """→ SHB core: an acknowledgement up to here is expected."""
+
+    pubend: PubendId
+    upto: Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """→ SHB core: the row is durable at the PHB; `at` holds what each entry was resolved or raised to."""
+
+    pubend: PubendId
+    version: int
+    at: Mapping[int, Tick]
+
+
+@dataclass(frozen=True, slots=True)
+class AskInterest:
+    """→ SHB core: send the interest in full."""
+
+    link: LinkId = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AskPubend:
+    """→ PHB core: answered by `know(…, reply_to)`."""
+
+    want: Want
+    reply_to: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Enrol:
+    """→ PHB core: persist the membership, then `enrolled()`."""
+
+    pubend: PubendId
+    shb: ShbId
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """→ PHB core: persist the whole row, then `held()`."""
+
+    row: HoldRow
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """→ PHB core: minima over all members."""
+
+    pubend: PubendId
+    released: Tick
+    delivered: Tick
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOpen:
+    """→ PHB core: open a publisher; answered by `submitted()`."""
+
+    request: OpenRequest
+    reply_to: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """→ PHB core: log a batch; answered by `submitted()`."""
+
+    pub: Pub
+    reply_to: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Persist something of the router's own; answered by `saved(cookie)` when a cookie is given."""
+
+    key: str
+    value: bytes | None
+    cookie: Hashable = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """→ the client's session: the result of `place` or `open`."""
+
+    reply_to: Hashable
+    pubend: PubendId
+    outcome: Outcome
+
+
+Effect: TypeAlias = (
+    SendFrame | Dial | Hangup | Deliver | Seen | Probed | Held | AskInterest | AskPubend | Enrol | Hold | Released
+    | SubmitOpen | Submit | Save | Placed
+)
+Effects: TypeAlias = Iterable[Effect]
+
+
+# --------------------------------------------------------- what the cores say to the router (effects
+# of the PHB's and the SHB's cores; the node calls the router's method of the same meaning)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """PHB core → `Router.pubend`."""
+
+    meta: PubendMeta
+    members: Mapping[ShbId, Tick]
+
+
+@dataclass(frozen=True, slots=True)
+class Know:
+    """PHB core → `Router.know`."""
+
+    knowledge: Knowledge
+    reply_to: Hashable = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """PHB core → `Router.probe`."""
+
+    pubend: PubendId
+    upto: Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """PHB core → `Router.enrolled`."""
+
+    pubend: PubendId
+    shb: ShbId
+    at: Tick
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """PHB core → `Router.held`."""
+
+    shb: ShbId
+    held: Held
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """PHB core → `Router.submitted`."""
+
+    reply_to: Hashable
+    pubend: PubendId
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """SHB core → `Router.interest`."""
+
+    interest: Interest
+
+
+@dataclass(frozen=True, slots=True)
+class AskHold:
+    """SHB core → `Router.hold`."""
+
+    row: HoldRow
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """SHB core → `Router.want`."""
+
+    want: Want
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """SHB core → `Router.progress`."""
+
+    progress: Progress
+
+
+# ---------------------------------------------------------------------------------------- the router
+
+
+@dataclass(frozen=True, slots=True)
+class RouterContext:
+    """What a router is given when it starts. It may draw randomness from `seed` alone."""
+
+    broker: BrokerId
+    seed: int
+    config: Mapping[str, Any] = field(default_factory=dict)
+    saved: Mapping[str, bytes] = field(default_factory=dict)
+    """What it had saved, by key."""
+
+
+@runtime_checkable
+class Router(Protocol):
+    """A routing plugin: sans-IO, deterministic in its context and its calls (C6)."""
+
+    name: str
+    needs_stream_links: bool
+
+    def start(self, now: int, context: RouterContext) -> Effects:
+        """The first call."""
+
+    def next_wake(self) -> int | None:
+        """When `wake` wants to be called: monotonic nanoseconds, or None."""
+
+    def wake(self, now: int) -> Effects:
+        """The time of `next_wake` has come."""
+
+    # The network.
+    def link_up(self, now: int, link: LinkId, peer: BrokerId, roles: frozenset[str], incarnation: int) -> Effects:
+        """A link to another broker is there."""
+
+    def link_down(self, now: int, link: LinkId) -> Effects:
+        """A link is gone."""
+
+    def frame(self, now: int, link: LinkId, frame: bytes) -> Effects:
+        """A frame arrived."""
+
+    # The local PHB core.
+    def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
+        """A pubend is open here, or sealed; its durable membership. May be called again, and replaces it."""
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        """Committed facts, RAW; with `reply_to`, the answer to an AskPubend."""
+
+    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+        """An acknowledgement up to here is overdue."""
+
+    def enrolled(self, now: int, pubend: PubendId, shb: ShbId, at: Tick) -> Effects:
+        """The membership is durable."""
+
+    def held(self, now: int, shb: ShbId, held: Held) -> Effects:
+        """A row of holds is durable."""
+
+    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
+        """How a SubmitOpen or a Submit ended."""
+
+    # The local SHB core.
+    def interest(self, now: int, interest: Interest) -> Effects:
+        """The SHB's interest changed, or is said again."""
+
+    def hold(self, now: int, row: HoldRow) -> Effects:
+        """Fire once; the core repeats until held."""
+
+    def want(self, now: int, want: Want) -> Effects:
+        """Fire once; the core repeats."""
+
+    def progress(self, now: int, progress: Progress) -> Effects:
+        """The SHB's durable progress; repeated now and then."""
+
+    # Local clients and storage.
+    def open(self, now: int, request: OpenRequest, reply_to: Hashable) -> Effects:
+        """Place a publisher; ends in exactly one Placed."""
+
+    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+        """Place a batch; ends in exactly one Placed."""
+
+    def saved(self, now: int, cookie: Hashable) -> Effects:
+        """A Save is durable."""

@@ -1,0 +1,26 @@
+"""The broker's side of the client protocol: one pure core for all client sessions of a node.
+
+    link ──▶ Hello ──▶ judged ──▶ Refused, closed
+                          └─────▶ Welcome: a session, until Goodbye, silence, a violation, or the link's end
+
+`service` has the machine, `handshake` the first frame, `publishing` the publishers, `connection` the
+times of one link, `outbox` what is to be sent, `limits` the bounds.
+"""
+
+from __future__ import annotations
+
+from gapless.core.sessions.limits import HELLO_BYTES_MAX, BrokerIdentity, Limits
+from gapless.core.sessions.outbox import LinkOutput, Payload
+from gapless.core.sessions.publishing import PlaceBatch, PlaceOpening
+from gapless.core.sessions.service import Sessions
+
+__all__ = [
+    "HELLO_BYTES_MAX",
+    "BrokerIdentity",
+    "Limits",
+    "LinkOutput",
+    "Payload",
+    "PlaceBatch",
+    "PlaceOpening",
+    "Sessions",
+]

@@ -1,0 +1,251 @@
+"""The publishers of all sessions: batches go to the router, its answers back to the client, in order.
+
+A publisher's answers are given in the order in which it asked, whatever order the router answers in, so
+`Published(sequence)` can promise everything up to that sequence. Batches that are answered in one step
+share one `Published`.
+
+The refusal of a batch speaks for all batches that its publisher had sent by then: they stand behind a gap
+now and cannot be logged, so their own answers are dropped, and the client may send them again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from gapless.core.messages import (
+    Code,
+    OpenPublisher,
+    Publish,
+    Published,
+    PublisherOpened,
+    PublishRefused,
+    TickRun,
+)
+from gapless.core.routing import OpenRequest, Outcome, Placed, Pub, Verdict
+from gapless.core.sessions.connection import Connection
+from gapless.core.sessions.limits import Limits, name_problem
+from gapless.core.sessions.outbox import Outbox
+from gapless.core.ticks import PubendId
+from gapless.errors import RemoteProtocolError
+
+CODES = {
+    Verdict.REJECTED: Code.REJECTED,
+    Verdict.INVALID: Code.INVALID_MESSAGE,
+    Verdict.FENCED: Code.FENCED,
+    Verdict.RESUME: Code.RESUME,
+    Verdict.RETRY: Code.RETRY,
+    Verdict.UNCERTAIN: Code.RETRY,  # sending again is safe: what was logged after all is recognised
+}
+"""How a verdict that is not OK is told to the client."""
+
+ReplyTo: TypeAlias = "tuple[int, int, int]"
+"""What the router hands back with its answer: session, publisher, serial."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOpening:
+    """Sessions → `Router.open`."""
+
+    request: OpenRequest
+    reply_to: ReplyTo
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceBatch:
+    """Sessions → `Router.place`."""
+
+    pub: Pub
+    reply_to: ReplyTo
+
+
+class Waiting:
+    """An opening or a batch that is not answered yet."""
+
+    __slots__ = ("first", "opening", "placed", "size")
+
+    def __init__(self, first: int, size: int, *, opening: bool) -> None:
+        self.first = first
+        self.size = size
+        self.opening = opening
+        self.placed: Placed | None = None
+
+
+class Publisher:
+    """One publisher of one session."""
+
+    __slots__ = (
+        "connection",
+        "name",
+        "number",
+        "pubend",
+        "sequence",
+        "serial",
+        "ticks",
+        "waiting",
+        "waiting_bytes",
+    )
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self.name = ""
+        self.pubend: PubendId = ""
+        """Where it was last opened; "" before that."""
+        self.serial = 0
+        self.waiting: dict[int, Waiting] = {}
+        """What is not answered, by serial, in the order it was asked."""
+        self.waiting_bytes = 0
+        self.sequence = 0
+        self.ticks: list[TickRun] = []
+        """Ticks of batches that are durable, up to `sequence`, but not told yet."""
+
+    def wait(self, first: int, size: int, *, opening: bool) -> int:
+        """Notes a question; returns its serial."""
+        self.serial += 1
+        self.waiting[self.serial] = Waiting(first, size, opening=opening)
+        self.waiting_bytes += size
+        return self.serial
+
+    def take_answered(self) -> Waiting | None:
+        """The oldest question if it has its answer."""
+        for serial, waiting in self.waiting.items():
+            if waiting.placed is None:
+                return None
+            del self.waiting[serial]
+            self.waiting_bytes -= waiting.size
+            return waiting
+        return None
+
+    def drop_batches(self) -> None:
+        """No answer to a batch sent so far will be given; openings stay."""
+        self.waiting = {serial: waiting for serial, waiting in self.waiting.items() if waiting.opening}
+        self.waiting_bytes = 0
+
+
+class Publishing:
+    """All publishers of all sessions."""
+
+    def __init__(self, limits: Limits, outbox: Outbox, effects: list[object]) -> None:
+        """Questions for the router are appended to `effects`, answers for clients go to `outbox`."""
+        self._limits = limits
+        self._outbox = outbox
+        self._effects = effects
+        self._untold: dict[tuple[int, int], Publisher] = {}
+
+    # What happened.
+
+    def on_open(self, connection: Connection, session: int, message: OpenPublisher) -> None:
+        """A client opens a publisher, or opens it again. Raises RemoteProtocolError beyond its window."""
+        if problem := name_problem(message.name) or name_problem(message.instance):
+            self._refuse(connection, session, message, f"the publisher's name or instance {problem}")
+            return
+        publisher = connection.publishers.get(message.publisher)
+        if publisher is None:
+            if len(connection.publishers) >= self._limits.publishers:
+                reason = f"a session may have {self._limits.publishers} publishers"
+                self._refuse(connection, session, message, reason)
+                return
+            publisher = connection.publishers[message.publisher] = Publisher(connection, message.publisher)
+        self._check_window(publisher, 0)
+        publisher.name = message.name
+        serial = publisher.wait(0, 0, opening=True)
+        request = OpenRequest(message.name, message.instance, message.attempt, message.topic, message.pubend)
+        self._effects.append(PlaceOpening(request, (session, message.publisher, serial)))
+
+    def on_publish(self, connection: Connection, session: int, message: Publish) -> None:
+        """A batch. Raises RemoteProtocolError beyond the window, or if the publisher was never opened."""
+        publisher = connection.publishers.get(message.publisher)
+        if publisher is None or not publisher.pubend:
+            raise RemoteProtocolError(f"a batch of publisher {message.publisher}, which is not open")
+        size = message.events.size
+        self._check_window(publisher, size)
+        serial = publisher.wait(message.first, size, opening=False)
+        pub = Pub(publisher.name, message.epoch, message.first, message.events, publisher.pubend)
+        self._effects.append(PlaceBatch(pub, (session, message.publisher, serial)))
+
+    def on_placed(self, session: int, connection: Connection, placed: Placed) -> None:
+        """The router's answer to an opening or a batch of a session that lives."""
+        _, number, serial = cast("ReplyTo", placed.reply_to)
+        publisher = connection.publishers[number]
+        waiting = publisher.waiting.get(serial)
+        if waiting is None:
+            return  # the refusal of a batch before it spoke for it
+        waiting.placed = placed
+        while (answered := publisher.take_answered()) is not None:
+            assert answered.placed is not None
+            self._answer(session, publisher, answered, answered.placed)
+
+    def on_session_over(self, session: int, connection: Connection) -> None:
+        """A session's publishers are gone; what they had placed may still be logged."""
+        for number in connection.publishers:
+            self._untold.pop((session, number), None)
+
+    # What to do.
+
+    def tell_published(self) -> None:
+        """Puts what became durable in this step into the outbox."""
+        for (session, _), publisher in self._untold.items():
+            self._tell_durable(session, publisher)
+        self._untold.clear()
+
+    def _answer(self, session: int, publisher: Publisher, waiting: Waiting, placed: Placed) -> None:
+        outcome = placed.outcome
+        if outcome.verdict is not Verdict.OK:
+            self._tell_refused(session, publisher, waiting, outcome)
+        elif waiting.opening:
+            publisher.pubend = placed.pubend
+            opened = PublisherOpened(
+                publisher.number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick
+            )
+            self._tell_durable(session, publisher)
+            self._outbox.tell(publisher.connection.link, session, opened)
+        else:
+            publisher.sequence = outcome.sequence
+            append_runs(publisher.ticks, outcome.ticks)
+            self._untold[session, publisher.number] = publisher
+
+    def _tell_refused(self, session: int, publisher: Publisher, waiting: Waiting, outcome: Outcome) -> None:
+        code = CODES[outcome.verdict]
+        if waiting.opening and outcome.verdict is Verdict.INVALID:
+            code = Code.INVALID_TOPIC  # the topic is all that an opening can get wrong
+        if not waiting.opening:
+            publisher.drop_batches()
+        has_sequence = outcome.verdict in {Verdict.RESUME, Verdict.RETRY} and outcome.sequence
+        sequence = outcome.sequence if has_sequence else waiting.first
+        self._tell_durable(session, publisher)
+        refused = PublishRefused(publisher.number, sequence, code, outcome.reason)
+        self._outbox.tell(publisher.connection.link, session, refused)
+
+    def _tell_durable(self, session: int, publisher: Publisher) -> None:
+        if publisher.ticks:
+            published = Published(publisher.number, publisher.sequence, publisher.ticks)
+            publisher.ticks = []
+            self._outbox.tell(publisher.connection.link, session, published)
+
+    def _check_window(self, publisher: Publisher, size: int) -> None:
+        limits = self._limits
+        if len(publisher.waiting) >= limits.window_batches:
+            raise RemoteProtocolError(
+                f"publisher {publisher.number} has more than {limits.window_batches} batches unanswered"
+            )
+        if publisher.waiting_bytes and publisher.waiting_bytes + size > limits.window_bytes:
+            raise RemoteProtocolError(
+                f"publisher {publisher.number} has more than {limits.window_bytes} bytes unanswered"
+            )
+
+    def _refuse(self, connection: Connection, session: int, message: OpenPublisher, reason: str) -> None:
+        refused = PublishRefused(message.publisher, 0, Code.REJECTED, reason)
+        self._outbox.tell(connection.link, session, refused)
+
+
+def append_runs(runs: list[TickRun], more: Sequence[TickRun]) -> None:
+    """Appends runs of ticks, joining the first to the last one there if it goes on in the same steps."""
+    if runs and more:
+        last, first = runs[-1], more[0]
+        if last.step == first.step and last.first + last.step * last.count == first.first:
+            runs[-1] = TickRun(last.first, last.step, last.count + first.count)
+            runs.extend(more[1:])
+            return
+    runs.extend(more)

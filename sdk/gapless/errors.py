@@ -1,0 +1,186 @@
+"""Every error gapless raises, in one tree.
+
+    GaplessError
+    ├── ConfigurationError            a setting, an address or a name is wrong; says which
+    │   └── PluginError               a plugin is unknown, doubled, incomplete, or its extra is not installed
+    ├── InvalidSelectorError          a selector does not parse or type-check; carries `.position`
+    ├── InvalidTopicError             a topic name or topic pattern is malformed
+    ├── InvalidMessageError           a body, a property or a whole event is not allowed
+    ├── InvalidTokenError             a checkpoint token is garbled
+    │   └── TokenMismatchError        a token of another network, subscription or pubend epoch
+    │       └── TokenAheadError       a token beyond what the broker still knows: the broker lost data
+    ├── SubscriptionError             a subscription cannot be used as asked
+    │   ├── SubscriptionNotFoundError it does not exist (any more)
+    │   ├── SubscriptionInUseError    another consumer holds it
+    │   ├── SubscriptionTakenOverError  another consumer has taken it from this one
+    │   └── SubscriptionMismatchError it exists with other topics or another selector
+    ├── GapError                      a gap was reached; carries `.gap`
+    ├── PublishError                  a publish did not succeed
+    │   ├── PublishRejectedError      nothing was logged
+    │   │   └── PublisherFencedError  a newer publisher of that name exists
+    │   └── PublishUncertainError     closed before the answer: `recover()` tells
+    ├── ConnectionClosedError         the connection was closed, by this side or for good
+    │   └── ConnectionRefusedByBrokerError  the broker refused the handshake
+    ├── ProtocolError                 a frame breaks the protocol
+    │   ├── LocalProtocolError        this side did
+    │   └── RemoteProtocolError       the other side did
+    └── StorageError                  a storage plugin failed
+        ├── VolumeLockedError         another process holds the volume
+        ├── VolumeForeignError        the volume belongs to another node or network, or is no volume at all
+        ├── VolumeCorruptError        the volume lost or garbled something; it must not be served
+        └── VolumeFailedError         a write or sync failed; reads work, writing needs a reopened volume
+            └── VolumeFullError       the disk is full
+
+All of them pickle, with their attributes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class GaplessError(Exception):
+    """Base of every error raised by gapless on purpose."""
+
+
+class ConfigurationError(GaplessError):
+    """A setting, an address or a name is wrong; the message names it and says what to do."""
+
+
+class PluginError(ConfigurationError):
+    """A plugin is unknown, doubled, misspelt, or needs an extra that is not installed."""
+
+
+class InvalidSelectorError(GaplessError):
+    """A selector does not parse or does not type-check.
+
+    `position` is the 0-based offset in `expression` at which it went wrong.
+    """
+
+    def __init__(self, message: str, expression: str = "", position: int = 0) -> None:
+        super().__init__(message, expression, position)
+        self.message = message
+        self.expression = expression
+        self.position = position
+
+    def __str__(self) -> str:
+        if not self.expression:
+            return self.message
+        return f"{self.message} (at position {self.position})\n  {self.expression}\n  {' ' * self.position}^"
+
+
+class InvalidTopicError(GaplessError):
+    """A topic name or a topic pattern is malformed."""
+
+
+class InvalidMessageError(GaplessError):
+    """A body, a property or a whole event is not allowed; nothing was sent."""
+
+
+class InvalidTokenError(GaplessError):
+    """A checkpoint token is truncated, garbled or of an unknown version."""
+
+
+class TokenMismatchError(InvalidTokenError):
+    """A checkpoint token names another network, another subscription, or another epoch of a pubend."""
+
+
+class TokenAheadError(TokenMismatchError):
+    """A checkpoint token stands beyond what the broker knows: the broker has lost data it once served."""
+
+
+class SubscriptionError(GaplessError):
+    """A subscription cannot be used as asked."""
+
+
+class SubscriptionNotFoundError(SubscriptionError):
+    """The subscription does not exist, or no longer."""
+
+
+class SubscriptionInUseError(SubscriptionError):
+    """Another consumer holds the subscription."""
+
+
+class SubscriptionTakenOverError(SubscriptionError):
+    """Another consumer has taken the subscription over."""
+
+
+class SubscriptionMismatchError(SubscriptionError):
+    """The subscription exists with other topics or another selector."""
+
+
+class GapError(GaplessError):
+    """A gap was reached: events of its range may have been lost to early release.
+
+    Raised once; the subscription's token then stands behind the gap. `gap` is the `Gap`.
+    """
+
+    def __init__(self, gap: Any) -> None:
+        super().__init__(gap)
+        self.gap = gap
+
+    def __str__(self) -> str:
+        return f"{self.gap}"
+
+
+class PublishError(GaplessError):
+    """A publish did not succeed."""
+
+
+class PublishRejectedError(PublishError):
+    """The broker refused the events; nothing was logged."""
+
+
+class PublisherFencedError(PublishRejectedError):
+    """A newer publisher of the same name has been opened; this one is over."""
+
+
+class PublishUncertainError(PublishError):
+    """The connection was closed before the broker answered; `Publisher.recover()` tells what was logged."""
+
+
+class ConnectionClosedError(GaplessError):
+    """The connection is closed."""
+
+
+class ConnectionRefusedByBrokerError(ConnectionClosedError):
+    """The broker refused the handshake; trying again will not help."""
+
+
+class ProtocolError(GaplessError):
+    """A frame breaks the protocol."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This side broke the protocol."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The other side broke the protocol."""
+
+
+class StorageError(GaplessError):
+    """A storage plugin failed."""
+
+
+class VolumeLockedError(StorageError):
+    """Another process (or another volume object of this one) holds the volume."""
+
+
+class VolumeForeignError(StorageError):
+    """The volume belongs to another node or network, or the directory is not a volume."""
+
+
+class VolumeCorruptError(StorageError):
+    """The volume lost or garbled something that had been durable; it must not be served."""
+
+
+class VolumeFailedError(StorageError):
+    """A write or a sync failed. Reads go on; to write again, close the volume and open it anew.
+
+    Whether the failed batch is there after reopening is undetermined.
+    """
+
+
+class VolumeFullError(VolumeFailedError):
+    """The disk is full."""

@@ -1,0 +1,44 @@
+"""The hooks: one factory per kind of plugin, called once at start-up and never on a hot path.
+
+A plugin is a module (or object) registered under an entry point of the group `gapless.<kind>`; the
+entry point's name is the plugin's name. An implementation may take fewer arguments than its hook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from gapless.core.roles import Role, RoleContext
+    from gapless.core.routing import Router
+    from gapless.spi import Authenticator, LogVolume, Transport, VolumeIdentity
+
+hookspec = pluggy.HookspecMarker("gapless")
+
+
+@hookspec(firstresult=True)
+def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]) -> LogVolume:  # type: ignore[empty-body]
+    """Return the volume at `path`, created if it is not there."""
+
+
+@hookspec(firstresult=True)
+def open_transport(options: Mapping[str, Any]) -> Transport:  # type: ignore[empty-body]
+    """Return a transport with these options."""
+
+
+@hookspec(firstresult=True)
+def open_routing(options: Mapping[str, Any]) -> Router:  # type: ignore[empty-body]
+    """Return a fresh router: a pure core that has seen nothing."""
+
+
+@hookspec(firstresult=True)
+def open_role(context: RoleContext) -> Role:  # type: ignore[empty-body]
+    """Return a fresh role: a pure core, recovered from the volume that the context gives it to read."""
+
+
+@hookspec(firstresult=True)
+def open_auth(options: Mapping[str, Any]) -> Authenticator:  # type: ignore[empty-body]
+    """Return an authenticator."""

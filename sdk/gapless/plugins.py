@@ -1,0 +1,78 @@
+"""How plugins are found: by kind and name, through entry points, one pluggy manager per load.
+
+Only the plugin that was asked for is imported, so a missing extra of one plugin is no trouble to those
+who use another.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import pluggy
+
+from gapless import hookspecs
+from gapless.errors import PluginError
+
+hookimpl = pluggy.HookimplMarker("gapless")
+"""Marks a plugin's implementation of a hook."""
+
+KINDS = {
+    "storage": "open_storage",
+    "transport": "open_transport",
+    "routing": "open_routing",
+    "role": "open_role",
+    "auth": "open_auth",
+}
+"""Each kind of plugin, and the hook that makes one."""
+
+
+def names(kind: str) -> list[str]:
+    """The names of all installed plugins of a kind, sorted, none of them imported."""
+    return sorted({point.name for point in entry_points(group=f"gapless.{kind}")})
+
+
+def load(kind: str, name: str) -> Any:
+    """The hook caller of the plugin `name`: call it with the hook's keyword arguments to get the plugin.
+
+    Raises PluginError when the kind or the name is unknown, two distributions claim the name, the module
+    or one of its dependencies is not installed, or the plugin does not implement its hook as specified.
+    """
+    if kind not in KINDS:
+        raise PluginError(f"unknown kind of plugin {kind!r}: there are {', '.join(KINDS)}")
+    point = _entry_point(kind, name)
+    manager = pluggy.PluginManager("gapless")
+    manager.add_hookspecs(hookspecs)
+    try:
+        manager.register(_import(kind, point), name)
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise PluginError(f"{kind} plugin {name!r} ({point.value}) is not valid: {error}") from error
+    caller = getattr(manager.hook, KINDS[kind])
+    if not caller.get_hookimpls():
+        raise PluginError(f"{kind} plugin {name!r} ({point.value}) does not implement {KINDS[kind]}()")
+    return caller
+
+
+def _entry_point(kind: str, name: str) -> EntryPoint:
+    points = list(entry_points(group=f"gapless.{kind}", name=name))
+    if not points:
+        known = ", ".join(names(kind)) or "none"
+        raise PluginError(f"no {kind} plugin is called {name!r}; installed: {known}")
+    values = sorted({f"{point.value} of {point.dist.name if point.dist else 'an unknown distribution'}" for point in points})
+    if len(values) > 1:
+        raise PluginError(f"{len(values)} {kind} plugins are called {name!r}: {'; '.join(values)}. Uninstall all but one.")
+    return points[0]
+
+
+def _import(kind: str, point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except ImportError as error:
+        missing = getattr(error, "name", None) or str(error)
+        hint = f"install gapless[{point.name}]" if missing.split(".")[0] != "gapless" else "reinstall gapless"
+        raise PluginError(
+            f"{kind} plugin {point.name!r} needs {missing!r}, which is not installed: {hint}, or install {missing!r}"
+        ) from error
+    except AttributeError as error:
+        raise PluginError(f"{kind} plugin {point.name!r} points to {point.value!r}, which does not exist") from error

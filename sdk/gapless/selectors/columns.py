@@ -1,0 +1,167 @@
+"""A batch of events seen by columns: for each name, which events carry which value.
+
+A *mask* is an int whose bit i stands for event i of the batch. A column finds the mask of each distinct
+value once; every predicate on that name is then a few operations on masks, however many events there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, repeat
+from operator import or_
+from typing import Final
+
+from gapless.selectors.syntax import HEADER_KINDS
+from gapless.selectors.values import Value
+
+_NO_HEADERS: Final[Mapping[str, Value]] = {}
+_PLAIN_TYPES: Final = frozenset((str, int, float, bool, type(None)))
+
+
+class _Foreign:
+    """Stands for what can be no property: it is there, and like nothing else."""
+
+
+_FOREIGN: Final = _Foreign()
+
+
+class Column:
+    """The values of one name in the events of a batch.
+
+    `groups` maps each number and string to the mask of its events; 1 and 1.0 are one number there. The
+    booleans have masks of their own, for Python takes True for 1. `null` is who lacks the name.
+    """
+
+    def __init__(self, values: Sequence[Value], bits: Sequence[int], full: int) -> None:
+        self.full = full
+        self.true = self.false = 0
+        types = set(map(type, values))
+        self.has_floats = float in types
+        if not types <= _PLAIN_TYPES:
+            values = [_plain(value) for value in values]
+            self.has_floats = any(isinstance(value, float) for value in values)
+        pairs: Iterable[tuple[Value, int]] = zip(values, bits)  # noqa: B905  # there are more bits than values
+        if bool in types:
+            pairs = self._without_booleans(pairs)
+        groups: dict[Value, int] = {}
+        get = groups.get
+        for value, bit in pairs:
+            groups[value] = get(value, 0) | bit
+        self.null = groups.pop(None, 0)
+        self.groups: Mapping[Value, int] = groups
+
+    def _without_booleans(self, pairs: Iterable[tuple[Value, int]]) -> list[tuple[Value, int]]:
+        others: list[tuple[Value, int]] = []
+        for pair in pairs:
+            if pair[0] is True:
+                self.true |= pair[1]
+            elif pair[0] is False:
+                self.false |= pair[1]
+            else:
+                others.append(pair)
+        return others
+
+    @property
+    def present(self) -> int:
+        """Who has any value."""
+        return self.full & ~self.null
+
+    @cached_property
+    def strings(self) -> int:
+        """Whose value is a string."""
+        return self.one_of([value for value in self.groups if isinstance(value, str)])
+
+    @cached_property
+    def numbers(self) -> int:
+        """Whose value is a number."""
+        return self._prefixes[-1]
+
+    def one_of(self, constants: Iterable[Value]) -> int:
+        """Whose value is among these strings and numbers."""
+        groups = self.groups
+        mask = 0
+        for constant in constants:
+            mask |= groups.get(constant, 0)
+        return mask
+
+    def below(self, limit: float) -> int:
+        """Whose value is a number less than `limit`."""
+        return self._prefixes[bisect_left(self._ranks, limit)]
+
+    def at_most(self, limit: float) -> int:
+        """Whose value is a number not greater than `limit`."""
+        return self._prefixes[bisect_right(self._ranks, limit)]
+
+    @cached_property
+    def _ranks(self) -> list[int | float]:
+        """The distinct numbers, in order."""
+        return sorted([value for value in self.groups if isinstance(value, (int, float))])
+
+    @cached_property
+    def _prefixes(self) -> list[int]:
+        """Entry i: who has one of the i smallest numbers."""
+        return list(accumulate(map(self.groups.__getitem__, self._ranks), or_, initial=0))
+
+    def where(self, test: Callable[[Value], bool]) -> int:
+        """Whose value passes a test, which is asked once for each distinct value, NULL among them."""
+        specials = ((None, self.null), (True, self.true), (False, self.false))
+        mask = 0
+        for value, group in (*specials, *self.groups.items()):
+            if group and test(value):
+                mask |= group
+        return mask
+
+
+class Batch:
+    """The properties and headers of some events, and the columns asked for so far."""
+
+    def __init__(
+        self,
+        properties: Sequence[Mapping[str, Value]],
+        headers: Sequence[Mapping[str, Value]] | None,
+        bits: Sequence[int],
+    ) -> None:
+        self.properties = properties
+        self.headers = headers
+        self.full = (1 << len(properties)) - 1
+        self.bits = bits
+        self.masks: dict[object, int] = {}
+        """What shared predicates have worked out for this batch; theirs to keep."""
+        self._columns: dict[str, Column] = {}
+
+    def column(self, name: str) -> Column:
+        """The values of a property, or of a header field if it is the name of one."""
+        column = self._columns.get(name)
+        if column is None:
+            source = self.headers if name in HEADER_KINDS else self.properties
+            values = [mapping.get(name) for mapping in source] if source is not None else [None] * len(self.properties)
+            column = self._columns[name] = Column(values, self.bits, self.full)
+        return column
+
+    def headers_of(self, event: int) -> Mapping[str, Value]:
+        """The headers of one event."""
+        return _NO_HEADERS if self.headers is None else self.headers[event]
+
+    def where(self, test: Callable[[Mapping[str, Value], Mapping[str, Value]], bool]) -> int:
+        """Which events pass a test of their properties and headers."""
+        headers = repeat(_NO_HEADERS) if self.headers is None else self.headers
+        mask = 0
+        for properties, header, bit in zip(self.properties, headers, self.bits):  # noqa: B905  # more bits than events
+            if test(properties, header):
+                mask |= bit
+        return mask
+
+
+def _plain(value: object) -> Value:
+    """A value of a subclass, such as a member of a string enumeration, as the value it is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return None if value is None else _FOREIGN  # type: ignore[return-value]

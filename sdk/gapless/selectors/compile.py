@@ -1,0 +1,122 @@
+"""Normal form to something that runs: a test of one event, and masks for batches in which predicates are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from gapless.selectors.columns import Batch
+from gapless.selectors.normal import AllOf, AnyOf, Normal
+from gapless.selectors.predicates import Bound, Computed, EventTest, Is, OneOf, Predicate, Values
+
+
+def event_test(normal: Normal) -> EventTest:
+    """What tells whether a normal form holds for an event, given its properties and headers."""
+    if isinstance(normal, Predicate):
+        return normal.event_test()
+    tests = [event_test(part) for part in sorted(normal.parts, key=cost)]
+    # One test decides the whole: of AND when it fails, of OR when it holds.
+    decisive = isinstance(normal, AnyOf)
+
+    def holds(properties: Values, headers: Values) -> bool:
+        for test in tests:
+            if test(properties, headers) is decisive:
+                return decisive
+        return not decisive
+
+    return holds
+
+
+_COSTS: Final[dict[type, int]] = {Is: 0, OneOf: 0, Bound: 1, AllOf: 3, AnyOf: 3, Computed: 4}
+
+
+def cost(normal: Normal) -> int:
+    """How late a part should be asked: what is cheap and selective comes first."""
+    return _COSTS.get(type(normal), 2)
+
+
+class SharedPredicate:
+    """A predicate that any number of filters ask, and that answers once per batch."""
+
+    __slots__ = ("_batch_mask", "predicate", "references")
+
+    def __init__(self, predicate: Predicate) -> None:
+        self.predicate = predicate
+        self.references = 0
+        self._batch_mask = predicate.batch_mask()
+
+    def mask(self, batch: Batch) -> int:
+        """The events for which it holds."""
+        mask = batch.masks.get(self)
+        if mask is None:
+            mask = batch.masks[self] = self._batch_mask(batch)
+        return mask
+
+
+class AllMasks:
+    """AND."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[MaskNode]) -> None:
+        self.parts = parts
+
+    def mask(self, batch: Batch) -> int:
+        """The events for which all parts hold; what cannot matter any more is not asked."""
+        mask = batch.full
+        for part in self.parts:
+            mask &= part.mask(batch)
+            if not mask:
+                break
+        return mask
+
+
+class AnyMasks:
+    """OR."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[MaskNode]) -> None:
+        self.parts = parts
+
+    def mask(self, batch: Batch) -> int:
+        """The events for which some part holds."""
+        mask = 0
+        for part in self.parts:
+            mask |= part.mask(batch)
+        return mask
+
+
+MaskNode: TypeAlias = SharedPredicate | AllMasks | AnyMasks
+
+
+class MaskCompiler:
+    """Makes mask nodes; equal predicates are one object, as long as someone uses it."""
+
+    def __init__(self) -> None:
+        self._shared: dict[Predicate, SharedPredicate] = {}
+
+    def __len__(self) -> int:
+        """How many distinct predicates are in use."""
+        return len(self._shared)
+
+    def acquire(self, normal: Normal) -> MaskNode:
+        """The node of a normal form. To be given back."""
+        if isinstance(normal, Predicate):
+            shared = self._shared.get(normal)
+            if shared is None:
+                shared = self._shared[normal] = SharedPredicate(normal)
+            shared.references += 1
+            return shared
+        parts = [self.acquire(part) for part in sorted(normal.parts, key=cost)]
+        return AllMasks(parts) if isinstance(normal, AllOf) else AnyMasks(parts)
+
+    def release(self, node: MaskNode) -> None:
+        """Gives a node back."""
+        if isinstance(node, SharedPredicate):
+            node.references -= 1
+            if node.references == 0:
+                del self._shared[node.predicate]
+            return
+        for part in node.parts:
+            self.release(part)

@@ -1,0 +1,51 @@
+"""What a subscription asks for: topics, and a selector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from gapless.errors import InvalidTopicError
+from gapless.selectors.selector import Selector
+from gapless.selectors.topics import check_pattern, check_topic, topic_matches
+from gapless.selectors.values import Value
+
+__all__ = ["Filter", "check_pattern", "check_topic"]
+
+# Brokers tell each other their filters over and over; the same text need not be parsed each time.
+_selector = lru_cache(maxsize=4096)(Selector)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Events of any of these topic patterns for which the selector is true; a blank selector is for all.
+
+    Checked when made: raises InvalidTopicError, InvalidSelectorError. Two filters are equal if they are
+    written alike.
+    """
+
+    topics: tuple[str, ...]
+    selector: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.topics, str) or not self.topics:
+            raise InvalidTopicError("a filter has a tuple of one or more topic patterns")
+        for pattern in self.topics:
+            check_pattern(pattern)
+        _ = self.compiled
+
+    def __reduce__(self) -> tuple[Callable[[tuple[str, ...], str], Filter], tuple[tuple[str, ...], str]]:
+        return Filter, (self.topics, self.selector)
+
+    @cached_property
+    def compiled(self) -> Selector:
+        """The selector, parsed."""
+        return _selector(self.selector)
+
+    def matches(
+        self, topic: str, properties: Mapping[str, Value], headers: Mapping[str, Value] | None = None
+    ) -> bool:
+        """Whether an event of this topic, with these properties and headers, is asked for."""
+        wanted = any(topic_matches(pattern, topic) for pattern in self.topics)
+        return wanted and self.compiled.matches(properties, headers)

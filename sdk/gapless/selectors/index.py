@@ -1,0 +1,147 @@
+"""Many filters at once: which of them select which events."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from gapless.selectors.columns import Batch
+from gapless.selectors.compile import MaskCompiler
+from gapless.selectors.filters import Filter
+from gapless.selectors.group import Entry, Group
+from gapless.selectors.normal import Normal
+from gapless.selectors.topics import PatternTree
+from gapless.selectors.values import Value
+
+TOPICS_CACHED_MAX: Final = 4096
+"""For how many topics it is remembered which patterns they match."""
+
+_NO_HEADERS: Final[Mapping[str, Value]] = {}
+
+
+class BatchMatcher:
+    """Filters under integer keys, matched against batches of events or one event.
+
+    What it finds is what `Filter.matches` says of each filter and event; it differs in cost alone. Equal
+    predicates are evaluated once per batch, equal filters once for all their keys. Order is deterministic:
+    it follows from the calls made.
+    """
+
+    def __init__(self) -> None:
+        self._compiler = MaskCompiler()
+        self._entries: dict[tuple[tuple[str, ...], Normal], Entry] = {}
+        self._holders: dict[int, Entry] = {}
+        self._groups: dict[str, Group] = {}
+        self._patterns: PatternTree[Group] = PatternTree()
+        self._groups_of_topic: dict[str, list[Group]] = {}
+        self._bits: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._holders
+
+    def add(self, key: int, filter: Filter) -> None:  # noqa: A002  # the word of this package
+        """Takes a filter in. Raises ValueError if the key has one already; then nothing changes."""
+        if key in self._holders:
+            raise ValueError(f"key {key} has a filter already")
+        patterns = tuple(sorted(set(filter.topics)))
+        normal = filter.compiled.normal
+        entry = self._entries.get((patterns, normal))
+        if entry is None:
+            entry = self._entries[patterns, normal] = Entry(patterns, normal)
+            for pattern in patterns:
+                self._group(pattern).add(entry)
+        entry.add(key)
+        self._holders[key] = entry
+
+    def remove(self, key: int) -> None:
+        """Forgets a key and its filter. Raises KeyError if it has none."""
+        entry = self._holders.pop(key)
+        entry.remove(key)
+        if not entry.keys:
+            del self._entries[entry.patterns, entry.normal]
+            for pattern in entry.patterns:
+                self._leave_group(pattern, entry)
+
+    def match(
+        self,
+        topics: Sequence[str],
+        properties: Sequence[Mapping[str, Value]],
+        headers: Sequence[Mapping[str, Value]] | None = None,
+    ) -> list[tuple[int, Collection[int]]]:
+        """For each distinct filter that selects something: a mask with bit i for event i, and its keys.
+
+        The columns are of one length; values are such as properties may hold. The keys are a view, good
+        until the next `add` or `remove`. Two results may have equal masks, and no key is in two of them.
+        """
+        found: dict[Entry, int] = {}
+        if len(topics) == 1:
+            for entry in self._entries_for(topics[0], properties[0], headers[0] if headers else _NO_HEADERS):
+                found[entry] = 1
+        else:
+            batch = Batch(properties, headers, self._bits_for(len(topics)))
+            for group, mask in self._groups_for(topics, batch).items():
+                group.match(batch, mask, found)
+        return [(mask, entry.keys) for entry, mask in found.items()]
+
+    def match_one(
+        self,
+        topic: str,
+        properties: Mapping[str, Value],
+        headers: Mapping[str, Value] | None = None,
+    ) -> list[int]:
+        """The keys of all filters that select an event, each once."""
+        entries = self._entries_for(topic, properties, _NO_HEADERS if headers is None else headers)
+        return [key for entry in entries for key in entry.keys]
+
+    def _entries_for(
+        self, topic: str, properties: Mapping[str, Value], headers: Mapping[str, Value]
+    ) -> dict[Entry, None]:
+        found: dict[Entry, None] = {}
+        for group in self._groups_matching(topic):
+            found.update(dict.fromkeys(group.match_one(properties, headers)))
+        return found
+
+    def _groups_for(self, topics: Sequence[str], batch: Batch) -> dict[Group, int]:
+        """The groups that some event of the batch is for, and which events those are."""
+        if topics.count(topics[0]) == len(topics) if topics else True:
+            masks = {topics[0]: batch.full} if topics else {}
+        else:
+            masks = {}
+            for topic, bit in zip(topics, batch.bits):  # noqa: B905  # there may be more bits than events
+                masks[topic] = masks.get(topic, 0) | bit
+        groups: dict[Group, int] = {}
+        for topic, mask in masks.items():
+            for group in self._groups_matching(topic):
+                groups[group] = groups.get(group, 0) | mask
+        return groups
+
+    def _groups_matching(self, topic: str) -> list[Group]:
+        groups = self._groups_of_topic.get(topic)
+        if groups is None:
+            if len(self._groups_of_topic) >= TOPICS_CACHED_MAX:
+                del self._groups_of_topic[next(iter(self._groups_of_topic))]
+            groups = self._groups_of_topic[topic] = self._patterns.find(topic)
+        return groups
+
+    def _bits_for(self, count: int) -> list[int]:
+        self._bits.extend(1 << event for event in range(len(self._bits), count))
+        return self._bits
+
+    def _group(self, pattern: str) -> Group:
+        group = self._groups.get(pattern)
+        if group is None:
+            group = self._groups[pattern] = Group(self._compiler)
+            self._patterns.put(pattern, group)
+            self._groups_of_topic.clear()
+        return group
+
+    def _leave_group(self, pattern: str, entry: Entry) -> None:
+        group = self._groups[pattern]
+        group.remove(entry)
+        if not len(group):
+            del self._groups[pattern]
+            self._patterns.discard(pattern)
+            self._groups_of_topic.clear()

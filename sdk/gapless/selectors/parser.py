@@ -1,0 +1,350 @@
+"""Text to tree, by precedence climbing; also where types are checked (Jakarta Messaging 3.1 section 3.8.1).
+
+Precedence, from loose to tight: OR; AND; NOT; comparison, BETWEEN, LIKE, IN, IS; + and -; * and /; signs.
+Within a level, from left to right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, NoReturn
+
+from gapless.errors import InvalidSelectorError
+from gapless.selectors.lexer import EXACT_LITERAL_MAX, Token, TokenKind, tokens
+from gapless.selectors.like import LikePattern
+from gapless.selectors.syntax import (
+    FALSE,
+    HEADER_KINDS,
+    TRUE,
+    And,
+    Arithmetic,
+    Between,
+    Comparison,
+    Condition,
+    Identifier,
+    Like,
+    Literal,
+    Membership,
+    Node,
+    Not,
+    NullTest,
+    Or,
+    Signed,
+    is_reserved,
+    static_kind,
+)
+from gapless.selectors.values import Kind, Value, negative
+
+CHARACTERS_MAX: Final = 16_384
+"""How long a selector may be. The specification sets no limit, but every event pays for every predicate."""
+
+NESTING_MAX: Final = 100
+"""How deep operands may lie within operands; low enough that no walk over a tree exhausts Python's stack."""
+
+
+class Level(IntEnum):
+    """Precedence: a higher level binds tighter."""
+
+    OR = 1
+    AND = 2
+    NOT = 3
+    COMPARISON = 4
+    SUM = 5
+    PRODUCT = 6
+    OPERAND = 7
+
+
+_SIGN_LEVELS: Final = {
+    "=": Level.COMPARISON,
+    "<>": Level.COMPARISON,
+    "<": Level.COMPARISON,
+    "<=": Level.COMPARISON,
+    ">": Level.COMPARISON,
+    ">=": Level.COMPARISON,
+    "+": Level.SUM,
+    "-": Level.SUM,
+    "*": Level.PRODUCT,
+    "/": Level.PRODUCT,
+}
+
+_KEYWORD_LEVELS: Final = {
+    "OR": Level.OR,
+    "AND": Level.AND,
+    "NOT": Level.COMPARISON,  # as in NOT IN; the prefix is met where an operand is due
+    "BETWEEN": Level.COMPARISON,
+    "LIKE": Level.COMPARISON,
+    "IN": Level.COMPARISON,
+    "IS": Level.COMPARISON,
+}
+
+
+def parse(expression: str, *, characters_max: int = CHARACTERS_MAX, nesting_max: int = NESTING_MAX) -> Node:
+    """The tree of a selector; a blank one is TRUE. Raises InvalidSelectorError, with the position.
+
+    Refused are also what is beyond the limits, and types that can never fit: `p > 'a'`, `TRUE = 0`.
+    """
+    if len(expression) > characters_max:
+        raise InvalidSelectorError(f"longer than {characters_max} characters", expression, characters_max)
+    parser = _Parser(expression, nesting_max)
+    return parser.whole()
+
+
+class _Parser:
+    """The tokens of one expression and how far they are read."""
+
+    def __init__(self, expression: str, nesting_max: int) -> None:
+        self._expression = expression
+        self._tokens = tokens(expression)
+        self._token = next(self._tokens)
+        self._nesting_left = nesting_max
+
+    def whole(self) -> Node:
+        """The expression, to its end."""
+        if self._token.kind is TokenKind.END:
+            return TRUE
+        node = self._condition(Level.OR)
+        if self._token.kind is not TokenKind.END:
+            self._refuse(f"unexpected {self._token}", self._token.position)
+        return node
+
+    # ---- reading tokens
+
+    def _take(self) -> Token:
+        token = self._token
+        if token.kind is not TokenKind.END:
+            self._token = next(self._tokens)
+        return token
+
+    def _at(self, kind: TokenKind, *values: str) -> bool:
+        return self._token.kind is kind and self._token.value in values
+
+    def _took(self, kind: TokenKind, *values: str) -> bool:
+        if not self._at(kind, *values):
+            return False
+        self._take()
+        return True
+
+    def _expect(self, kind: TokenKind, value: str) -> None:
+        if not self._took(kind, value):
+            self._refuse(f"expected {value}, found {self._token}", self._token.position)
+
+    def _expect_string(self, where: str) -> str:
+        if self._token.kind is not TokenKind.STRING:
+            self._refuse(f"expected a string literal {where}, found {self._token}", self._token.position)
+        return str(self._take().value)
+
+    def _refuse(self, message: str, position: int) -> NoReturn:
+        raise InvalidSelectorError(message, self._expression, position)
+
+    # ---- climbing
+
+    def _parse(self, level: Level) -> Node:
+        """What stands here, with every operator that binds at least as tight as `level`."""
+        if self._nesting_left == 0:
+            self._refuse("nested too deep", self._token.position)
+        self._nesting_left -= 1
+        start = self._token.position
+        node = self._operand(level)
+        while (found := self._level_here()) >= level:
+            node = self._infix(node, start, found)
+        self._nesting_left += 1
+        return node
+
+    def _level_here(self) -> int:
+        """The level of the operator that stands here; 0 if none does."""
+        if self._token.kind is TokenKind.SIGN:
+            return _SIGN_LEVELS.get(str(self._token.value), 0)
+        if self._token.kind is TokenKind.KEYWORD:
+            return _KEYWORD_LEVELS.get(str(self._token.value), 0)
+        return 0
+
+    def _infix(self, left: Node, start: int, level: int) -> Node:
+        if level == Level.OR:
+            return Or(self._chain(left, start, "OR", Level.AND))
+        if level == Level.AND:
+            return And(self._chain(left, start, "AND", Level.NOT))
+        if level == Level.SUM:
+            return self._arithmetic(left, start, ("+", "-"), Level.PRODUCT)
+        if level == Level.PRODUCT:
+            return self._arithmetic(left, start, ("*", "/"), Level.OPERAND)
+        if self._token.kind is TokenKind.SIGN:
+            return self._comparison(left, start)
+        return self._test(left, start)
+
+    def _condition(self, level: Level) -> Node:
+        start = self._token.position
+        return self._checked_condition(self._parse(level), start)
+
+    def _checked_condition(self, node: Node, start: int) -> Node:
+        if static_kind(node) not in (None, Kind.BOOLEAN):
+            self._refuse("this is no condition", start)
+        return node
+
+    def _chain(self, left: Node, start: int, keyword: str, tighter: Level) -> tuple[Node, ...]:
+        operands = [self._checked_condition(left, start)]
+        while self._took(TokenKind.KEYWORD, keyword):
+            operands.append(self._condition(tighter))
+        return tuple(operands)
+
+    # ---- arithmetic and comparisons
+
+    def _arithmetic(self, left: Node, start: int, signs: tuple[str, ...], tighter: Level) -> Node:
+        first = self._checked_number(left, start)
+        rest: list[tuple[str, Node]] = []
+        while self._at(TokenKind.SIGN, *signs):
+            sign = str(self._take().value)
+            rest.append((sign, self._number(tighter)))
+        return Arithmetic(first, tuple(rest))
+
+    def _number(self, level: Level) -> Node:
+        start = self._token.position
+        return self._checked_number(self._parse(level), start)
+
+    def _checked_number(self, node: Node, start: int) -> Node:
+        if static_kind(node) not in (None, Kind.NUMBER):
+            self._refuse("this is no number", start)
+        return node
+
+    def _comparison(self, left: Node, start: int) -> Node:
+        operator = str(self._take().value)
+        right_start = self._token.position
+        right = self._parse(Level.SUM)
+        for node, position in ((left, start), (right, right_start)):
+            if isinstance(node, Condition):
+                self._refuse("a condition cannot be compared", position)
+            if operator not in ("=", "<>"):
+                self._checked_number(node, position)
+        kinds = static_kind(left), static_kind(right)
+        if None not in kinds and kinds[0] is not kinds[1]:
+            names = [kind.value for kind in kinds if kind]
+            self._refuse(f"{names[0]} is never {operator} {names[1]}", right_start)
+        return Comparison(left, operator, right)
+
+    def _test(self, left: Node, start: int) -> Node:
+        """BETWEEN, LIKE, IN or IS, with or without NOT."""
+        negated = self._took(TokenKind.KEYWORD, "NOT")
+        if self._took(TokenKind.KEYWORD, "BETWEEN"):
+            self._checked_number(left, start)
+            low = self._number(Level.SUM)
+            self._expect(TokenKind.KEYWORD, "AND")
+            return Between(left, low, self._number(Level.SUM), negated)
+        if self._took(TokenKind.KEYWORD, "IN"):
+            return Membership(self._text_identifier(left, start), self._choices(), negated)
+        if self._took(TokenKind.KEYWORD, "LIKE"):
+            return Like(self._text_identifier(left, start), self._pattern(), negated)
+        if not negated and self._took(TokenKind.KEYWORD, "IS"):
+            negated = self._took(TokenKind.KEYWORD, "NOT")
+            self._expect(TokenKind.KEYWORD, "NULL")
+            return NullTest(self._identifier(left, start), negated)
+        self._refuse(f"expected BETWEEN, IN or LIKE after NOT, found {self._token}", self._token.position)
+
+    def _identifier(self, node: Node, start: int) -> Identifier:
+        if not isinstance(node, Identifier):
+            self._refuse("only a name can be asked this", start)
+        return node
+
+    def _text_identifier(self, node: Node, start: int) -> Identifier:
+        identifier = self._identifier(node, start)
+        if static_kind(identifier) not in (None, Kind.STRING):
+            self._refuse(f"{identifier.name} is no string", start)
+        return identifier
+
+    def _choices(self) -> tuple[str, ...]:
+        self._expect(TokenKind.SIGN, "(")
+        choices = [self._expect_string("in the list")]
+        while self._took(TokenKind.SIGN, ","):
+            choices.append(self._expect_string("in the list"))
+        self._expect(TokenKind.SIGN, ")")
+        return tuple(choices)
+
+    def _pattern(self) -> LikePattern:
+        pattern = self._expect_string("after LIKE")
+        if not self._took(TokenKind.KEYWORD, "ESCAPE"):
+            return LikePattern.parse(pattern)
+        position = self._token.position
+        escape = self._expect_string("after ESCAPE")
+        if len(escape) != 1:
+            self._refuse("the escape is one character", position)
+        return LikePattern.parse(pattern, escape)
+
+    # ---- operands
+
+    def _operand(self, level: Level) -> Node:
+        token = self._token
+        if token.kind is TokenKind.KEYWORD:
+            return self._keyword_operand(level)
+        if self._at(TokenKind.SIGN, "+", "-"):
+            return self._signed()
+        if self._took(TokenKind.SIGN, "("):
+            node = self._parse(Level.OR)
+            self._expect(TokenKind.SIGN, ")")
+            return node
+        read = _OPERANDS.get(token.kind)
+        if read is None:
+            self._refuse(f"expected a name, a literal or a condition, found {token}", token.position)
+        self._take()
+        return read(self, token)
+
+    def _keyword_operand(self, level: Level) -> Node:
+        token = self._token
+        if token.value == "NOT" and level <= Level.NOT:
+            return self._negation()
+        if token.value not in ("TRUE", "FALSE"):
+            hint = "NULL stands behind IS alone" if token.value == "NULL" else f"unexpected {token.value}"
+            self._refuse(hint, token.position)
+        self._take()
+        return TRUE if token.value == "TRUE" else FALSE
+
+    def _negation(self) -> Node:
+        """NOT, once or often: unknown stays unknown, so two of them are none."""
+        count = 0
+        while self._took(TokenKind.KEYWORD, "NOT"):
+            count += 1
+        operand = self._condition(Level.COMPARISON)
+        # `NOT NOT x` is a condition where `x` alone is a value, so one pair stays to say so.
+        return Not(operand) if count % 2 else Not(Not(operand))
+
+    def _signed(self) -> Node:
+        signs = ""
+        while self._at(TokenKind.SIGN, "+", "-"):
+            signs += str(self._take().value)
+        token = self._token
+        # The last minus belongs to the literal: -2**63 is one, 2**63 is none. Zero keeps it outside, for the
+        # literals 0.0 and -0.0 would be equal, and dividing by them is not.
+        if token.kind is TokenKind.NUMBER and token.value and signs.endswith("-"):
+            self._take()
+            literal = _number_literal(negative(token.value))
+            return Signed(_product(signs[:-1]), literal) if signs[:-1] else literal
+        return Signed(_product(signs), self._number(Level.OPERAND))
+
+    def _name(self, token: Token) -> Node:
+        name = str(token.value)
+        if is_reserved(name) and name not in HEADER_KINDS:
+            allowed = ", ".join(HEADER_KINDS)
+            self._refuse(f"{name} is not among the header fields a selector may name: {allowed}", token.position)
+        return Identifier(name)
+
+    def _text(self, token: Token) -> Node:
+        return Literal(Kind.STRING, exact=False, value=token.value)
+
+    def _unsigned_number(self, token: Token) -> Node:
+        if token.value == EXACT_LITERAL_MAX and isinstance(token.value, int):
+            self._refuse(f"{token.value} is beyond 64 bits", token.position)
+        return _number_literal(token.value)
+
+
+_OPERANDS: Final[dict[TokenKind, Callable[[_Parser, Token], Node]]] = {
+    TokenKind.IDENTIFIER: _Parser._name,
+    TokenKind.STRING: _Parser._text,
+    TokenKind.NUMBER: _Parser._unsigned_number,
+}
+
+
+def _number_literal(value: Value) -> Literal:
+    assert isinstance(value, int | float)
+    return Literal(Kind.NUMBER, exact=isinstance(value, int), value=value)
+
+
+def _product(signs: str) -> str:
+    return "-" if signs.count("-") % 2 else "+"

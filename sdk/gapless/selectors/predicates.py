@@ -1,0 +1,252 @@
+"""The atoms of a selector: tests that *hold* for an event or do not, with nothing unknown any more.
+
+A predicate holds where the condition it comes from is true. What a NOT needs, that a condition is false,
+is a predicate of its own: `Refuted` says "there is a value, and it fails". So AND and OR of predicates are
+plain: NULL has been dealt with once, here.
+
+Each predicate has two forms that must agree: a test of one event, and a mask for a whole batch. Both are
+made once and used often. Equal predicates hold for the same events, whatever words they were written in.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from gapless.selectors.columns import Batch, Column
+from gapless.selectors.evaluate import truth_of
+from gapless.selectors.like import LikePattern
+from gapless.selectors.syntax import HEADER_KINDS, Node, names_in
+from gapless.selectors.values import ORDERINGS, Kind, Value
+
+Values: TypeAlias = Mapping[str, Value]
+ValueTest: TypeAlias = Callable[[Value], bool]
+EventTest: TypeAlias = Callable[[Values, Values], bool]
+"""(properties, headers) → whether it holds."""
+
+ColumnMask: TypeAlias = Callable[[Column], int]
+BatchMask: TypeAlias = Callable[[Batch], int]
+
+_NUMBER: Final = (int, float)
+
+
+class Predicate(ABC):
+    """Something that holds for an event or does not."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def event_test(self) -> EventTest:
+        """What tells for one event."""
+
+    @abstractmethod
+    def batch_mask(self) -> BatchMask:
+        """What finds the events of a batch for which it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Predicate):
+    """A predicate on the value of one name."""
+
+    name: str
+
+    @abstractmethod
+    def test(self) -> ValueTest:
+        """What tells for one value; None is NULL."""
+
+    @abstractmethod
+    def column_mask(self) -> ColumnMask:
+        """What finds the events of a column for which it holds."""
+
+    def event_test(self) -> EventTest:
+        """What looks the value up and tests it."""
+        name, test = self.name, self.test()
+        if name in HEADER_KINDS:
+            return lambda _properties, headers: test(headers.get(name))
+        return lambda properties, _headers: test(properties.get(name))
+
+    def batch_mask(self) -> BatchMask:
+        """What looks the column up and asks it."""
+        name, column_mask = self.name, self.column_mask()
+        return lambda batch: column_mask(batch.column(name))
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf(Unary):
+    """The value is one of these strings and numbers: `=`, `IN`. Sorted, without duplicates."""
+
+    constants: tuple[str | int | float, ...]
+
+    def test(self) -> ValueTest:
+        """Whether a value is among them; True is not 1 here."""
+        constants = frozenset(self.constants)
+        return lambda value: value in constants and value is not True and value is not False
+
+    def column_mask(self) -> ColumnMask:
+        """The union of their groups."""
+        constants = self.constants
+        return lambda column: column.one_of(constants)
+
+
+@dataclass(frozen=True, slots=True)
+class NoneOf(Unary):
+    """The value is of this kind and none of these: `<>`, `NOT IN`. Sorted, without duplicates."""
+
+    kind: Kind
+    constants: tuple[str | int | float, ...]
+
+    def test(self) -> ValueTest:
+        """Whether a value is of the kind and not among them."""
+        constants = frozenset(self.constants)
+        types = str if self.kind is Kind.STRING else _NUMBER
+        return lambda value: isinstance(value, types) and not isinstance(value, bool) and value not in constants
+
+    def column_mask(self) -> ColumnMask:
+        """All of the kind, without their groups."""
+        constants = self.constants
+        if self.kind is Kind.STRING:
+            return lambda column: column.strings & ~column.one_of(constants)
+        return lambda column: column.numbers & ~column.one_of(constants)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound(Unary):
+    """The value is a number on this side of a limit: `<`, `<=`, `>`, `>=`."""
+
+    operator: str
+    limit: int | float
+
+    def test(self) -> ValueTest:
+        """Whether a value is a number and lies on that side."""
+        holds, limit = ORDERINGS[self.operator], self.limit
+        return lambda value: isinstance(value, _NUMBER) and not isinstance(value, bool) and holds(value, limit)
+
+    def column_mask(self) -> ColumnMask:
+        """By the order of the numbers in the column."""
+        limit = self.limit
+        if self.operator == "<":
+            return lambda column: column.below(limit)
+        if self.operator == "<=":
+            return lambda column: column.at_most(limit)
+        if self.operator == ">":
+            return lambda column: column.numbers & ~column.at_most(limit)
+        return lambda column: column.numbers & ~column.below(limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Resembles(Unary):
+    """The value is a string that matches a pattern, or one that does not: `[NOT] LIKE`."""
+
+    pattern: LikePattern
+    negated: bool
+
+    def test(self) -> ValueTest:
+        """Whether a value is a string and matches as asked."""
+        matches, negated = self.pattern.matcher(), self.negated
+        return lambda value: isinstance(value, str) and matches(value) is not negated
+
+    def column_mask(self) -> ColumnMask:
+        """Each distinct string is matched once."""
+        test = self.test()
+        return lambda column: column.one_of(filter(test, column.groups))
+
+
+@dataclass(frozen=True, slots=True)
+class Is(Unary):
+    """The value is this boolean: a bare name, `= TRUE`, `<> FALSE`."""
+
+    wanted: bool
+
+    def test(self) -> ValueTest:
+        """Whether a value is that boolean; 1 is not True."""
+        wanted = self.wanted
+        return lambda value: value is wanted
+
+    def column_mask(self) -> ColumnMask:
+        """One of the two that a column has ready."""
+        return (lambda column: column.true) if self.wanted else (lambda column: column.false)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent(Unary):
+    """There is no value: `IS NULL`."""
+
+    def test(self) -> ValueTest:
+        """Whether a value is NULL."""
+        return lambda value: value is None
+
+    def column_mask(self) -> ColumnMask:
+        """Who lacks the name."""
+        return lambda column: column.null
+
+
+@dataclass(frozen=True, slots=True)
+class Present(Unary):
+    """There is a value: `IS NOT NULL`."""
+
+    def test(self) -> ValueTest:
+        """Whether a value is not NULL."""
+        return lambda value: value is not None
+
+    def column_mask(self) -> ColumnMask:
+        """Who has the name."""
+        return lambda column: column.present
+
+
+@dataclass(frozen=True, slots=True)
+class Refuted(Unary):
+    """There is a value, and `predicate` does not hold for it: what NOT makes of a comparison.
+
+    Not the same as the opposite comparison: `x <> 'a'` does not hold for the number 5, `NOT (x = 'a')` does.
+    """
+
+    predicate: Unary
+
+    def test(self) -> ValueTest:
+        """Whether a value is there and fails."""
+        test = self.predicate.test()
+        return lambda value: value is not None and not test(value)
+
+    def column_mask(self) -> ColumnMask:
+        """Who has the name, without those for which it holds."""
+        column_mask = self.predicate.column_mask()
+        return lambda column: column.present & ~column_mask(column)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed(Predicate):
+    """A condition with a shape of its own, such as arithmetic or name against name, is `wanted`."""
+
+    node: Node
+    wanted: bool
+
+    def event_test(self) -> EventTest:
+        """The condition itself, evaluated."""
+        truth, wanted = truth_of(self.node), self.wanted
+        return lambda properties, headers: truth(_lookup(properties, headers)) is wanted
+
+    def batch_mask(self) -> BatchMask:
+        """Evaluated for each event, or for each distinct value if it depends on one name alone."""
+        holds = self.event_test()
+        names = names_in(self.node)
+        if len(names) != 1:
+            return lambda batch: batch.where(holds)
+        name = names[0]
+        values_of: Callable[[Value], tuple[Values, Values]] = (
+            (lambda value: ({}, {name: value})) if name in HEADER_KINDS else (lambda value: ({name: value}, {}))
+        )
+
+        def mask(batch: Batch) -> int:
+            column = batch.column(name)
+            # 1 and 1.0 are one group of a column, as are 0.0 and -0.0; they divide differently.
+            if column.has_floats:
+                return batch.where(holds)
+            return column.where(lambda value: holds(*values_of(value)))
+
+        return mask
+
+
+def _lookup(properties: Values, headers: Values) -> Callable[[str], Value]:
+    return lambda name: headers.get(name) if name in HEADER_KINDS else properties.get(name)

@@ -1,0 +1,174 @@
+"""The tree a selector is parsed into: small frozen nodes, equal when they say the same in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Final, TypeAlias
+
+from gapless.selectors.like import LikePattern
+from gapless.selectors.values import Kind
+
+HEADER_KINDS: Final = {
+    "JMSDeliveryMode": Kind.STRING,
+    "JMSPriority": Kind.NUMBER,
+    "JMSMessageID": Kind.STRING,
+    "JMSTimestamp": Kind.NUMBER,
+    "JMSCorrelationID": Kind.STRING,
+    "JMSType": Kind.STRING,
+}
+"""The header fields a selector may name, and what their values are (Jakarta Messaging 3.1 section 3.8.1.1)."""
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name belongs to the header fields: JMS, but for the properties of the JMSX and JMS_ families."""
+    return name.startswith("JMS") and not name.startswith(("JMSX", "JMS_"))
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant as it is written. `exact` tells 1 from 1.0, which are equal and yet divide differently."""
+
+    kind: Kind
+    exact: bool
+    value: bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """A property, or one of the header fields; absent it is NULL."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """`+operand` or `-operand`."""
+
+    sign: str
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`first (operator operand)…`, from left to right, all operators of one precedence."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`left operator right`, the operator one of = <> < <= > >=."""
+
+    left: Node
+    operator: str
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`operand [NOT] BETWEEN low AND high`."""
+
+    operand: Node
+    low: Node
+    high: Node
+    negated: bool
+
+    def comparisons(self) -> And | Or:
+        """What it is short for."""
+        if self.negated:
+            return Or((Comparison(self.operand, "<", self.low), Comparison(self.operand, ">", self.high)))
+        return And((Comparison(self.operand, ">=", self.low), Comparison(self.operand, "<=", self.high)))
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """`identifier [NOT] IN (choices)`."""
+
+    identifier: Identifier
+    choices: tuple[str, ...]
+    negated: bool
+
+    def comparisons(self) -> And | Or:
+        """What it is short for."""
+        literals = [Literal(Kind.STRING, exact=False, value=choice) for choice in self.choices]
+        if self.negated:
+            return And(tuple(Comparison(self.identifier, "<>", literal) for literal in literals))
+        return Or(tuple(Comparison(self.identifier, "=", literal) for literal in literals))
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """`identifier [NOT] LIKE pattern`."""
+
+    identifier: Identifier
+    pattern: LikePattern
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NullTest:
+    """`identifier IS [NOT] NULL`."""
+
+    identifier: Identifier
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`NOT operand`."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """`operand AND …`."""
+
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """`operand OR …`."""
+
+    operands: tuple[Node, ...]
+
+
+Condition: TypeAlias = Comparison | Between | Membership | Like | NullTest | Not | And | Or
+"""What is true, false or unknown by its form; beside these, only a boolean literal or an identifier may be."""
+
+Node: TypeAlias = Literal | Identifier | Signed | Arithmetic | Condition
+
+TRUE: Final = Literal(Kind.BOOLEAN, exact=False, value=True)
+FALSE: Final = Literal(Kind.BOOLEAN, exact=False, value=False)
+
+
+def static_kind(node: Node) -> Kind | None:
+    """The kind a node's value is bound to have; None if only the event can tell. A condition is a boolean."""
+    if isinstance(node, Literal):
+        return node.kind
+    if isinstance(node, Identifier):
+        return HEADER_KINDS.get(node.name)
+    if isinstance(node, Signed | Arithmetic):
+        return Kind.NUMBER
+    return Kind.BOOLEAN
+
+
+def names_in(node: object) -> tuple[str, ...]:
+    """The names a tree looks up, each once, in the order of their first occurrence."""
+    return tuple(dict.fromkeys(_names(node)))
+
+
+def _names(node: object) -> Iterator[str]:
+    if isinstance(node, Identifier):
+        yield node.name
+    elif isinstance(node, tuple):
+        for part in node:
+            yield from _names(part)
+    elif isinstance(node, Literal | LikePattern):
+        return
+    elif is_dataclass(node):
+        for field in fields(node):
+            yield from _names(getattr(node, field.name))

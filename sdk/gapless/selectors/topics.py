@@ -1,0 +1,119 @@
+"""Topic names and topic patterns: levels separated by dots, `*` for one level, a trailing `#` for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Generic, TypeVar
+
+from gapless.errors import InvalidTopicError
+
+TOPIC_BYTES_MAX: Final = 255
+"""How long a topic or a pattern may be, in UTF-8."""
+
+_WILDCARDS: Final = ("*", "#")
+
+
+def check_topic(name: str) -> None:
+    """Refuses what no event may be published to. Raises InvalidTopicError.
+
+    A topic has one or more levels separated by dots, none of them empty, no `*` and no `#` anywhere, and at
+    most 255 bytes in UTF-8.
+    """
+    for level in _levels(name):
+        if any(wildcard in level for wildcard in _WILDCARDS):
+            raise InvalidTopicError(f"{name!r} has a wildcard: it can be subscribed to, not published to")
+
+
+def check_pattern(pattern: str) -> None:
+    """Refuses what cannot be subscribed to. Raises InvalidTopicError.
+
+    A pattern is a topic in which a whole level may be `*`, any one level, and the last one may be `#`: none
+    or more levels.
+    """
+    levels = _levels(pattern)
+    for level in levels[:-1]:
+        if level != "*" and any(wildcard in level for wildcard in _WILDCARDS):
+            raise InvalidTopicError(f"{pattern!r}: `*` must be a whole level, and `#` the whole last one")
+    if levels[-1] not in _WILDCARDS and any(wildcard in levels[-1] for wildcard in _WILDCARDS):
+        raise InvalidTopicError(f"{pattern!r}: a wildcard must be a whole level")
+
+
+def topic_matches(pattern: str, topic: str) -> bool:
+    """Whether a checked topic is one that a checked pattern stands for."""
+    levels, wanted = topic.split("."), pattern.split(".")
+    if wanted[-1] == "#":
+        del wanted[-1]
+        if len(levels) < len(wanted):
+            return False
+    elif len(levels) != len(wanted):
+        return False
+    return all(want in ("*", level) for want, level in zip(wanted, levels))  # noqa: B905  # `#` stands for the rest
+
+
+def _levels(name: str) -> list[str]:
+    if not isinstance(name, str):
+        raise InvalidTopicError(f"a topic is a str, not {type(name).__name__}")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidTopicError(f"{name!r} cannot be written as UTF-8") from error
+    if size > TOPIC_BYTES_MAX:
+        raise InvalidTopicError(f"a topic has at most {TOPIC_BYTES_MAX} bytes, this one has {size}")
+    levels = name.split(".")
+    if "" in levels:
+        raise InvalidTopicError(f"{name!r} has an empty level" if name else "a topic cannot be empty")
+    return levels
+
+
+T = TypeVar("T")
+
+
+class _Level(Generic[T]):
+    """A place in the tree of patterns: what is filed here, and the levels that may follow."""
+
+    __slots__ = ("following", "value")
+
+    def __init__(self) -> None:
+        self.following: dict[str, _Level[T]] = {}
+        self.value: T | None = None
+
+
+class PatternTree(Generic[T]):
+    """Values filed under topic patterns and found by topic, in time that follows the patterns that still fit."""
+
+    def __init__(self) -> None:
+        self._root: _Level[T] = _Level()
+
+    def put(self, pattern: str, value: T) -> None:
+        """Files a value under a checked pattern, in place of the one there may be."""
+        level = self._root
+        for name in pattern.split("."):
+            level = level.following.setdefault(name, _Level())
+        level.value = value
+
+    def discard(self, pattern: str) -> None:
+        """Takes away what is filed under exactly this pattern, and the levels that nothing else needs."""
+        names = pattern.split(".")
+        path = [self._root]
+        for name in names:
+            path.append(path[-1].following[name])
+        path[-1].value = None
+        while names and path[-1].value is None and not path[-1].following:
+            path.pop()
+            del path[-1].following[names.pop()]
+
+    def find(self, topic: str) -> list[T]:
+        """The values of all patterns that a checked topic matches."""
+        found: list[T] = []
+        reached = [self._root]
+        for name in topic.split("."):
+            found += self._filed(level.following.get("#") for level in reached)
+            steps = (level.following.get(step) for level in reached for step in (name, "*"))
+            reached = [level for level in steps if level is not None]
+        found += self._filed(level.following.get("#") for level in reached)
+        found += self._filed(reached)
+        return found
+
+    @staticmethod
+    def _filed(levels: Iterable[_Level[T] | None]) -> list[T]:
+        return [level.value for level in levels if level is not None and level.value is not None]

@@ -1,0 +1,236 @@
+"""The seams: what gapless needs of storage, transport and authentication plugins.
+
+A plugin is loaded by kind and name (`gapless.plugins`); its hook is a factory that is called once, at
+start-up. What the factory returns is called directly. The routing seam is `gapless.core.routing`, the
+role seam `gapless.core.roles`, because both are made of pure cores.
+
+A storage has plain blocking calls and no coroutine: the node alone decides what runs in which thread,
+and the simulator runs the same calls as a conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+# ------------------------------------------------------------------------------------------ storage
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeIdentity:
+    """Who a volume belongs to: written when the volume is created, checked at every later opening.
+
+    `network` and `node` may be empty when opening: then whoever the volume belongs to is accepted.
+    """
+
+    network: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCapabilities:
+    """What a storage promises beyond the interface; conformance tests and the node read it."""
+
+    durable: bool
+    """What was synced survives the end of the process and of power. False: in memory."""
+    atomic: bool = True
+    """Streams and tables written in one `write()` become durable together or not at all."""
+
+
+@runtime_checkable
+class LogStream(Protocol):
+    """A log of records, each under an index that the caller chooses and that strictly increases.
+
+    `put` and `chop` are staged: they take effect, for readers too, with the volume's next `write()`.
+    """
+
+    name: str
+
+    @property
+    def first(self) -> int:
+        """The chop point: every record with an index <= it is gone. 0 when nothing was chopped."""
+
+    @property
+    def last(self) -> int:
+        """The highest index ever put, chopped or not; 0 when there is none."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the records above the chop point take."""
+
+    def put(self, index: int, record: bytes) -> None:
+        """Stages `record` under `index`, 0 < index < 2**63. Raises ValueError if index <= last."""
+
+    def read(self, after: int, upto: int, max_bytes: int = 1 << 20) -> Sequence[tuple[int, bytes]]:
+        """The records with index > after, in order, up to and including the first with index >= upto.
+
+        So what is returned *overlaps* (after, upto] when a record covers the ticks up to its index.
+        Ends early once `max_bytes` are reached, but never before the first record. A record that cannot
+        be read raises VolumeCorruptError; it is never left out.
+        """
+
+    def chop(self, upto: int) -> None:
+        """Stages the removal of every record with index <= upto. Going back is ignored."""
+
+
+@runtime_checkable
+class Table(Protocol):
+    """A small sorted map from bytes to bytes. `put` and `delete` are staged like a stream's."""
+
+    name: str
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value written under `key`, or None."""
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Stages `value` under `key`."""
+
+    def delete(self, key: bytes) -> None:
+        """Stages the removal of `key`; absent keys are no error."""
+
+    def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All written pairs whose key starts with `prefix`, in key order, as of the call."""
+
+
+@runtime_checkable
+class LogVolume(Protocol):
+    """Streams and tables under one identity, one atomic write and one sync.
+
+    `stream` and `table` return the same object for the same name, and create it when it is new.
+    Threads: everything is called from one thread, except `sync` and `reclaim`, which may run in another
+    thread at the same time as anything else, and `sync` also at the same time as another `sync`.
+    """
+
+    identity: VolumeIdentity
+    capabilities: StorageCapabilities
+    created: bool
+    """Whether this opening created the volume."""
+
+    def stream(self, name: str) -> LogStream:
+        """The stream of that name."""
+
+    def table(self, name: str) -> Table:
+        """The table of that name."""
+
+    def write(self) -> None:
+        """Applies all that is staged as one atomic batch: visible to readers, not yet durable. Short.
+
+        Raises VolumeFailedError (sticky: every later write and sync raises too) and VolumeFullError.
+        """
+
+    def sync(self) -> None:
+        """Blocks until everything written before the call is on disk, and a later opening will prove it.
+
+        Raises VolumeFailedError (sticky).
+        """
+
+    def reclaim(self) -> int:
+        """Gives the space of chopped records back to the disk; returns about how many bytes. Blocking."""
+
+    @property
+    def reclaimable(self) -> int:
+        """About how many bytes `reclaim` would give back."""
+
+    @property
+    def free_bytes(self) -> int | None:
+        """Bytes left on the disk, or None where that means nothing."""
+
+    def close(self) -> None:
+        """Syncs if it can, and lets go of the volume. Idempotent; never raises after a failure."""
+
+
+# ---------------------------------------------------------------------------------------- transport
+
+
+class Link(Protocol):
+    """One end of a connection that carries whole frames, in order, until it is closed.
+
+    All calls are made on the event loop's thread and none blocks.
+    """
+
+    @property
+    def peer(self) -> str:
+        """The other end's address, for logs and messages."""
+
+    @property
+    def secure(self) -> bool:
+        """Whether the link is encrypted, or never leaves this process."""
+
+    @property
+    def pending(self) -> int:
+        """Bytes accepted by `send` that have not left this process."""
+
+    def send(self, payloads: Sequence[bytes | tuple[bytes, bytes]], *, urgent: bool = False) -> None:
+        """Sends each payload as a frame. A pair is one payload in two parts (so that the second can be shared).
+
+        Urgent payloads overtake the ones that have not left this process. After a close it does nothing.
+        """
+
+    def raise_limit(self, limit: int) -> None:
+        """From now on accept frames of up to `limit` bytes (the first limit is the pre-authentication one)."""
+
+    def pause(self) -> None:
+        """Stop reading: the other end is slowed down by the transport's own flow control."""
+
+    def resume(self) -> None:
+        """Read again."""
+
+    def close(self, reason: str = "") -> None:
+        """Sends what is pending, then closes. `LinkHandler.on_closed` is still called, once."""
+
+
+class LinkHandler(Protocol):
+    """What a link tells its owner; every call comes on the event loop's thread."""
+
+    def on_frames(self, payloads: Sequence[bytes]) -> None:
+        """Frames arrived; each is one payload, checksum verified."""
+
+    def on_drained(self) -> None:
+        """`Link.pending` fell below the low-water mark after it had been above the high-water mark."""
+
+    def on_closed(self, reason: str) -> None:
+        """The link is over: no other call follows. `reason` is for people ("" for an ordinary end)."""
+
+
+class Listener(Protocol):
+    """An open port."""
+
+    @property
+    def address(self) -> str:
+        """The address really bound, as a client would dial it (port 0 replaced by the real one)."""
+
+    async def close(self) -> None:
+        """Accepts no more; links that exist go on."""
+
+
+class Transport(Protocol):
+    """Makes links. `options` are the plugin's own settings, already checked by the plugin's factory."""
+
+    scheme: str
+
+    async def listen(self, address: str, accept: Callable[[Link], LinkHandler]) -> Listener:
+        """Binds `address`; `accept` is called for every new link. Raises ConfigurationError if it cannot."""
+
+    async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
+        """Connects to `address`; `accept` makes the handler. Raises OSError if nobody answers."""
+
+
+# ------------------------------------------------------------------------------------ authentication
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who a client is, as an authenticator established it."""
+
+    name: str
+
+
+class Authenticator(Protocol):
+    """Decides who a client is from what it presents in its first frame. Never blocks."""
+
+    trusted: bool
+    """Whether it really checks something, so that a listener beyond loopback may rely on it."""
+
+    def authenticate(self, client_id: str, credentials: bytes, peer: str) -> Principal | None:
+        """The principal, or None to refuse."""

@@ -1,0 +1,1 @@
+"""The SHB as a pure state machine: istream, constream, catchup streams, release. No clock, no I/O."""

@@ -1,0 +1,451 @@
+"""The subscriber-hosting broker as one pure core: what comes in, what goes out, and when (algorithms.md 3).
+
+The parts: `constream` follows a pubend, `readers` catch up, `pfs` remembers what matched whom,
+`subscribing` creates and attaches, `checkpoint` makes durable, `listing` answers questions. This module
+only connects them to the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from gapless.core.deadlines import Deadlines
+from gapless.core.effects import Operation, ReadResult
+from gapless.core.messages import (
+    Acknowledge,
+    Code,
+    Credit,
+    Detach,
+    Detached,
+    Done,
+    ListSubscriptions,
+    Subscribe,
+    Unsubscribe,
+)
+from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext, SessionEnded
+from gapless.core.routing import AskHold, AskInterest, Deliver, Held, Probed, Progress, PubendMeta, Report, Seen
+from gapless.core.ticks import FOREVER, PubendId, ShbId, Tick
+from gapless_shb.core.checkpoint import (
+    Claim,
+    PositionRow,
+    checkpoint,
+    pubend_row,
+    recover_positions,
+    recover_pubends,
+)
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.listing import Listings
+from gapless_shb.core.pfs import Pfs, stream_name
+from gapless_shb.core.positions import Position
+from gapless_shb.core.subscribing import Subscribing
+from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry, Subscription
+
+_MILLISECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How often an SHB does things, in milliseconds (algorithms.md 1.3)."""
+
+    checkpoint_ms: int = 250
+    idle_checkpoint_ms: int = 5_000
+    silence_ms: int = 1_000
+    repeat_ms: int = 5_000
+    stalled_ms: int = 3_000
+    ahead_ms: int = 3_000
+
+
+class Timer(Enum):
+    """What an SHB has deadlines for."""
+
+    CHECKPOINT = "checkpoint"
+    SILENCE = "silence"
+    REPEAT = "repeat"
+    AHEAD = "ahead"
+
+
+def shb_id(context: RoleContext) -> ShbId:
+    """An SHB's id carries its storage's: with another storage it is another SHB (algorithms.md 1.1)."""
+    return f"{context.broker}@{context.storage_id}"
+
+
+class SubscriberHostingBroker:
+    """The SHB core. See the module."""
+
+    name = "shb"
+
+    def __init__(self, context: RoleContext, timing: Timing) -> None:
+        self._timing = timing
+        self._deadlines: Deadlines[Timer] = Deadlines()
+        reader = context.reader
+        meta = dict(reader.scan(META)).get(b"registry")
+        self._shb = shb_id(context)
+        self._hosting = Hosting(self._shb, context.network, context.secret, Registry.recover(meta, reader.scan(SUBSCRIPTIONS)))
+        self._subscribing = Subscribing(self._hosting)
+        self._listings = Listings(self._hosting)
+        self._checkpointing = False
+        self._ahead: dict[tuple[int, PubendId], tuple[Tick, Tick]] = {}
+        """Attached beyond the head: (sid, pubend) → (the position, the head then)."""
+        self._recover(context)
+
+    # ------------------------------------------------------------------------------------- recovery
+
+    def _recover(self, context: RoleContext) -> None:
+        rows = recover_positions(context.reader)
+        for pubend, row in recover_pubends(context.reader):
+            pfs = Pfs(pubend, row.latest_delivered, context.reader.first(stream_name(pubend)))
+            stream = Constream(
+                PubendMeta(pubend, "", row.topics, created=row.created), row.latest_delivered, pfs, self._hosting.around
+            )
+            stream.released = stream.reported = row.released
+            stream.holds.version = row.hold_version
+            self._hosting.streams[pubend] = stream
+            for subscription in self._hosting.registry:
+                position = _recovered(subscription, stream, rows.get((subscription.sid, pubend)), row.released)
+                stream.add(subscription.sid, position, subscription.version)
+                if position.held:
+                    stream.holds.put(subscription.sid, position.acked, context.now)
+            self._recover_pfs(context, stream)
+
+    def _recover_pfs(self, context: RoleContext, stream: Constream) -> None:
+        for index, data in context.reader.records(stream.pfs.stream, stream.pfs.chopped):
+            for sid, tick in stream.pfs.recover(index, data):
+                position = stream.positions.get(sid)
+                if position is not None:
+                    position.last_tick = max(position.last_tick, tick)
+        for sid, position in stream.positions.items():
+            stream.touch(sid, position)
+
+    def start(self, now: int, wall: int) -> None:
+        """Says what it is interested in, under a version of its own: what was not durable is gone."""
+        for timer, after in (
+            (Timer.SILENCE, self._timing.silence_ms),
+            (Timer.REPEAT, self._timing.repeat_ms),
+            (Timer.CHECKPOINT, self._timing.idle_checkpoint_ms),
+        ):
+            self._deadlines.set(timer, now + after * _MILLISECOND)
+        self._hosting.write_start(
+            [pubend_row(stream, stream.latest_delivered, stream.reported) for stream in self._streams()]
+        )
+
+    # -------------------------------------------------------------------------------------- the tables
+
+    def handlers(self) -> Mapping[type, Handler]:
+        """What routers say to an SHB."""
+        return {
+            Deliver: self._on_deliver,
+            Seen: self._on_seen,
+            Probed: self._on_probed,
+            Held: self._on_held,
+            AskInterest: self._on_ask_interest,
+            SessionEnded: self._on_session_ended,
+        }
+
+    def requests(self) -> Mapping[type, RequestHandler]:
+        """What clients ask of an SHB."""
+        return {
+            Subscribe: self._on_subscribe,
+            Unsubscribe: self._subscribing.on_unsubscribe,
+            Credit: self._on_credit,
+            Acknowledge: self._on_acknowledge,
+            Detach: self._on_detach,
+            ListSubscriptions: lambda session, request, _now, _wall: self._listings.on_list(session.number, request.request),
+        }
+
+    # ---------------------------------------------------------------------------------- what routers say
+
+    def _on_deliver(self, deliver: Deliver, now: int, wall: int) -> None:
+        stream = self._hosting.streams.get(deliver.knowledge.pubend)
+        if stream is not None:
+            stream.on_knowledge(deliver.knowledge, now, wall)
+            self._after(stream, now)
+
+    def _on_seen(self, seen: Seen, now: int, wall: int) -> None:
+        stream = self._hosting.streams.get(seen.meta.pubend)
+        if stream is None and seen.enrolled_at is None:
+            return
+        if stream is None:
+            assert seen.enrolled_at is not None
+            stream = self._discover(seen.meta, seen.enrolled_at, now, wall)
+        stream.meta = seen.meta
+        if seen.enrolled_at is not None and not stream.enrolled:
+            stream.enrolled = True
+            self._send_holds(now)
+            self._subscribing.go_on(now, wall)
+        stream.catch_up(seen.meta.stable, now)
+        self._after(stream, now)
+
+    def _discover(self, meta: PubendMeta, at: Tick, now: int, wall: int) -> Constream:
+        """A pubend this SHB did not know: subscriptions begin where the rule of algorithms.md 6.6 says."""
+        stream = Constream(meta, at, Pfs(meta.pubend, at, 0), self._hosting.around)
+        self._hosting.streams[meta.pubend] = stream
+        for subscription in self._hosting.registry:
+            start = subscription.start_on(meta.pubend, meta.created)
+            position = Position(start, acked=start, held=start < at)
+            stream.add(subscription.sid, position, subscription.version)
+            if position.held:
+                stream.holds.put(subscription.sid, start, now)
+        self._hosting.write([pubend_row(stream, at, 0)])
+        self._hosting.attach_to_new(stream, now, wall)
+        return stream
+
+    def _on_probed(self, probed: Probed, now: int, wall: int) -> None:
+        stream = self._hosting.streams.get(probed.pubend)
+        if stream is not None:
+            stream.on_probe(probed.upto, now)
+            self._report(stream)
+            self._after(stream, now)
+
+    def _on_held(self, held: Held, now: int, wall: int) -> None:
+        stream = self._hosting.streams.get(held.pubend)
+        if stream is not None:
+            self._subscribing.on_held(stream, stream.holds.on_held(held))
+            self._soon(now)
+            self._subscribing.go_on(now, wall)
+
+    def _on_ask_interest(self, _ask: AskInterest, _now: int, _wall: int) -> None:
+        self._hosting.announce_in_full()
+
+    # -------------------------------------------------------------------------------- what clients ask
+
+    def _on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
+        self._subscribing.on_subscribe(session, request, now, wall)
+        self._watch_ahead(now)
+        self._after_all(now)
+
+    def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
+        consumer = self._hosting.around.consumers.get(credit.sid)
+        if consumer is None or consumer.channel.session != session.number:
+            return
+        consumer.grant(credit.events, credit.bytes)
+        for stream in self._streams():
+            if credit.sid in stream.readers:
+                stream.step_reader(credit.sid, now, wall)
+                self._after(stream, now)
+
+    def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:
+        consumer = self._hosting.around.consumers.get(request.sid)
+        if consumer is None or consumer.channel.session != session.number:
+            return  # a zombie's acknowledgement: somebody else may have the subscription (U09)
+        for position in request.positions:
+            stream = self._hosting.streams.get(position.pubend)
+            if stream is not None:
+                stream.acknowledge(request.sid, position.tick, position.event)
+        self._soon(now)
+
+    def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
+        consumer = self._hosting.around.consumers.get(request.sid)
+        if consumer is not None and consumer.channel.session == session.number:
+            self._end_consumption(request.sid, now, wall)
+
+    def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
+        self._subscribing.on_session_ended(ended.session, now)
+        channel = self._hosting.around.channels.pop(ended.session.number, None)
+        for sid in list(channel.consumers) if channel else ():
+            self._end_consumption(sid, now, wall)
+
+    def _end_consumption(self, sid: int, now: int, wall: int) -> None:
+        consumer = self._hosting.detach(sid)
+        if consumer is not None and not consumer.subscription.durable:
+            self._subscribing.remove(consumer.subscription, now, None)
+        self._subscribing.on_detached(sid, now, wall)
+
+    # ---------------------------------------------------------------------------------------- durability
+
+    def on_durable(self, cookie: Any, now: int, wall: int) -> None:
+        """A write is on disk: say what had to wait for it."""
+        kind = cookie[0]
+        if kind == "interest":
+            self._hosting.announce(cookie[1])
+            if cookie[2] is not None:
+                self.on_durable(cookie[2], now, wall)
+        elif kind == "created":
+            self._subscribing.on_created(cookie[1], now, wall)
+            self._send_holds(now)
+        elif kind == "unsubscribed":
+            self._hosting.tell(cookie[1], Done(cookie[2]))
+        elif kind == "started":
+            self._hosting.started(cookie[1])
+            self._send_holds(now)
+        elif kind == "checkpoint":
+            self._on_checkpoint(cookie[1], now)
+        self._watch_ahead(now)
+        self._after_all(now)
+
+    def _checkpoint(self, now: int) -> None:
+        self._deadlines.set(Timer.CHECKPOINT, now + self._timing.idle_checkpoint_ms * _MILLISECOND)
+        if self._checkpointing:
+            self._soon(now)
+            return
+        operations: list[Operation] = []
+        claims: list[Claim] = []
+        for stream in self._streams():
+            stream_operations, claim = checkpoint(stream)
+            operations += stream_operations
+            claims.append(claim)
+            stream.released = claim.released
+        if operations:
+            self._checkpointing = True
+            self._hosting.write(operations, ("checkpoint", tuple(claims)))
+
+    def _on_checkpoint(self, claims: tuple[Claim, ...], now: int) -> None:
+        self._checkpointing = False
+        for claim in claims:
+            stream = self._hosting.streams[claim.pubend]
+            stream.durable(claim.latest_delivered, claim.released)
+            self._report(stream)
+            self._lift_holds(stream, claim, now)
+        self._send_holds(now)
+
+    def _report(self, stream: Constream) -> None:
+        progress = Progress(self._shb, stream.pubend, stream.reported, stream.latest_delivered)
+        self._hosting.effects.append(Report(progress))
+
+    def _lift_holds(self, stream: Constream, claim: Claim, now: int) -> None:
+        """A hold goes when what its subscription has durably released reaches what was reported (T49)."""
+        for sid, released in claim.held:
+            position = stream.positions.get(sid)
+            waits = stream.holds.waits_for(sid) or self._subscribing.is_creating(sid)
+            if position is None or waits or released < stream.reported:
+                continue
+            position.held = False
+            position.changed = True
+            stream.touch(sid, position)
+            stream.holds.drop(sid, now)
+            self._hosting.write([pubend_row(stream, stream.latest_delivered, stream.reported)])
+
+    def _send_holds(self, now: int) -> None:
+        for stream in self._streams():
+            row = stream.holds.due(now)
+            if row is not None:
+                self._hosting.effects.append(AskHold(row))
+
+    # --------------------------------------------------------------------------------------------- time
+
+    def on_read(self, result: ReadResult, now: int, wall: int) -> None:
+        """A PFS was read: for a reader, or for a listing."""
+        cookie: Any = result.cookie
+        if cookie[0] == "list":
+            self._listings.on_read(cookie[1], result)
+            return
+        _, pubend, sid, number = cookie
+        stream = self._hosting.streams.get(pubend)
+        if stream is not None:
+            stream.on_read(sid, number, result, now, wall)
+            self._after(stream, now)
+
+    def on_space(self, low: bool, now: int, wall: int) -> None:
+        """A nearly full disk changes nothing here: what is written is little, and it lets space be freed."""
+
+    def deadline(self) -> int | None:
+        """The earliest of its own deadlines, its holds' and its pubends'."""
+        times = [time for time in (self._deadlines.next(), *self._stream_deadlines()) if time is not None]
+        return min(times, default=None)
+
+    def on_deadline(self, now: int, wall: int) -> None:
+        """Some deadline has come."""
+        for timer in self._deadlines.take_expired(now):
+            if timer is Timer.CHECKPOINT:
+                self._checkpoint(now)
+            elif timer is Timer.SILENCE:
+                self._deadlines.set(Timer.SILENCE, now + self._timing.silence_ms * _MILLISECOND)
+                self._say_silence()
+            elif timer is Timer.REPEAT:
+                self._deadlines.set(Timer.REPEAT, now + self._timing.repeat_ms * _MILLISECOND)
+                self._repeat()
+            elif timer is Timer.AHEAD:
+                self._judge_ahead(now, wall)
+        self._send_holds(now)
+        for stream in self._streams():
+            stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
+
+    def take_effects(self) -> list[object]:
+        """What to do."""
+        return self._hosting.take_effects()
+
+    def status(self) -> Mapping[str, object]:
+        """What `gapless doctor` shows."""
+        return {
+            "subscriptions": len(self._hosting.registry),
+            "consumers": len(self._hosting.around.consumers),
+            "pubends": {stream.pubend: _stream_status(stream) for stream in self._streams()},
+        }
+
+    def _say_silence(self) -> None:
+        for stream in self._streams():
+            for channel in self._hosting.around.channels.values():
+                channel.tell_idle(stream.pubend, stream.head, stream.live)
+
+    def _repeat(self) -> None:
+        self._hosting.announce_version()
+        for stream in self._streams():
+            self._report(stream)
+
+    def _streams(self) -> list[Constream]:
+        return list(self._hosting.streams.values())
+
+    def _stream_deadlines(self) -> list[int | None]:
+        stalled = self._timing.stalled_ms * _MILLISECOND
+        streams = self._streams()
+        return [*(stream.holds.deadline for stream in streams), *(stream.deadline(stalled) for stream in streams)]
+
+    def _after(self, stream: Constream, now: int) -> None:
+        stream.send_wants(now)
+        if stream.pfs.has_open:
+            self._soon(now)
+
+    def _after_all(self, now: int) -> None:
+        for stream in self._streams():
+            self._after(stream, now)
+
+    def _soon(self, now: int) -> None:
+        self._deadlines.set_earlier(Timer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
+
+    # ------------------------------------------------------------------------------ tokens ahead of the head
+
+    def _watch_ahead(self, now: int) -> None:
+        for stream in self._streams():
+            for sid, floor in stream.floors():
+                if (sid, stream.pubend) not in self._ahead:
+                    self._ahead[sid, stream.pubend] = (floor, stream.head)
+                    self._deadlines.set_earlier(Timer.AHEAD, now + self._timing.ahead_ms * _MILLISECOND)
+
+    def _judge_ahead(self, now: int, wall: int) -> None:
+        """A position that the pubend does not reach although it goes on was never its position (U03)."""
+        watched, self._ahead = self._ahead, {}
+        for (sid, pubend), (tick, head_then) in watched.items():
+            stream = self._hosting.streams.get(pubend)
+            consumer = self._hosting.around.consumers.get(sid)
+            if stream is None or consumer is None or stream.head >= tick:
+                continue
+            if stream.head > head_then:
+                reason = f"the position is beyond everything that {pubend} has: the broker has lost data since"
+                self._hosting.tell(consumer.channel.session, Detached(sid, Code.TOKEN_AHEAD, reason))
+                self._end_consumption(sid, now, wall)
+        self._watch_ahead(now)
+
+
+def _recovered(subscription: Subscription, stream: Constream, row: PositionRow | None, released: Tick) -> Position:
+    """A position after a restart: what it had released can only be known from what was reported (T49)."""
+    if row is None:
+        start = subscription.start_on(stream.pubend, stream.meta.created)
+        return Position(start, acked=start, released=max(start, released))
+    since = row.since or FOREVER
+    recovered = row.acked if row.held else max(row.acked, released)
+    return Position(row.start, since, row.acked, row.quiet_from, released=recovered, held=row.held)
+
+
+def _stream_status(stream: Constream) -> dict[str, object]:
+    return {
+        "head": stream.head,
+        "latest_delivered": stream.latest_delivered,
+        "released": stream.reported,
+        "live": len(stream.live),
+        "readers": len(stream.readers),
+        "pinned_by": sorted(stream.pinning),
+        "holds": dict(stream.holds.row),
+    }

@@ -1,0 +1,115 @@
+"""What an SHB makes durable, and when it may say so (algorithms.md 1.5, 3.3; T9, T42).
+
+A checkpoint is one atomic write: the PFS records opened since the last one, latestDelivered and
+released(p) of each pubend, and every position that changed. Only when it is durable does latestDelivered
+move and is progress reported; only what an earlier checkpoint reported is chopped from the PFS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from struct import Struct
+
+import msgspec
+
+from gapless.core.effects import Delete, Operation, Set
+from gapless.core.roles import RecoveryReader
+from gapless.core.ticks import FOREVER, PubendId, Tick
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.positions import Position
+
+PUBENDS = "shb/pubends"
+POSITIONS = "shb/positions"
+_SID = Struct(">Q")
+
+
+class PubendRow(msgspec.Struct, array_like=True):
+    """What an SHB keeps of a pubend."""
+
+    created: Tick
+    topics: tuple[str, ...]
+    latest_delivered: Tick
+    released: Tick
+    hold_version: int
+
+
+class PositionRow(msgspec.Struct, array_like=True):
+    """What an SHB keeps of a subscription on a pubend. `since` 0 stands for: still joining."""
+
+    start: Tick
+    acked: Tick
+    quiet_from: Tick
+    since: Tick
+    held: bool
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_pubend = msgspec.msgpack.Decoder(PubendRow).decode
+_decode_position = msgspec.msgpack.Decoder(PositionRow).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What may be said of a pubend once the checkpoint that carries it is durable."""
+
+    pubend: PubendId
+    latest_delivered: Tick
+    released: Tick
+    held: tuple[tuple[int, Tick], ...]
+    """The subscriptions with a hold, and what each has released."""
+
+
+def pubend_row(stream: Constream, latest_delivered: Tick, released: Tick) -> Set:
+    """The write of a pubend's row."""
+    row = PubendRow(stream.meta.created, stream.meta.topics, latest_delivered, released, stream.holds.version)
+    return Set(PUBENDS, stream.pubend.encode(), _encode(row))
+
+
+def position_row(sid: int, pubend: PubendId, position: Position) -> Set:
+    """The write of a position."""
+    since = 0 if position.since == FOREVER else position.since
+    row = PositionRow(position.start, position.acked, position.quiet_from, since, position.held)
+    return Set(POSITIONS, _SID.pack(sid) + pubend.encode(), _encode(row))
+
+
+def delete_positions(sid: int, pubends: Iterable[PubendId]) -> list[Delete]:
+    """The removal of all positions of a subscription."""
+    return [Delete(POSITIONS, _SID.pack(sid) + pubend.encode()) for pubend in pubends]
+
+
+def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
+    """One pubend's share of a checkpoint, and what it will allow to be said."""
+    operations: list[Operation] = []
+    chop = stream.pfs.chop(stream.reported)
+    if chop is not None:
+        operations.append(chop)
+    operations += stream.pfs.seal(stream.head)
+    upto = released(stream)
+    held = tuple((sid, stream.positions[sid].released) for sid in stream.holds.row if sid in stream.positions)
+    claim = Claim(stream.pubend, stream.head, upto, held)
+    operations.append(pubend_row(stream, claim.latest_delivered, claim.released))
+    for sid in stream.take_changed():
+        operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
+    return operations, claim
+
+
+def released(stream: Constream) -> Tick:
+    """released(p) as it will be when everything up to the head is durable. It never falls."""
+    lowest = stream.head
+    for position in stream.pinning.values():
+        lowest = min(lowest, position.release(stream.latest_delivered, stream.head))
+    return max(stream.released, lowest)
+
+
+def recover_pubends(reader: RecoveryReader) -> Iterator[tuple[PubendId, PubendRow]]:
+    """All pubends an SHB knew."""
+    for key, value in reader.scan(PUBENDS):
+        yield key.decode(), _decode_pubend(value)
+
+
+def recover_positions(reader: RecoveryReader) -> dict[tuple[int, PubendId], PositionRow]:
+    """All positions that had changed since their subscription was created."""
+    return {
+        (_SID.unpack(key[:8])[0], key[8:].decode()): _decode_position(value) for key, value in reader.scan(POSITIONS)
+    }

@@ -1,0 +1,419 @@
+"""One pubend as an SHB follows it: the istream that gathers knowledge, the constream that delivers it.
+
+The constream is the one stream that all live consumers share. Its head is how far everything is known
+and handed to them; latestDelivered, behind it, is how far the PFS holds that durably (two horizons,
+T28). Who is not live is served by a reader (algorithms.md 3.1 to 3.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from gapless.core.curiosity import CuriosityStream
+from gapless.core.effects import Alarm, Read, ReadResult
+from gapless.core.events import EventBatch
+from gapless.core.knowledge import KnowledgeConflict, KnowledgeStream
+from gapless.core.routing import RAW, Ask, Knowledge, PubendMeta, Ranges, Stamp, Want
+from gapless.core.ticks import FOREVER, ShbId, Tick
+from gapless.selectors.index import BatchMatcher
+from gapless_shb.core.consumers import Channel, Consumer
+from gapless_shb.core.fetches import Window
+from gapless_shb.core.holds import Holds
+from gapless_shb.core.joining import Joining
+from gapless_shb.core.pfs import OpenRecord, Pfs
+from gapless_shb.core.positions import Position
+from gapless_shb.core.readers import Reader, expired_mask
+from gapless_shb.core.subscriptions import Subscription
+
+_BUFFER_BYTES = 32 << 20
+"""How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What all pubends of an SHB share."""
+
+    shb: ShbId
+    matcher: BatchMatcher
+    subscription: Callable[[int], Subscription | None]
+    emit: Callable[[object], None]
+    consumers: dict[int, Consumer] = field(default_factory=dict)
+    channels: dict[int, Channel] = field(default_factory=dict)
+
+
+class Constream:
+    """One pubend at one SHB."""
+
+    def __init__(self, meta: PubendMeta, head: Tick, pfs: Pfs, around: Surroundings) -> None:
+        self.meta = meta
+        self.pubend = meta.pubend
+        self.head = head
+        self.latest_delivered = head
+        self.released = 0
+        """The highest released(p) ever given to a checkpoint: a start below it needs a hold."""
+        self.reported = 0
+        """The highest released(p) of a durable checkpoint."""
+        self.holds = Holds(around.shb, meta.pubend)
+        self.lost = 0
+        self.enrolled = False
+        self.pfs = pfs
+        self.positions: dict[int, Position] = {}
+        self.pinning: dict[int, Position] = {}
+        """The positions that are not quiet: only these are looked at for released(p)."""
+        self.live: dict[int, Consumer] = {}
+        self.readers: dict[int, Reader] = {}
+        self._changed: dict[int, None] = {}
+        self._floors: dict[int, Tick] = {}
+        """Live consumers whose own position is ahead of the head (T11)."""
+        self._around = around
+        self._istream = KnowledgeStream(meta.pubend, head)
+        self._curiosity = CuriosityStream()
+        self._joining = Joining(around.shb, self._istream)
+        self._target = head
+        """Decided at the pubend up to here, as far as this SHB was told."""
+        self._asked_ahead = False
+        self._window = Window()
+        self._moved_at = 0
+        self._reader_count = 0
+        self.moved = False
+        """Whether the head moved since the last checkpoint."""
+
+    # ------------------------------------------------------------------------------------ positions
+
+    def add(self, sid: int, position: Position, version: int) -> None:
+        """A subscription stands on this pubend."""
+        self.positions[sid] = position
+        self._joining.add(sid, position, version)
+        self.touch(sid, position)
+
+    def remove(self, sid: int) -> None:
+        """The subscription is gone."""
+        self.detach(sid)
+        self.positions.pop(sid, None)
+        self.pinning.pop(sid, None)
+        self._joining.remove(sid)
+        self.pfs.forget(sid)
+
+    def touch(self, sid: int, position: Position) -> None:
+        """A position changed: is it quiet?"""
+        if position.changed:
+            self._changed[sid] = None
+        if position.quiet:
+            position.release(self.latest_delivered, self.head)
+            self.pinning.pop(sid, None)
+        else:
+            self.pinning[sid] = position
+
+    def take_changed(self) -> list[int]:
+        """The durable subscriptions whose positions changed since the last call."""
+        changed, self._changed = self._changed, {}
+        for sid in changed:
+            if sid in self.positions:
+                self.positions[sid].changed = False
+        return [sid for sid in changed if sid in self.positions and self._is_durable(sid)]
+
+    def durable(self, latest_delivered: Tick, released: Tick) -> None:
+        """A checkpoint with these values is durable."""
+        self.latest_delivered = max(self.latest_delivered, latest_delivered)
+        self.reported = max(self.reported, released)
+
+    def _is_durable(self, sid: int) -> bool:
+        subscription = self._around.subscription(sid)
+        return subscription is not None and subscription.durable
+
+    def acknowledge(self, sid: int, tick: Tick, event: Tick) -> None:
+        """The application is done with everything up to `tick`."""
+        position = self.positions.get(sid)
+        if position is not None:
+            position.acknowledge(tick, event)
+            self.touch(sid, position)
+
+    # ------------------------------------------------------------------------------------ consumers
+
+    def attach(self, consumer: Consumer, at: Tick, now: int, wall: int) -> None:
+        """A consumer is served from `at` on: live if it stands at the head, by a reader otherwise."""
+        position = self.positions[consumer.sid]
+        if at >= self.head and position.since <= at:
+            self._go_live(consumer, at)
+        else:
+            self._start_reader(consumer, position, at)
+            self.step_reader(consumer.sid, now, wall)
+
+    def detach(self, sid: int) -> None:
+        """Nobody consumes the subscription here any more; the PFS goes on without a consumer."""
+        self.live.pop(sid, None)
+        self.readers.pop(sid, None)
+        self._floors.pop(sid, None)
+        position = self.positions.get(sid)
+        if position is not None and position.reading:
+            position.reading = False
+            self.touch(sid, position)
+
+    def floors(self) -> list[tuple[int, Tick]]:
+        """The live consumers that stand beyond the head, and where."""
+        return list(self._floors.items())
+
+    def step_reader(self, sid: int, now: int, wall: int) -> None:
+        """Lets a reader go on; where it has reached the head, the constream takes over (T25)."""
+        reader = self.readers.get(sid)
+        if reader is None:
+            return
+        reader.step(self, now, wall)
+        position = reader.position
+        if not reader.consumer.subscription.durable:
+            position.acknowledge(reader.horizon, reader.horizon)
+        self.touch(sid, position)
+        if reader.idle and reader.horizon >= self.head and position.since <= reader.horizon and not reader.consumer.starved:
+            del self.readers[sid]
+            position.reading = False
+            self._go_live(reader.consumer, reader.horizon)
+            self.touch(sid, position)
+
+    def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
+        """The PFS was read for a reader."""
+        reader = self.readers.get(sid)
+        if result.error:
+            self._around.emit(Alarm(f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}"))
+        if reader is not None and reader.number == number:
+            reader.on_read(result, self, now)
+            self.step_reader(sid, now, wall)
+
+    def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
+        """Reads PFS records for a reader."""
+        self._around.emit(Read(self.pfs.stream, after, upto, ("pfs", self.pubend, reader.consumer.sid, reader.number)))
+
+    def fetch(self, ranges: Ranges, now: int) -> None:
+        """Asks for RAW knowledge of these ranges, at once."""
+        self._curiosity.add(ranges, RAW, now, urgent=True)
+
+    def _go_live(self, consumer: Consumer, at: Tick) -> None:
+        self.live[consumer.sid] = consumer
+        if at > self.head:
+            self._floors[consumer.sid] = at
+
+    def _start_reader(self, consumer: Consumer, position: Position, at: Tick) -> None:
+        self.live.pop(consumer.sid, None)
+        self._floors.pop(consumer.sid, None)
+        self._reader_count += 1
+        self.readers[consumer.sid] = Reader(self._reader_count, consumer, position, at)
+        if not consumer.subscription.durable:
+            position.reading = True
+            position.acknowledge(at, at)
+            self.touch(consumer.sid, position)
+
+    # ------------------------------------------------------------------------------------ knowledge
+
+    def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
+        """Knowledge arrived, in any order and as often as it likes."""
+        self.lost = max(self.lost, knowledge.lost)
+        self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)
+        if knowledge.reply:
+            self._window.learn(knowledge.data.size)
+        if self.readers:
+            self._feed_readers(knowledge, now, wall)
+        if knowledge.hi <= self.head or self._overfull(knowledge):
+            return
+        try:
+            self._istream.accumulate(knowledge)
+        except KnowledgeConflict as conflict:
+            self._around.emit(Alarm(f"two brokers contradict each other about {self.pubend}: {conflict}"))
+            return
+        self._advance(now, wall)
+
+    def on_probe(self, upto: Tick, now: int) -> None:
+        """The PHB waits for an acknowledgement: every tick up to `upto` that is unknown is asked for at once."""
+        self.catch_up(upto, now)
+
+    def catch_up(self, upto: Tick, now: int) -> None:
+        """The pubend is decided up to here: what is missing is asked for, a window at a time."""
+        self._target = max(self._target, upto)
+        self._want_next(now)
+
+    def on_deadline(self, now: int, stalled_after: int) -> None:
+        """Repeats wants; asks for what lies ahead when the head has not moved for `stalled_after` ns (DCT)."""
+        if now - self._moved_at >= stalled_after:
+            self._moved_at = now
+            self._asked_ahead = True
+            self._curiosity.add(((self.head, FOREVER),), self._need(), now, urgent=True)
+        self.send_wants(now)
+
+    def send_wants(self, now: int) -> None:
+        """Says what is wanted now."""
+        for ranges, need in self._curiosity.due(now):
+            self._around.emit(Ask(Want(self.pubend, ranges, need, self._around.shb)))
+
+    def deadline(self, stalled_after: int) -> int:
+        """When `on_deadline` wants to be called."""
+        wants = self._curiosity.deadline()
+        stalled = self._moved_at + stalled_after
+        return stalled if wants is None else min(wants, stalled)
+
+    def _feed_readers(self, knowledge: Knowledge, now: int, wall: int) -> None:
+        if knowledge.stamp is not RAW:
+            return
+        if len(knowledge.data):
+            _ = knowledge.data.headers  # decoded once here; every reader's share of the batch has them then
+        for sid, reader in list(self.readers.items()):
+            reader.offer(knowledge)
+            self.step_reader(sid, now, wall)
+
+    def _overfull(self, knowledge: Knowledge) -> bool:
+        return knowledge.lo > self.head and self._istream.size > _BUFFER_BYTES
+
+    def _need(self) -> Stamp:
+        return {self._around.shb: self._joining.version}
+
+    def _advance(self, now: int, wall: int) -> None:
+        """Moves the head as far as everything is known; who joins on the way is required from there on."""
+        known_upto = self._istream.known_upto
+        while self.head < known_upto:
+            horizon = self._istream.horizon(self.head, self._need())
+            if horizon <= self.head:
+                break
+            settled = self._joining.settle(self.head, horizon)
+            if settled:
+                # What they require may end the horizon earlier, so it is looked for again.
+                self._settled(settled)
+                continue
+            self._pass(min(horizon, self._joining.next_change(self.head)), wall)
+            self._moved_at = now
+        if self._asked_ahead and self._moved_at == now:
+            # It does go on: nobody has to be asked for what lies ahead.
+            self._asked_ahead = False
+            self._curiosity.clear(((known_upto, FOREVER),))
+        if self.head < known_upto:
+            self._want_unknown(known_upto, now)
+        self._want_next(now)
+        self._after_advance(now, wall)
+
+    def _pass(self, horizon: Tick, wall: int) -> None:
+        """One step of the head: who waits at it goes live, then events are handed out."""
+        if self.readers:
+            self._promote_waiting()
+        self._deliver_lost(horizon)
+        batch = self._istream.take(self.head, horizon)
+        previous, self.head = self.head, horizon
+        if len(batch):
+            self._deliver(batch, previous, wall)
+        self._istream.trim(horizon)
+        self._joining.passed(horizon)
+        self.moved = True
+        if self._floors:
+            self._floors = {sid: floor for sid, floor in self._floors.items() if floor > horizon}
+
+    def _settled(self, sids: list[int]) -> None:
+        self._joining.passed(self.head)
+        for sid in sids:
+            position = self.positions[sid]
+            position.changed = True
+            self.touch(sid, position)
+
+    def _promote_waiting(self) -> None:
+        for sid, reader in list(self.readers.items()):
+            waits = reader.idle and reader.horizon >= self.head and not reader.consumer.starved
+            if waits and reader.position.since <= reader.horizon:
+                del self.readers[sid]
+                reader.position.reading = False
+                self._go_live(reader.consumer, reader.horizon)
+                self.touch(sid, reader.position)
+
+    def _deliver_lost(self, horizon: Tick) -> None:
+        """Only an SHB that was retired meets lost ticks here (T10): everybody gets the gap."""
+        for lo, hi in self._istream.lost_in(self.head, horizon, self._need()):
+            for sid, consumer in self.live.items():
+                if self._floors.get(sid, 0) < hi:
+                    consumer.channel.gap(sid, self.pubend, max(lo, self._floors.get(sid, 0)), hi, "this broker was retired")
+            for sid, position in self.positions.items():
+                position.since = max(position.since, hi)
+                position.changed = True
+                self.touch(sid, position)
+
+    # ------------------------------------------------------------------------------------- delivery
+
+    def _deliver(self, batch: EventBatch, previous: Tick, wall: int) -> None:
+        headers = batch.headers
+        matches = self._around.matcher.match(
+            [header.topic for header in headers], [header.properties for header in headers]
+        )
+        expired = expired_mask(batch, wall)
+        record = self.pfs.append(batch.ticks)
+        for mask, sids in matches:
+            self._deliver_mask(batch, mask, mask & ~expired, sids, record, previous)
+        self.pfs.discard_empty()
+
+    def _deliver_mask(
+        self, batch: EventBatch, mask: int, fresh: int, sids: Iterable[int], record: OpenRecord, previous: Tick
+    ) -> None:
+        """All subscriptions with one filter: the payload is joined once and shared."""
+        payload = b""
+        count = fresh.bit_count()
+        first = batch.ticks[0]
+        for sid in sids:
+            position = self.positions.get(sid)
+            if position is None or position.since == FOREVER:
+                continue
+            matched = mask if position.since < first else mask & _above(batch.ticks, position.since)
+            if not matched:
+                continue
+            self._record(sid, position, matched, batch, record)
+            consumer = self.live.get(sid)
+            if consumer is None or not fresh:
+                continue
+            if matched is not mask or sid in self._floors:
+                self._deliver_part(consumer, position, batch, matched & fresh, previous)
+                continue
+            payload = payload or batch.payload(fresh)
+            if consumer.affords(count, len(payload)):
+                consumer.spend(count, len(payload))
+                consumer.channel.deliver(sid, self.pubend, payload)
+            else:
+                self._start_reader(consumer, position, previous)
+
+    def _deliver_part(self, consumer: Consumer, position: Position, batch: EventBatch, mask: int, previous: Tick) -> None:
+        """A consumer that is owed only the later part of a batch."""
+        floor = max(self._floors.get(consumer.sid, 0), position.since)
+        mask &= _above(batch.ticks, floor)
+        if not mask:
+            return
+        payload = batch.payload(mask)
+        if consumer.affords(mask.bit_count(), len(payload)):
+            consumer.spend(mask.bit_count(), len(payload))
+            consumer.channel.deliver(consumer.sid, self.pubend, payload)
+        else:
+            self._start_reader(consumer, position, max(previous, floor))
+
+    def _record(self, sid: int, position: Position, mask: int, batch: EventBatch, record: OpenRecord) -> None:
+        if not self._is_durable(sid):
+            return
+        record.masks[sid] = mask
+        if sid not in self.pinning:
+            position.release(self.latest_delivered, self.head)
+            self.pinning[sid] = position
+        position.last_tick = batch.ticks[mask.bit_length() - 1]
+
+    def _after_advance(self, now: int, wall: int) -> None:
+        for sid in list(self.readers):
+            self.step_reader(sid, now, wall)
+        for consumer in self.live.values():
+            if not consumer.subscription.durable:
+                self.positions[consumer.sid].acknowledge(self.head, self.head)
+
+    def _want_next(self, now: int) -> None:
+        if self.head < self._target:
+            self._want_unknown(self._window.upto(self.head, self._target), now, urgent=True)
+
+    def _want_unknown(self, upto: Tick, now: int, *, urgent: bool = False) -> None:
+        need = self._need()
+        ranges = self._istream.unknown(self.head, upto, need)
+        if ranges:
+            self._curiosity.add(ranges, need, now, urgent=urgent)
+
+
+def _above(ticks: Iterable[Tick], floor: Tick) -> int:
+    """The ticks above `floor`, as a mask."""
+    mask = 0
+    for index, tick in enumerate(ticks):
+        if tick > floor:
+            mask |= 1 << index
+    return mask

@@ -1,0 +1,104 @@
+"""Who is connected: a channel per session, a consumer per attached subscription, and their credit.
+
+A consumer is sent no more events and bytes than it granted; without credit it is served by a reader,
+never queued for (algorithms.md 3.3, T26).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gapless.core.codec import deliver_head
+from gapless.core.effects import Tell, Transmit
+from gapless.core.messages import Gap, PubendNumber, Silence
+from gapless.core.ticks import PubendId, Tick
+from gapless_shb.core.subscriptions import Subscription
+
+
+@dataclass(slots=True)
+class Channel:
+    """What one session is told: pubends by number, deliveries gathered per step."""
+
+    session: int
+    emit: Callable[[object], None]
+    unflushed: list[Channel]
+    """Shared by all channels: those that gathered deliveries in this step."""
+    consumers: dict[int, Consumer] = field(default_factory=dict)
+    _numbers: dict[PubendId, int] = field(default_factory=dict)
+    _told: dict[PubendId, Tick] = field(default_factory=dict)
+    _pending: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    def number(self, pubend: PubendId) -> int:
+        """The session's number for a pubend, announced with its first use."""
+        number = self._numbers.get(pubend)
+        if number is None:
+            number = self._numbers[pubend] = len(self._numbers)
+            self.emit(Tell(self.session, PubendNumber(number, pubend)))
+        return number
+
+    def deliver(self, sid: int, pubend: PubendId, payload: bytes) -> None:
+        """Sends events; they leave with the step's other deliveries to this session, in order."""
+        if not self._pending:
+            self.unflushed.append(self)
+        self._pending.append((deliver_head(self.session, sid, self.number(pubend)), payload))
+
+    def flush(self) -> None:
+        """Lets the gathered deliveries go, before anything else is said to the session."""
+        if self._pending:
+            self.emit(Transmit(self.session, tuple(self._pending)))
+            self._pending.clear()
+
+    def silence(self, pubend: PubendId, upto: Tick, sids: list[int] | None) -> None:
+        """Nothing more up to here, for these consumers or for all of the session."""
+        self.flush()
+        self.emit(Tell(self.session, Silence(self.number(pubend), upto, sids)))
+
+    def gap(self, sid: int, pubend: PubendId, start: Tick, end: Tick, reason: str) -> None:
+        """Events in (start, end] may have been lost."""
+        self.flush()
+        self.emit(Tell(self.session, Gap(sid, self.number(pubend), start, end, reason)))
+
+    def tell_idle(self, pubend: PubendId, head: Tick, live: dict[int, Consumer]) -> None:
+        """The silence that keeps every live consumer's position moving; once per head."""
+        if self._told.get(pubend, 0) >= head:
+            return
+        sids = [sid for sid in self.consumers if sid in live]
+        if sids:
+            self._told[pubend] = head
+            self.silence(pubend, head, None if len(sids) == len(self.consumers) else sids)
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A subscription attached to a session."""
+
+    subscription: Subscription
+    channel: Channel
+    instance: str
+    credit_events: int
+    credit_bytes: int
+
+    @property
+    def sid(self) -> int:
+        """The subscription's id."""
+        return self.subscription.sid
+
+    def affords(self, events: int, size: int) -> bool:
+        """Whether the credit suffices for this many events of this size."""
+        return events <= self.credit_events and size <= self.credit_bytes
+
+    def spend(self, events: int, size: int) -> None:
+        """Takes from the credit what is being sent."""
+        self.credit_events -= events
+        self.credit_bytes -= size
+
+    def grant(self, events: int, size: int) -> None:
+        """The client took messages and has room for more."""
+        self.credit_events += events
+        self.credit_bytes += size
+
+    @property
+    def starved(self) -> bool:
+        """Whether not even one event may be sent."""
+        return self.credit_events <= 0 or self.credit_bytes <= 0

@@ -1,0 +1,200 @@
+"""What a reader has asked the network for, and what has come back (algorithms.md 3.6).
+
+`TickFetch` asks for the ticks that the PFS named; `RangeFetch` asks for a whole range of which the PFS
+knows nothing, and filters what comes. Either ends in segments, in order: events, and gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gapless.core.events import EventBatch
+from gapless.core.knowledge import KnowledgeStream
+from gapless.core.routing import RAW, Knowledge, Ranges
+from gapless.core.ticks import MILLISECOND, SECOND, STEP, FOREVER, PubendId, Tick
+from gapless.selectors.index import BatchMatcher
+
+NEAR = 64 * STEP
+"""Wanted ticks that lie closer than this are asked for in one range: it costs at most 63 events more."""
+
+
+@dataclass(frozen=True, slots=True)
+class GapSegment:
+    """Nothing is known of some tick in (start, end], and the pubend no longer knows it either."""
+
+    start: Tick
+    end: Tick
+
+
+Segment: TypeAlias = "EventBatch | GapSegment"
+
+
+class TickFetch:
+    """Wants exactly these ticks; all others up to `upto` are silence for the subscription."""
+
+    def __init__(self, start: Tick, ticks: Sequence[Tick], upto: Tick) -> None:
+        self.start = start
+        self.upto = upto
+        self._ticks = ticks
+        self._wanted = set(ticks)
+        self._pieces: list[EventBatch] = []
+        self._lost = 0
+
+    def ranges(self) -> Ranges:
+        """What to ask for; near ticks share a range."""
+        merged: list[tuple[Tick, Tick]] = []
+        for tick in self._ticks:
+            if merged and tick - merged[-1][1] <= NEAR:
+                merged[-1] = (merged[-1][0], tick)
+            else:
+                merged.append((tick - 1, tick))
+        return tuple(merged)
+
+    def offer(self, knowledge: Knowledge) -> None:
+        """Takes what it wanted out of knowledge that arrived."""
+        data = knowledge.data
+        hits = self._wanted.intersection(data.ticks)
+        if hits:
+            self._wanted -= hits
+            mask = sum(1 << index for index, tick in enumerate(data.ticks) if tick in hits)
+            self._pieces.append(data.select(mask))
+        self._lost = max(self._lost, knowledge.lost)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every wanted tick is an event or lost."""
+        return not self._wanted or max(self._wanted) <= self._lost
+
+    def segments(self, silent: tuple[Tick, Tick]) -> list[Segment]:
+        """Events and gaps in order. Ticks of `silent` are silence whatever became of them."""
+        self._pieces.sort(key=lambda piece: piece.ticks[0])
+        lost = sorted(tick for tick in self._wanted if not silent[0] < tick <= silent[1])
+        return interleave(self.start, merge(self._pieces), [(tick - 1, tick) for tick in lost])
+
+
+class RangeFetch:
+    """Wants all of (start, upto], unfiltered, and keeps what the subscription's filter matches."""
+
+    def __init__(self, pubend: PubendId, start: Tick, upto: Tick, matcher: BatchMatcher) -> None:
+        self.start = start
+        self._asked_upto = upto
+        self._known = KnowledgeStream(pubend, start)
+        self._matcher = matcher
+
+    def ranges(self) -> Ranges:
+        """What to ask for."""
+        return ((self.start, self._asked_upto),)
+
+    def offer(self, knowledge: Knowledge) -> None:
+        """Takes in what is unfiltered; silence that somebody else's filter made says nothing here (T13)."""
+        self._known.accumulate(knowledge)
+
+    @property
+    def upto(self) -> Tick:
+        """How far everything is known."""
+        return min(self._known.horizon(self.start, RAW), self._asked_upto)
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is progress: what is known at the front can be handed out at once."""
+        return self.upto > self.start
+
+    @property
+    def size(self) -> int:
+        """Bytes of the events that came, matching or not: the next range is chosen by it."""
+        return self._known.take(self.start, self.upto).size
+
+    def segments(self, silent: tuple[Tick, Tick]) -> list[Segment]:
+        """Events and gaps in order. Ticks of `silent` are silence whatever became of them."""
+        upto = self.upto
+        lost = without(self._known.lost_in(self.start, upto, RAW), silent)
+        return interleave(self.start, refilter(self._known.take(self.start, upto), self._matcher), lost)
+
+
+def refilter(batch: EventBatch, matcher: BatchMatcher) -> EventBatch:
+    """The events of a batch that a matcher with a single filter matches."""
+    if not len(batch):
+        return batch
+    headers = batch.headers
+    mask = 0
+    for matched, _ in matcher.match([header.topic for header in headers], [header.properties for header in headers]):
+        mask |= matched
+    return batch.select(mask)
+
+
+def merge(pieces: list[EventBatch]) -> EventBatch:
+    """One batch of pieces that do not overlap; pieces that interleave are put in tick order."""
+    whole = EventBatch.concatenate(pieces)
+    if all(left.ticks[-1] < right.ticks[0] for left, right in zip(pieces, pieces[1:], strict=False)):
+        return whole
+    order = sorted(range(len(whole)), key=whole.ticks.__getitem__)
+    return EventBatch(
+        [whole.ticks[at] for at in order], [whole.events[at] for at in order], [whole.body_lengths[at] for at in order]
+    )
+
+
+def without(ranges: Ranges, hole: tuple[Tick, Tick]) -> list[tuple[Tick, Tick]]:
+    """The ranges less one interval."""
+    low, high = hole
+    parts = [(lo, min(hi, low)) for lo, hi in ranges] + [(max(lo, high), hi) for lo, hi in ranges]
+    return sorted({(lo, hi) for lo, hi in parts if lo < hi}) if low < high else list(ranges)
+
+
+def interleave(start: Tick, events: EventBatch, lost: Sequence[tuple[Tick, Tick]]) -> list[Segment]:
+    """Events and gaps in tick order; neighbouring lost ranges with no event between them are one gap."""
+    if not lost:
+        return [events] if len(events) else []
+    segments: list[Segment] = []
+    at, position = 0, start
+    for _, end in [*_joined(lost, events)]:
+        before = _count_upto(events, at, end)
+        if before > at:
+            segments.append(events.slice(at, before))
+            position = events.ticks[before - 1]
+            at = before
+        if end > position:
+            segments.append(GapSegment(position, end))
+            position = end
+    if at < len(events):
+        segments.append(events.slice(at, len(events)))
+    return segments
+
+
+def _joined(lost: Sequence[tuple[Tick, Tick]], events: EventBatch) -> list[tuple[Tick, Tick]]:
+    joined: list[tuple[Tick, Tick]] = []
+    for lo, hi in lost:
+        if joined and _count_upto(events, 0, lo) == _count_upto(events, 0, joined[-1][1]):
+            joined[-1] = (joined[-1][0], hi)
+        else:
+            joined.append((lo, hi))
+    return joined
+
+
+def _count_upto(events: EventBatch, at: int, tick: Tick) -> int:
+    while at < len(events) and events.ticks[at] <= tick:
+        at += 1
+    return at
+
+
+class Window:
+    """How long a range of unknown density to ask for: it grows over idle time and shrinks under load."""
+
+    TARGET_BYTES = 1 << 20
+    SHORTEST = 10 * MILLISECOND
+    LONGEST = FOREVER >> 2
+
+    def __init__(self) -> None:
+        self.span = SECOND
+
+    def upto(self, start: Tick, limit: Tick) -> Tick:
+        """The end of the next range from `start` on, at most `limit`."""
+        return min(limit, start + self.span)
+
+    def learn(self, size: int) -> None:
+        """A range of this length brought `size` bytes."""
+        if size < self.TARGET_BYTES // 2:
+            self.span = min(self.span * 4, self.LONGEST)
+        elif size > 2 * self.TARGET_BYTES:
+            self.span = max(self.span // 4, self.SHORTEST)

@@ -1,0 +1,68 @@
+"""Holds: what keeps a pubend from forgetting what an SHB has already reported as released.
+
+A subscription that starts in the past (earliest, a time, a token) needs events that the SHB no longer
+pinned. Its hold says so to the pubend, durably there, before the subscription is acknowledged. One row
+per SHB and pubend, under a version, always sent whole (algorithms.md 3.1, 1.4 `Hold`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gapless.core.routing import Held, HoldRow
+from gapless.core.ticks import PubendId, ShbId, Tick
+
+REPEAT = 1_000_000_000
+"""How long an unanswered row waits before it is sent again, in nanoseconds."""
+
+
+@dataclass(slots=True)
+class Holds:
+    """One SHB's row at one pubend."""
+
+    shb: ShbId
+    pubend: PubendId
+    version: int = 0
+    row: dict[int, Tick] = field(default_factory=dict)
+    answered: int = 0
+    _send_at: int | None = None
+
+    def put(self, sid: int, at: Tick, now: int) -> None:
+        """Asks for events above `at`; 0 asks for the earliest."""
+        self.row[sid] = at
+        self._changed(now)
+
+    def drop(self, sid: int, now: int) -> None:
+        """The subscription needs its hold no longer."""
+        if self.row.pop(sid, None) is not None:
+            self._changed(now)
+
+    def on_held(self, held: Held) -> list[tuple[int, Tick]]:
+        """The pubend keeps the row; returns what the entries were resolved to, if the answer is to this row."""
+        if held.version != self.version or self.answered == self.version:
+            return []
+        self.answered = self.version
+        self._send_at = None
+        resolved = [(sid, held.at[sid]) for sid in self.row if sid in held.at]
+        self.row.update(resolved)
+        return resolved
+
+    def waits_for(self, sid: int) -> bool:
+        """Whether the subscription's entry is not known to be kept yet."""
+        return sid in self.row and self.answered != self.version
+
+    def due(self, now: int) -> HoldRow | None:
+        """The row, if it must be sent (again) now."""
+        if self._send_at is None or now < self._send_at:
+            return None
+        self._send_at = now + REPEAT
+        return HoldRow(self.shb, self.pubend, self.version, dict(self.row))
+
+    @property
+    def deadline(self) -> int | None:
+        """When `due` wants to be asked."""
+        return self._send_at
+
+    def _changed(self, now: int) -> None:
+        self.version += 1
+        self._send_at = now

@@ -1,0 +1,108 @@
+"""The list of subscriptions, with an exact count of what each has not acknowledged yet.
+
+The count is read from the PFS, batch by batch, so that nothing has to be counted while events flow.
+Events of a range that the PFS does not cover for a subscription (it is still joining) are not counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gapless.core.effects import Read, ReadResult, Tell
+from gapless.core.messages import Position as PositionMessage
+from gapless.core.messages import SubscriptionList, SubscriptionRow
+from gapless.core.ticks import PubendId, wall_at
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.pfs import Record, masked
+from gapless_shb.core.subscriptions import Subscription
+
+
+@dataclass(slots=True)
+class Listing:
+    """One question, while the PFS is being read for it."""
+
+    session: int
+    request: int
+    todo: list[PubendId]
+    counts: Counter[int] = field(default_factory=Counter)
+
+
+class Listings:
+    """Answers ListSubscriptions."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+        self._listings: dict[int, Listing] = {}
+        self._count = 0
+
+    def on_list(self, session: int, request: int) -> None:
+        """Begins to answer."""
+        self._count += 1
+        self._listings[self._count] = Listing(session, request, list(self._hosting.streams))
+        self._read(self._count, 0)
+
+    def on_read(self, number: int, result: ReadResult) -> None:
+        """A part of a PFS was read."""
+        listing = self._listings.get(number)
+        if listing is None:
+            return
+        stream = self._hosting.streams.get(listing.todo[0])
+        if stream is None or result.error or not result.records:
+            self._finish_stream(number, listing, stream)
+            return
+        for _, data in result.records:
+            record = Record.decode(data)
+            for sid, mask in record.columns():
+                self._count_in(listing, stream, sid, record.ticks, mask)
+        self._read(number, result.records[-1][0])
+
+    def _finish_stream(self, number: int, listing: Listing, stream: Constream | None) -> None:
+        if stream is not None:
+            for sid, position in stream.positions.items():
+                listing.counts[sid] += len(stream.pfs.open_ticks(sid, position.settled))
+        listing.todo.pop(0)
+        self._read(number, 0)
+
+    def _count_in(self, listing: Listing, stream: Constream, sid: int, ticks: tuple[int, ...], mask: int) -> None:
+        position = stream.positions.get(sid)
+        if position is not None and ticks[-1] > position.settled:
+            listing.counts[sid] += sum(tick > position.settled for tick in masked(ticks, mask))
+
+    def _read(self, number: int, after: int) -> None:
+        listing = self._listings[number]
+        while listing.todo:
+            stream = self._hosting.streams.get(listing.todo[0])
+            if stream is not None:
+                lowest = min((position.settled for position in stream.pinning.values()), default=stream.head)
+                start = max(after, lowest, stream.pfs.chopped)
+                cookie = ("list", number)
+                self._hosting.effects.append(Read(stream.pfs.stream, start, max(stream.pfs.sealed_upto, start), cookie))
+                return
+            listing.todo.pop(0)
+        del self._listings[number]
+        rows = [self._row(subscription, listing.counts[subscription.sid]) for subscription in self._hosting.registry if subscription.durable]
+        self._hosting.effects.append(Tell(listing.session, SubscriptionList(listing.request, rows)))
+
+    def _row(self, subscription: Subscription, lag_events: int) -> SubscriptionRow:
+        sid = subscription.sid
+        streams = self._hosting.streams.values()
+        return SubscriptionRow(
+            sid,
+            subscription.client_id,
+            subscription.name,
+            subscription.topics,
+            subscription.selector,
+            sid in self._hosting.around.consumers,
+            [PositionMessage(stream.pubend, stream.positions[sid].settled) for stream in streams],
+            lag_events,
+            max((_lag_seconds(stream, sid) for stream in streams), default=0.0),
+        )
+
+
+def _lag_seconds(stream: Constream, sid: int) -> float:
+    position = stream.positions[sid]
+    if position.quiet or position.last_tick <= position.settled:
+        return 0.0
+    return max(0.0, (wall_at(stream.head) - wall_at(position.settled)) / 1000)

@@ -1,0 +1,69 @@
+"""What each subscription still needs of each pubend (algorithms.md 3.1).
+
+    start       from where it is owed events; fixed when it is created
+    since       from where constream and PFS cover it; FOREVER while it is still joining
+    acked       the application's position, as it said it; quiet_from: the last event at or below it
+    passed      how far the SHB, going on from there, found nothing to send
+    last_tick   the last tick the PFS holds for it
+    released    up to where it needs nothing any more; never falls
+
+It is *quiet* when it has no hold and nothing above what it acknowledged or passed: then it pins nothing,
+and released follows latestDelivered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gapless.core.ticks import FOREVER, Tick
+
+
+@dataclass(slots=True)
+class Position:
+    """One subscription on one pubend."""
+
+    start: Tick
+    since: Tick = FOREVER
+    acked: Tick = 0
+    quiet_from: Tick = 0
+    passed: Tick = 0
+    last_tick: Tick = 0
+    released: Tick = 0
+    held: bool = False
+    reading: bool = False
+    """A reader of a subscription that is not durable stands below the head: nobody else knows its place."""
+    changed: bool = False
+    """What must be persisted changed since the last checkpoint."""
+
+    @property
+    def settled(self) -> Tick:
+        """Everything up to here is done with: acknowledged, passed or released."""
+        return max(self.acked, self.passed, self.released)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing above what is settled concerns the subscription."""
+        settled = self.settled
+        return not self.held and not self.reading and self.since <= settled and self.last_tick <= settled
+
+    def acknowledge(self, tick: Tick, event: Tick) -> None:
+        """The application is done with everything up to `tick`; `event` was the last event of that."""
+        if tick > self.acked:
+            self.acked = tick
+            self.quiet_from = max(self.quiet_from, min(event, tick))
+            self.changed = True
+
+    def release(self, latest_delivered: Tick, head: Tick) -> Tick:
+        """Moves `released` up as far as it may go, and returns it."""
+        floor = latest_delivered if self.quiet else min(max(self.acked, self.passed), head, latest_delivered)
+        self.released = max(self.released, floor)
+        return self.released
+
+    def silent(self) -> tuple[Tick, Tick]:
+        """(lo, hi]: silence to every reader of the subscription, whatever the log still knows of it."""
+        return self.quiet_from, max(self.quiet_from, self.released)
+
+    def join_again(self) -> None:
+        """What constream and PFS know does not count for it any more (another filter, another start)."""
+        self.since = FOREVER
+        self.changed = True

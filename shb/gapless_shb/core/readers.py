@@ -1,0 +1,209 @@
+"""A reader serves one subscription on one pubend from where it stands up to the head (algorithms.md 3.6).
+
+It asks the PFS for the subscription's ticks and the network for their events; where the PFS knows
+nothing (before `since`, below the chop point, for a subscription that is not durable) it asks for whole
+ranges and filters them again. It never sends beyond the consumer's credit, and keeps in memory only what
+one fetch brought. When it has reached the head, the constream takes over, in one step (T25).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from gapless.core.effects import ReadResult
+from gapless.core.events import ROW, EventBatch
+from gapless.core.routing import Knowledge, Ranges
+from gapless.core.ticks import PubendId, Tick
+from gapless.selectors.index import BatchMatcher
+from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window
+from gapless_shb.core.pfs import Pfs, gather
+from gapless_shb.core.positions import Position
+
+BATCH = 2048
+"""How many ticks a read of the PFS gathers, about."""
+
+
+class Host(Protocol):
+    """What a reader needs of the pubend it reads."""
+
+    pubend: PubendId
+    head: Tick
+    pfs: Pfs
+
+    def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
+        """Reads PFS records; answered by `Reader.on_read`."""
+
+    def fetch(self, ranges: Ranges, now: int) -> None:
+        """Asks the network for RAW knowledge of these ranges; it comes to `Reader.offer`."""
+
+
+class Reader:
+    """Where a consumer stands that is not at the head, and what it waits for."""
+
+    def __init__(self, number: int, consumer: Consumer, position: Position, start: Tick) -> None:
+        self.number = number
+        """Tells an answer to this reader from one to an earlier reader of the subscription."""
+        self.consumer = consumer
+        self.position = position
+        self.horizon = start
+        """The doubt horizon: the last tick the consumer was told about."""
+        self._matcher = BatchMatcher()
+        self._matcher.add(consumer.sid, consumer.subscription.filter)
+        self._window = Window()
+        self._reading_upto: Tick | None = None
+        self._fetch: TickFetch | RangeFetch | None = None
+        self._ready: deque[Segment] = deque()
+        self._ready_upto = start
+        self._clean = start <= position.settled
+        self._said = start
+        self._unreadable_upto = 0
+
+    # What happened.
+
+    def offer(self, knowledge: Knowledge) -> None:
+        """Knowledge arrived; some of it may be what was asked for."""
+        if self._fetch is not None and knowledge.hi > self._fetch.start:
+            self._fetch.offer(knowledge)
+
+    def on_read(self, result: ReadResult, host: Host, now: int) -> None:
+        """The PFS was read. What lies at or below its chop point *now* is unknown, not silence (T43)."""
+        upto, self._reading_upto = self._reading_upto, None
+        if result.error and upto is not None:
+            self._unreadable_upto = upto
+        if result.error or upto is None or result.first > self.horizon:
+            return
+        if result.records:
+            upto = min(upto, result.records[-1][0])
+        found = gather(result.records, self.consumer.sid, self.horizon, upto, BATCH)
+        self._ask_ticks(found.ticks, found.upto, host, now)
+
+    # What to do.
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for nothing and has nothing left to send."""
+        return self._fetch is None and self._reading_upto is None and not self._ready
+
+    def step(self, host: Host, now: int, wall: int) -> None:
+        """Goes on as far as it can without waiting."""
+        while True:
+            self._harvest()
+            self._send(host.pubend, wall)
+            if self._ready or self._reading_upto is not None or self._fetch is not None:
+                return
+            self._advance(self._ready_upto)
+            if self.horizon >= host.head or self.consumer.starved:
+                self._say_silence(host.pubend)
+                return
+            self._plan(host, now)
+
+    def _plan(self, host: Host, now: int) -> None:
+        unknown_upto = min(self._unknown_upto(host.pfs), host.head)
+        if self.horizon < unknown_upto:
+            fetch = RangeFetch(host.pubend, self.horizon, self._window.upto(self.horizon, unknown_upto), self._matcher)
+            self._fetch = fetch
+            host.fetch(fetch.ranges(), now)
+        elif self.position.last_tick <= self.horizon:
+            self._ready_upto = host.head
+        elif self.horizon < host.pfs.sealed_upto:
+            self._reading_upto = host.pfs.sealed_upto
+            host.read_pfs(self, self.horizon, host.pfs.sealed_upto)
+        else:
+            self._ask_ticks(host.pfs.open_ticks(self.consumer.sid, self.horizon), host.head, host, now)
+
+    def _unknown_upto(self, pfs: Pfs) -> Tick:
+        if not self.consumer.subscription.durable:
+            return 1 << 63
+        return max(self.position.since, pfs.chopped, self._unreadable_upto)
+
+    def _ask_ticks(self, ticks: list[Tick], upto: Tick, host: Host, now: int) -> None:
+        if not ticks:
+            self._ready_upto = max(self._ready_upto, upto)
+            return
+        self._fetch = TickFetch(self.horizon, ticks, upto)
+        host.fetch(self._fetch.ranges(), now)
+
+    def _harvest(self) -> None:
+        fetch = self._fetch
+        if fetch is None or not fetch.complete:
+            return
+        self._ready.extend(fetch.segments(self.position.silent()))
+        self._ready_upto = fetch.upto
+        if isinstance(fetch, RangeFetch):
+            self._window.learn(fetch.size)
+        self._fetch = None
+
+    def _send(self, pubend: PubendId, wall: int) -> None:
+        while self._ready:
+            segment = self._ready[0]
+            if isinstance(segment, GapSegment):
+                self._send_gap(pubend, segment)
+                self._ready.popleft()
+                continue
+            rest = self._send_events(pubend, unexpired(segment, wall))
+            if rest is not None:
+                self._ready[0] = rest
+                return
+            self._ready.popleft()
+
+    def _send_gap(self, pubend: PubendId, gap: GapSegment) -> None:
+        self.consumer.channel.gap(self.consumer.sid, pubend, gap.start, gap.end, "released early")
+        self._said = gap.end
+        self._clean = False
+        self._advance(gap.end)
+
+    def _send_events(self, pubend: PubendId, events: EventBatch) -> EventBatch | None:
+        """Sends as many as the credit allows; returns the rest, or None when all are sent."""
+        while len(events):
+            count = self._affordable(events)
+            if not count:
+                return events
+            part = events.slice(0, count)
+            payload = part.payload((1 << count) - 1)
+            self.consumer.spend(count, len(payload))
+            self.consumer.channel.deliver(self.consumer.sid, pubend, payload)
+            self._said = part.ticks[-1]
+            if self._said > self.position.settled:
+                self._clean = False
+            self._advance(part.ticks[-1])
+            events = events.slice(count, len(events))
+        return None
+
+    def _affordable(self, events: EventBatch) -> int:
+        """How many of the first events the credit covers; an event larger than all credit passes alone."""
+        if self.consumer.starved:
+            return 0
+        most = min(len(events), self.consumer.credit_events, BATCH)
+        room = self.consumer.credit_bytes
+        for count, event in enumerate(events.events[:most]):
+            room -= len(event) + ROW.size
+            if room < 0:
+                return max(count, 1)
+        return most
+
+    def _advance(self, tick: Tick) -> None:
+        self.horizon = max(self.horizon, tick)
+        if self._clean:
+            self.position.passed = max(self.position.passed, self.horizon)
+
+    def _say_silence(self, pubend: PubendId) -> None:
+        if self.horizon > self._said:
+            self._said = self.horizon
+            self.consumer.channel.silence(pubend, self.horizon, [self.consumer.sid])
+
+
+def unexpired(events: EventBatch, wall: int) -> EventBatch:
+    """The events that have not expired. Expiry acts only here and in the constream's deliveries."""
+    mask = expired_mask(events, wall)
+    return events if not mask else events.select(((1 << len(events)) - 1) & ~mask)
+
+
+def expired_mask(events: EventBatch, wall: int) -> int:
+    """The events whose expiration has come, as a mask."""
+    mask = 0
+    for index, header in enumerate(events.headers):
+        if header.extras is not None and 0 < header.extras.expiration <= wall:
+            mask |= 1 << index
+    return mask

@@ -1,0 +1,326 @@
+"""Creating, attaching to and removing subscriptions (algorithms.md 3.1, 3.2, 3.3, 3.10).
+
+A subscription is acknowledged when its record is durable, every pubend known has enrolled this SHB, and
+every hold it needs is kept (1.5). A request that is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gapless.core.effects import Operation
+from gapless.core.messages import (
+    Code,
+    Detached,
+    InUse,
+    Position as PositionMessage,
+    RequestFailed,
+    StartAt,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from gapless.core.roles import ClientSession
+from gapless.core.ticks import PubendId, Tick, tick_at
+from gapless.core.tokens import check_seal, seal
+from gapless.errors import InvalidSelectorError, InvalidTopicError
+from gapless.selectors.filters import Filter
+from gapless_shb.core.checkpoint import delete_positions, position_row, pubend_row
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.positions import Position
+from gapless_shb.core.subscriptions import Subscription
+
+
+class RefusedError(Exception):
+    """A request is refused: the code and the reason that the client is told."""
+
+    def __init__(self, code: Code, reason: str, expression: str = "", position: int = 0) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.expression = expression
+        self.position = position
+
+    def answer(self, request: int) -> RequestFailed:
+        """The message that says so."""
+        return RequestFailed(request, self.code, str(self), self.expression, self.position)
+
+
+@dataclass(slots=True)
+class Creation:
+    """A subscription that is not acknowledged yet, and how far that has come."""
+
+    session: ClientSession
+    request: Subscribe
+    subscription: Subscription
+    durable: bool = False
+    """The record is durable, as it stands."""
+    resolved: bool = False
+    """The record was written again with the starts that holds were resolved to."""
+
+
+class Subscribing:
+    """The subscriptions' life: requests come in, writes and answers go out through the hosting SHB."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+        self._creations: dict[int, Creation] = {}
+        self._waiting: dict[int, list[tuple[ClientSession, Subscribe]]] = {}
+
+    # ------------------------------------------------------------------------------------- requests
+
+    def on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
+        """Creates the subscription or attaches to it; exactly one answer follows."""
+        try:
+            existing = self._existing(session, request)
+            if existing is None:
+                self._create(session, request, now, wall)
+            else:
+                self._attach_existing(session, request, existing, now, wall)
+        except RefusedError as refused:
+            self._hosting.tell(session.number, refused.answer(request.request))
+
+    def on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
+        """Removes a durable subscription; whoever consumes it is told."""
+        subscription = self._hosting.registry.find(request.client_id, request.name)
+        if subscription is None:
+            refused = RefusedError(Code.NOT_FOUND, f"there is no subscription {request.name!r} of client {request.client_id!r}")
+            self._hosting.tell(session.number, refused.answer(request.request))
+            return
+        consumer = self._hosting.around.consumers.get(subscription.sid)
+        if consumer is not None:
+            self._hosting.tell(
+                consumer.channel.session, Detached(subscription.sid, Code.UNSUBSCRIBED, "the subscription was removed")
+            )
+        self.remove(subscription, now, ("unsubscribed", session.number, request.request))
+
+    def remove(self, subscription: Subscription, now: int, cookie: object) -> None:
+        """Removes a subscription everywhere; `cookie` comes back when that is durable."""
+        sid = subscription.sid
+        hosting = self._hosting
+        hosting.detach(sid)
+        self._creations.pop(sid, None)
+        self._refuse_waiting(sid)
+        operations: list[Operation] = [*hosting.registry.remove(subscription)]
+        operations += delete_positions(sid, hosting.streams)
+        hosting.around.matcher.remove(sid)
+        for stream in hosting.streams.values():
+            stream.remove(sid)
+            stream.holds.drop(sid, now)
+        hosting.write_interest(operations, drop=subscription, cookie=cookie)
+
+    def on_session_ended(self, session: ClientSession, now: int) -> None:
+        """Nobody waits for answers there any more; a durable subscription that was being created stays."""
+        for sid, creation in list(self._creations.items()):
+            if creation.session.number == session.number:
+                del self._creations[sid]
+                if not creation.subscription.durable:
+                    self.remove(creation.subscription, now, None)
+        for waiting in self._waiting.values():
+            waiting[:] = [(other, request) for other, request in waiting if other.number != session.number]
+
+    def on_detached(self, sid: int, now: int, wall: int) -> None:
+        """A subscription has no consumer any more: whoever waited longest for it gets it."""
+        waiting = self._waiting.get(sid)
+        if waiting:
+            session, request = waiting.pop(0)
+            self.on_subscribe(session, request, now, wall)
+
+    # ------------------------------------------------------------------------------------- creation
+
+    def _existing(self, session: ClientSession, request: Subscribe) -> Subscription | None:
+        registry = self._hosting.registry
+        if request.sid:
+            found = registry.get(request.sid)
+            if found is None or found.generation != request.generation or found.client_id != session.client_id:
+                raise RefusedError(Code.NOT_FOUND, "the subscription does not exist any more")
+            return found
+        return registry.find(session.client_id, request.name) if request.name else None
+
+    def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
+        selector_filter = checked_filter(request)
+        self._check_positions(request.positions or ())
+        hosting = self._hosting
+        starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
+        known = {pubend: start for pubend, (start, _) in starts.items()}
+        elsewhere = {p.pubend: p.tick for p in request.positions or () if p.pubend not in known}
+        subscription, operations = hosting.registry.create(
+            session.client_id, request.name or "", selector_filter.topics, selector_filter.selector, wall, known | elsewhere
+        )
+        hosting.around.matcher.add(subscription.sid, selector_filter)
+        for pubend, (start, needs_hold) in starts.items():
+            self._place(hosting.streams[pubend], subscription, start, needs_hold, operations, now)
+        self._creations[subscription.sid] = Creation(session, request, subscription)
+        hosting.write_interest(operations, add=subscription, cookie=("created", subscription.sid))
+
+    def _requested_start(self, stream: Constream, request: Subscribe) -> tuple[Tick, bool]:
+        """(start, whether it needs a hold): 0 stands for the earliest there is."""
+        if request.start is StartAt.TOKEN:
+            start = next((p.tick for p in request.positions or () if p.pubend == stream.pubend), 0)
+        elif request.start is StartAt.TIME:
+            start = max(0, tick_at(request.start_wall) - 1)
+        else:
+            start = 0 if request.start is StartAt.EARLIEST else stream.head
+        return start, start < max(stream.released, 1)
+
+    def _place(
+        self, stream: Constream, subscription: Subscription, start: Tick, needs_hold: bool, operations: list[Operation], now: int
+    ) -> None:
+        position = Position(start, acked=start, held=needs_hold)
+        stream.add(subscription.sid, position, subscription.version)
+        if needs_hold:
+            stream.holds.put(subscription.sid, start, now)
+            operations.append(pubend_row(stream, stream.latest_delivered, stream.reported))
+            operations.append(position_row(subscription.sid, stream.pubend, position))
+
+    def on_created(self, sid: int, now: int, wall: int) -> None:
+        """The record is durable."""
+        creation = self._creations.get(sid)
+        if creation is not None:
+            creation.durable = True
+            self.go_on(now, wall)
+
+    def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
+        """A pubend keeps these holds, from these ticks on."""
+        for sid, at in resolved:
+            subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
+            if subscription is None or position is None or position.start >= at:
+                continue
+            position.start = at
+            if not self._starts_at_token(sid):
+                position.acknowledge(at, 0)
+            subscription.start[stream.pubend] = at
+            stream.touch(sid, position)
+
+    def _starts_at_token(self, sid: int) -> bool:
+        creation = self._creations.get(sid)
+        return creation is not None and creation.request.start is StartAt.TOKEN
+
+    def go_on(self, now: int, wall: int) -> None:
+        """Acknowledges every creation that waits for nothing any more."""
+        for sid, creation in list(self._creations.items()):
+            if not self._is_ready(creation):
+                continue
+            held = any(stream.positions[sid].held for stream in self._hosting.streams.values())
+            if held and not creation.resolved:
+                creation.resolved, creation.durable = True, False
+                self._hosting.write(self._hosting.registry.save(creation.subscription), ("created", sid))
+                continue
+            del self._creations[sid]
+            self._attach(creation.session, creation.request, creation.subscription, True, now, wall)
+
+    def is_creating(self, sid: int) -> bool:
+        """Whether a subscription is not acknowledged to its client yet."""
+        return sid in self._creations
+
+    def _is_ready(self, creation: Creation) -> bool:
+        sid = creation.subscription.sid
+        streams = self._hosting.streams.values()
+        return creation.durable and all(stream.enrolled and not stream.holds.waits_for(sid) for stream in streams)
+
+    # ------------------------------------------------------------------------------------ attaching
+
+    def _attach_existing(
+        self, session: ClientSession, request: Subscribe, subscription: Subscription, now: int, wall: int
+    ) -> None:
+        self._check_same(request, subscription)
+        self._check_token(request, subscription)
+        self._check_positions(request.positions or ())
+        sid = subscription.sid
+        if sid in self._creations:
+            raise RefusedError(Code.IN_USE, "the subscription is being created by another consumer")
+        holder = self._hosting.around.consumers.get(sid)
+        if holder is not None and (holder.instance != session.instance or holder.channel.session == session.number):
+            if request.in_use is InUse.ERROR:
+                raise RefusedError(Code.IN_USE, f"subscription {subscription.name!r} is consumed by another client")
+            if request.in_use is InUse.WAIT:
+                self._waiting.setdefault(sid, []).append((session, request))
+                return
+            self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, "another consumer took it over"))
+        if holder is not None:
+            self._hosting.detach(sid)
+        self._attach(session, request, subscription, False, now, wall)
+
+    def _attach(
+        self, session: ClientSession, request: Subscribe, subscription: Subscription, created: bool, now: int, wall: int
+    ) -> None:
+        hosting = self._hosting
+        sid = subscription.sid
+        given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
+        for stream in hosting.streams.values():
+            for acknowledged in request.acknowledged:
+                if acknowledged.pubend == stream.pubend:
+                    stream.acknowledge(sid, acknowledged.tick, acknowledged.event)
+        at = {stream.pubend: self._attach_at(stream.positions[sid], stream.pubend, given) for stream in hosting.streams.values()}
+        consumer = Consumer(
+            subscription, hosting.channel(session.number), session.instance, request.credit_events, request.credit_bytes
+        )
+        answer = Subscribed(
+            request.request,
+            sid,
+            subscription.generation,
+            seal(hosting.secret, hosting.network, sid, subscription.generation),
+            created,
+            [PositionMessage(pubend, tick) for pubend, tick in at.items()],
+        )
+        hosting.attach(consumer, at, answer, now, wall)
+
+    def _attach_at(self, position: Position, pubend: PubendId, given: dict[PubendId, Tick] | None) -> Tick:
+        if given is None:
+            return max(position.acked, position.start)
+        return given.get(pubend, position.start)
+
+    def _check_same(self, request: Subscribe, subscription: Subscription) -> None:
+        if request.sid:
+            return
+        asked = checked_filter(request)
+        if asked != subscription.filter:
+            has = f"topics {', '.join(subscription.topics)} and selector {subscription.selector!r}"
+            raise RefusedError(
+                Code.MISMATCH, f"subscription {subscription.name!r} exists with {has}; unsubscribe it first, or use these"
+            )
+
+    def _check_token(self, request: Subscribe, subscription: Subscription) -> None:
+        if not request.token_sid:
+            return
+        if (request.token_sid, request.token_generation) != (subscription.sid, subscription.generation):
+            raise RefusedError(Code.TOKEN_MISMATCH, "the token belongs to another subscription, or to an earlier one of this name")
+        hosting = self._hosting
+        if not check_seal(hosting.secret, hosting.network, subscription.sid, subscription.generation, request.token_seal):
+            raise RefusedError(Code.INVALID_TOKEN, "the token was not issued by this network, or was tampered with")
+
+    def _check_positions(self, positions: Iterable[PositionMessage]) -> None:
+        """A token of a pubend's other epoch, or of ticks that a broker lost, is refused."""
+        streams = self._hosting.streams
+        names = {pubend.rpartition("@")[0]: pubend for pubend in streams}
+        for position in positions:
+            stream = streams.get(position.pubend)
+            if stream is None:
+                twin = names.get(position.pubend.rpartition("@")[0])
+                if twin is not None:
+                    raise RefusedError(
+                        Code.TOKEN_MISMATCH, f"the token names {position.pubend}, but that pubend began anew as {twin}"
+                    )
+            elif any(lo < position.tick <= hi for lo, hi in stream.meta.voids):
+                raise RefusedError(
+                    Code.TOKEN_AHEAD,
+                    f"the token stands at a tick of {position.pubend} that the broker never logged: it has lost data "
+                    "since the token was made (was an old copy of its storage restored?)",
+                )
+
+    def _refuse_waiting(self, sid: int) -> None:
+        for session, request in self._waiting.pop(sid, []):
+            refused = RefusedError(Code.NOT_FOUND, "the subscription was removed")
+            self._hosting.tell(session.number, refused.answer(request.request))
+
+
+def checked_filter(request: Subscribe) -> Filter:
+    """The request's filter. Raises RefusedError when it is not well-formed."""
+    try:
+        return Filter(tuple(request.topics), request.selector)
+    except InvalidSelectorError as error:
+        raise RefusedError(Code.INVALID_SELECTOR, error.message, error.expression, error.position) from error
+    except InvalidTopicError as error:
+        raise RefusedError(Code.INVALID_TOPIC, str(error)) from error

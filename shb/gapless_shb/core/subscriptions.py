@@ -1,0 +1,134 @@
+"""Subscriptions: who is interested in what, from where on, and how that is kept (algorithms.md 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+import msgspec
+
+from gapless.core.effects import Delete, Operation, Set
+from gapless.core.ticks import SECOND, PubendId, Tick, tick_at
+from gapless.selectors.filters import Filter
+
+SUBSCRIPTIONS = "shb/subscriptions"
+META = "shb/meta"
+_KEY = Struct(">Q")
+SKEW = 60 * SECOND
+"""How much earlier than its own creation a subscription may be owed events of a pubend found later (6.6)."""
+
+
+class Subscription(msgspec.Struct, array_like=True):
+    """One subscription. `sid` is never used again."""
+
+    sid: int
+    client_id: str
+    name: str
+    """Empty: not durable."""
+    generation: int
+    topics: tuple[str, ...]
+    selector: str
+    version: int
+    """The interest version from which on it is part of what the SHB announces."""
+    created: int
+    """Wall milliseconds."""
+    start: dict[PubendId, Tick]
+    """Where it begins on the pubends known when it was created, or named by the token it began with."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives its session."""
+        return bool(self.name)
+
+    @property
+    def filter(self) -> Filter:
+        """What it matches."""
+        return Filter(self.topics, self.selector)
+
+    def start_on(self, pubend: PubendId, created: Tick) -> Tick:
+        """Where it begins on a pubend that was created at `created`, also one found later."""
+        known = self.start.get(pubend)
+        return max(created, tick_at(self.created) - SKEW, 0) if known is None else known
+
+
+class _Meta(msgspec.Struct, array_like=True):
+    last_sid: int = 0
+    version: int = 0
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_subscription = msgspec.msgpack.Decoder(Subscription).decode
+_decode_meta = msgspec.msgpack.Decoder(_Meta).decode
+
+
+class Registry:
+    """All subscriptions of an SHB, by id and by name, and the version of its interest."""
+
+    def __init__(self) -> None:
+        self._by_sid: dict[int, Subscription] = {}
+        self._by_name: dict[tuple[str, str], Subscription] = {}
+        self._meta = _Meta()
+
+    @classmethod
+    def recover(cls, meta: bytes | None, records: Iterator[tuple[bytes, bytes]]) -> Registry:
+        """The registry as it was persisted."""
+        registry = cls()
+        if meta is not None:
+            registry._meta = _decode_meta(meta)
+        for _, value in records:
+            registry._insert(_decode_subscription(value))
+        return registry
+
+    def __len__(self) -> int:
+        return len(self._by_sid)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._by_sid.values())
+
+    @property
+    def version(self) -> int:
+        """The version of the interest."""
+        return self._meta.version
+
+    def get(self, sid: int) -> Subscription | None:
+        """The subscription with this id."""
+        return self._by_sid.get(sid)
+
+    def find(self, client_id: str, name: str) -> Subscription | None:
+        """The durable subscription of this client and name."""
+        return self._by_name.get((client_id, name))
+
+    def create(
+        self, client_id: str, name: str, topics: tuple[str, ...], selector: str, created: int, start: dict[PubendId, Tick]
+    ) -> tuple[Subscription, list[Operation]]:
+        """A new subscription under the next version, and what must be durable before it is announced."""
+        self._meta.last_sid += 1
+        operations = self.next_version()
+        subscription = Subscription(
+            self._meta.last_sid, client_id, name, 1, topics, selector, self.version, created, start
+        )
+        self._insert(subscription)
+        return subscription, [*operations, *self.save(subscription)]
+
+    def save(self, subscription: Subscription) -> list[Operation]:
+        """The write of a durable subscription's record."""
+        if not subscription.durable:
+            return []
+        return [Set(SUBSCRIPTIONS, _KEY.pack(subscription.sid), _encode(subscription))]
+
+    def remove(self, subscription: Subscription) -> list[Operation]:
+        """Removes it, under the next version."""
+        del self._by_sid[subscription.sid]
+        if subscription.durable:
+            del self._by_name[subscription.client_id, subscription.name]
+        return [*self.next_version(), Delete(SUBSCRIPTIONS, _KEY.pack(subscription.sid))]
+
+    def next_version(self) -> list[Operation]:
+        """The next version of the interest, and its write."""
+        self._meta.version += 1
+        return [Set(META, b"registry", _encode(self._meta))]
+
+    def _insert(self, subscription: Subscription) -> None:
+        self._by_sid[subscription.sid] = subscription
+        if subscription.durable:
+            self._by_name[subscription.client_id, subscription.name] = subscription

@@ -1,0 +1,27 @@
+"""The `shb` role: a factory of the pure core, found through the entry point `gapless.role`."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from gapless.core.roles import Role, RoleContext
+from gapless.errors import ConfigurationError
+from gapless.plugins import hookimpl
+from gapless_shb.config import ShbConfig
+from gapless_shb.core.broker import SubscriberHostingBroker, Timing
+
+
+@hookimpl
+def open_role(context: RoleContext) -> Role:
+    """A subscriber-hosting broker, recovered from its volume. Raises ConfigurationError naming a wrong key."""
+    try:
+        config = ShbConfig.model_validate(dict(context.config))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigurationError(f"[shb] {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    timing = Timing(
+        checkpoint_ms=max(1, round(config.checkpoint_seconds * 1000)),
+        silence_ms=max(1, round(config.silence_seconds * 1000)),
+        stalled_ms=max(1, round(config.stalled_seconds * 1000)),
+    )
+    return SubscriberHostingBroker(context, timing)

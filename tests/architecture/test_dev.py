@@ -1,0 +1,40 @@
+"""dev.py stands alone: it is run before anything is installed, maybe by a Python that is too old."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from architecture.project import ROOT, imported_modules
+
+DEV = ROOT / "dev.py"
+
+
+def test_an_old_python_can_still_read_it() -> None:
+    """Else it would answer with a SyntaxError instead of saying which Python it needs."""
+    tree = ast.parse(DEV.read_text("utf-8"), feature_version=(3, 7))
+    formatted = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+
+    assert formatted == []
+
+
+def test_it_needs_nothing_but_python() -> None:
+    tree = ast.parse(DEV.read_text("utf-8"))
+    statements = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    imported = {module.partition(".")[0] for node in statements for module in imported_modules(node)}
+
+    assert imported - sys.stdlib_module_names == set()
+
+
+@pytest.mark.parametrize(("arguments", "status"), [([], 2), (["tset"], 2), (["--help"], 0)])
+def test_it_says_what_it_can_do(arguments: list[str], status: int) -> None:
+    done = subprocess.run(
+        [sys.executable, str(DEV), *arguments], capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert done.returncode == status
+    assert "dev.py demo" in done.stdout
+    assert "dev.py test" in done.stdout

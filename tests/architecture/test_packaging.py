@@ -1,0 +1,99 @@
+"""Every list that names our packages names the same ones, and what users install holds all of them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.resources
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from architecture.project import FOLDERS, ROOT, contracts, package_paths, package_sources, pyproject
+
+PACKAGES = {path.name for path in package_paths()}
+
+
+def test_each_folder_holds_one_package() -> None:
+    holders = [str(path.parent.relative_to(ROOT)) for path in package_paths()]
+
+    assert sorted(holders) == sorted(FOLDERS)
+
+
+def test_every_directory_of_code_is_a_package() -> None:
+    """A directory without __init__.py would be left out of the wheel by some tools and kept by others."""
+    directories = {source.path.parent for source in package_sources()}
+
+    assert [str(path.relative_to(ROOT)) for path in directories if not (path / "__init__.py").exists()] == []
+
+
+def test_the_wheel_takes_every_package() -> None:
+    """A misspelt entry would be no error to hatchling: the wheel would lack that package."""
+    taken = pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+
+    assert sorted(taken) == sorted(str(path.relative_to(ROOT)) for path in package_paths())
+
+
+def test_the_import_contracts_know_every_package() -> None:
+    assert set(contracts()["importlinter"]["root_packages"]) == PACKAGES
+    assert set(contracts()["importlinter:contract:star"]["layers"]) - {"|"} == PACKAGES
+
+
+def test_the_tools_know_every_folder() -> None:
+    tools = pyproject()["tool"]
+    mypy_path = {path.removeprefix("$MYPY_CONFIG_FILE_DIR/") for path in tools["mypy"]["mypy_path"]}
+    checked = set(tools["mypy"]["files"])
+
+    assert set(tools["ruff"]["src"]) == {*FOLDERS, "tests"}
+    assert mypy_path == {*FOLDERS, "tests"}
+    assert {folder for folder in FOLDERS if not {folder, folder.split("/")[0]} & checked} == set()
+
+
+def test_no_folder_can_be_imported_by_its_own_name() -> None:
+    """`import sdk.gapless` from the root gives a second copy of every class, equal to none of the first."""
+    banned = pyproject()["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+
+    assert {folder.split("/")[0] for folder in FOLDERS} - set(banned) == set()
+
+
+def test_every_package_is_typed() -> None:
+    untyped = [
+        name for name in PACKAGES if not importlib.resources.files(name).joinpath("py.typed").is_file()
+    ]
+
+    assert untyped == []
+
+
+def test_every_module_is_installed() -> None:
+    """The installed distribution (in tox: the wheel) finds every module that the checkout has."""
+    modules = [source.module for source in package_sources()]
+
+    assert [module for module in modules if importlib.util.find_spec(module) is None] == []
+
+
+@pytest.mark.skipif("TOX_ENV_NAME" not in os.environ, reason="outside tox one tests what one likes")
+def test_tox_tests_what_users_get() -> None:
+    """The wheel, not the checkout: a module that the wheel lacks must be missed."""
+    spec = importlib.util.find_spec("gapless")
+
+    assert spec is not None
+    assert ROOT / "sdk" not in Path(spec.origin or ROOT).parents
+
+
+def test_every_entry_point_is_a_module_of_ours() -> None:
+    """An entry point that leads nowhere shows only when someone asks for that plugin."""
+    modules = {source.module for source in package_sources()}
+    groups = pyproject()["project"]["entry-points"]
+    targets = [value for points in groups.values() for value in points.values()]
+    installed = [point for group in groups for point in importlib.metadata.entry_points(group=group)]
+
+    assert [value for value in targets if value not in modules] == []
+    assert [value for value in targets if value not in {point.value for point in installed}] == []
+
+
+def test_the_changelog_knows_this_version() -> None:
+    version = pyproject()["project"]["version"]
+
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert importlib.metadata.version("gapless") == version

@@ -1,0 +1,97 @@
+"""The README's program and the tutorial do what they say, as a reader would run them."""
+
+from __future__ import annotations
+
+import ast
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from documents import ROOT, code_blocks
+
+TUTORIAL = ROOT / "docs" / "tutorial" / "first-subscription.md"
+
+
+def run(directory: Path, *command: str, status: int = 0) -> str:
+    """Runs a Python program in the reader's directory and returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, *command], cwd=directory, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout
+
+
+def test_the_readme_runs(tmp_path: Path) -> None:
+    """Twice, because a durable subscription is still there the second time."""
+    [program] = code_blocks(ROOT / "README.md", "python")
+    (tmp_path / "readme.py").write_text(program.code, "utf-8")
+
+    for _ in range(2):
+        assert "B6 1016 is late by 75 minutes" in run(tmp_path, "readme.py")
+
+
+class Reader:
+    """Follows the tutorial in a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        for block in code_blocks(TUTORIAL, "python"):
+            assert block.file_name, f"the block of line {block.line} does not say what to save it as"
+            (directory / block.file_name).write_text(block.code, "utf-8")
+        source = (directory / "deposit.py").read_text("utf-8").partition("PAYMENTS = ")[2].partition("\n")[0]
+        self.payments: list[tuple[str, int]] = ast.literal_eval(source)
+
+    @property
+    def selected(self) -> list[str]:
+        """What `balance.py` should print for one run of `deposit.py`."""
+        return [f"{account} {amount}" for account, amount in self.payments if amount >= 100]
+
+    def consume(self, count: int) -> list[str]:
+        """Runs `balance.py` until it has printed `count` lines, then presses Ctrl-C; returns all lines."""
+        command = [sys.executable, "balance.py"]
+        with subprocess.Popen(command, cwd=self.directory, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            try:
+                lines = [process.stdout.readline().strip() for _ in range(count)]
+                process.send_signal(signal.SIGINT)
+                lines += process.stdout.read().splitlines()
+            except BaseException:  # the time limit of the test, say: nothing may go on running
+                process.kill()
+                raise
+        assert process.returncode == 0
+        return lines
+
+    def balance(self) -> dict[str, int]:
+        """The sums that `balance.py` keeps."""
+        with sqlite3.connect(self.directory / "balance.sqlite") as db:
+            rows = dict(db.execute("SELECT account, amount FROM balance"))
+        db.close()
+        return rows
+
+    def expected(self, times: int) -> dict[str, int]:
+        """What the sums should be when `deposit.py` has run so many times."""
+        sums: dict[str, int] = {}
+        for account, amount in self.payments:
+            if amount >= 100:
+                sums[account] = sums.get(account, 0) + amount * times
+        return sums
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the tutorial's signal handler needs POSIX")
+def test_the_tutorial_runs(tmp_path: Path) -> None:
+    """With its two crashes between commit and acknowledgement, and once more from the stored token."""
+    reader = Reader(tmp_path)
+
+    assert len(run(tmp_path, "deposit.py").splitlines()) == len(reader.payments)
+    crashed = [run(tmp_path, "balance.py", "--crash", status=1).strip() for _ in range(2)]
+    assert crashed == reader.selected[:2]
+    assert reader.consume(len(reader.selected) - 2) == reader.selected[2:]
+    assert reader.balance() == reader.expected(times=1)
+
+    run(tmp_path, "deposit.py")
+    assert reader.consume(len(reader.selected)) == reader.selected
+    assert reader.balance() == reader.expected(times=2)

@@ -1,0 +1,154 @@
+"""The first frame: algorithms.md 3.10, reliability.md F01, F06, F07, A08."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from gapless.core.codec import encode
+from gapless.core.messages import (
+    PROTOCOL,
+    Code,
+    Hello,
+    ListPubends,
+    OpenPublisher,
+    Publish,
+    Welcome,
+)
+from gapless.core.sessions import HELLO_BYTES_MAX, Limits
+from wire import Wire, columns, hello
+
+
+def test_a_hello_is_answered_by_a_welcome_with_the_limits(broker: Any) -> None:
+    client = broker.link()
+
+    (welcome,) = client.say(hello())
+
+    assert isinstance(welcome, Welcome)
+    assert welcome.session == (3 << 32) | 1
+    assert (welcome.protocol, welcome.network, welcome.node, welcome.durable) == (
+        PROTOCOL,
+        "testnet",
+        "phb-1",
+        True,
+    )
+    assert welcome.heartbeat_ms == 5000
+    assert broker.outputs[client.link].limit == welcome.max_frame_bytes == Limits().frame_bytes
+
+
+def test_the_frame_limit_is_raised_only_then(broker: Any) -> None:
+    client = broker.link()
+
+    assert broker.outputs == {}
+    client.say(hello(credentials=b"bad"))
+
+    assert broker.outputs[client.link].limit == 0
+
+
+def test_session_numbers_are_unique_over_restarts(broker: Any) -> None:
+    sessions = [broker.client(instance=str(number)).session for number in range(3)]
+
+    assert [session & 0xFFFFFFFF for session in sessions] == [1, 2, 3]
+    assert {session >> 32 for session in sessions} == {3}
+
+
+@pytest.mark.parametrize(
+    ("first", "code", "reason"),
+    [
+        (Hello(PROTOCOL + 1, "", "a", "i"), Code.PROTOCOL_VERSION, "speaks protocol 1"),
+        (hello(credentials=b"bad"), Code.UNAUTHORIZED, "credentials"),
+        (hello(network="othernet"), Code.NETWORK_MISMATCH, "'testnet'"),
+        (hello(client_id="a" * 256), Code.CONFIGURATION, "longer than 255"),
+        (hello(client_id="a\nb"), Code.CONFIGURATION, "cannot be printed"),
+        (hello(instance=""), Code.CONFIGURATION, "instance is empty"),
+    ],
+    ids=["protocol", "credentials", "network", "long client", "unprintable client", "no instance"],
+)
+def test_a_hello_is_refused(broker: Any, first: Hello, code: Code, reason: str) -> None:
+    client = broker.link()
+
+    (refused,) = client.say(first)
+
+    assert refused.code is code
+    assert reason in refused.reason
+    assert client.closed() == refused.reason
+    assert broker.sessions.count == 0
+    assert broker.effects == []
+
+
+def test_nobody_learns_the_network_without_credentials(broker: Any) -> None:
+    (refused,) = broker.link().say(hello(network="othernet", credentials=b"bad"))
+
+    assert refused.code is Code.UNAUTHORIZED
+    assert "testnet" not in refused.reason
+
+
+def test_the_authenticator_gets_the_client_its_credentials_and_its_address(broker: Any) -> None:
+    broker.link().say(hello(client_id="desk-7", credentials=b"secret"))
+
+    assert broker.guard.asked == [("desk-7", b"secret", "127.0.0.1:9999")]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        encode(0, ListPubends(1)),
+        encode(0, OpenPublisher(1, "loader", "i", 1, None)),
+        encode(7, hello()),
+        b"".join(Wire().say(Publish(1, 1, 1, columns(b"x")))),
+        encode(0, hello()) + b"more",
+        encode(0, hello())[:-1],
+        encode(0, hello(client_id="x" * HELLO_BYTES_MAX)),
+        b"",
+        b"\0" * 8,
+        b"\0" * 8 + b"\xdd\xff\xff\xff\xff",
+        b"\0" * 8 + b"\x91" * 2000,
+    ],
+    ids=[
+        "request",
+        "opening",
+        "session",
+        "batch",
+        "trailing",
+        "truncated",
+        "huge",
+        "empty",
+        "short",
+        "array",
+        "nested",
+    ],
+)
+def test_nothing_but_a_hello_is_taken_first(broker: Any, payload: bytes) -> None:
+    client = broker.link()
+
+    (refused,) = client.send(payload)
+
+    assert refused.code is Code.PROTOCOL_VERSION
+    assert client.closed() == refused.reason
+    assert broker.guard.asked == []
+    assert (broker.requests, broker.effects, broker.sessions.count) == ([], [], 0)
+
+
+def test_what_follows_a_refused_frame_is_not_looked_at(broker: Any) -> None:
+    client = broker.link()
+
+    (refused,) = client.send(b"garbage, long enough", *client.wire.say(hello()))
+
+    assert refused.code is Code.PROTOCOL_VERSION
+    assert broker.guard.asked == []
+
+
+def test_random_bytes_never_get_in(broker: Any) -> None:
+    randomness = random.Random(7)
+    valid = encode(0, hello())
+    for _ in range(500):
+        client = broker.link()
+        mutated = bytearray(valid)
+        for _ in range(randomness.randint(1, 4)):
+            mutated[randomness.randrange(len(mutated))] = randomness.randrange(256)
+        answers = client.send(bytes(mutated[: randomness.randint(0, len(mutated))]))
+
+        assert [type(answer).__name__ for answer in answers] in (["Refused"], ["Welcome"])
+        assert broker.sessions.count <= broker.links

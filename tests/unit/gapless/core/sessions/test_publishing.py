@@ -1,0 +1,268 @@
+"""Publishers of a session: algorithms.md 1.4, 3.10; C9 of 8.2; T39."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.messages import (
+    Code,
+    Goodbye,
+    OpenPublisher,
+    Publish,
+    Published,
+    PublisherOpened,
+    PublishRefused,
+    TickRun,
+)
+from gapless.core.routing import OpenRequest, Outcome, Verdict
+from gapless.core.sessions import Limits, PlaceOpening
+from gapless.core.sessions.publishing import append_runs
+from wire import columns, kinds
+
+
+def ok(sequence: int, *ticks: int) -> Outcome:
+    return Outcome(Verdict.OK, sequence=sequence, ticks=[TickRun(tick, 1024, 1) for tick in ticks])
+
+
+def test_an_opening_goes_to_the_router_and_its_answer_back(broker: Any) -> None:
+    client = broker.client()
+    assert client.say(OpenPublisher(5, "loader", "instance", 2, "flights", "default@1")) == []
+    (asked,) = broker.placed()
+
+    broker.answer(asked, Outcome(Verdict.OK, epoch=4, sequence=120, tick=99))
+
+    assert isinstance(asked, PlaceOpening)
+    assert asked.request == OpenRequest("loader", "instance", 2, "flights", "default@1")
+    assert client.hear() == [PublisherOpened(5, "default@1", 4, 120, 99)]
+
+
+def test_a_batch_goes_to_the_pubend_where_its_publisher_was_opened(broker: Any) -> None:
+    client = broker.client()
+    client.open(pubend="other@1")
+
+    asked = client.publish(1, b"a", b"b")
+
+    pub = asked.pub
+    assert (pub.publisher, pub.epoch, pub.first, pub.pubend) == ("loader", 1, 1, "other@1")
+    assert pub.events.count == 2
+
+
+def test_batches_answered_in_one_step_share_a_message(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    asked = [client.publish(1 + number, b"x") for number in range(3)]
+
+    for number, batch in enumerate(asked[:2]):
+        broker.answer(batch, ok(1 + number, 1024 * number))
+    assert client.hear() == [Published(1, 2, [TickRun(0, 1024, 2)])]
+
+    broker.answer(asked[2], ok(3, 9000))
+    assert client.hear() == [Published(1, 3, [TickRun(9000, 1024, 1)])]
+    assert client.hear() == []
+
+
+def test_answers_are_given_in_the_order_of_the_batches(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    first, second, third = (client.publish(number, b"x") for number in (1, 2, 3))
+
+    broker.answer(third, Outcome(Verdict.REJECTED, "not allowed"))
+    broker.answer(second, ok(2, 20))
+    assert client.hear() == []
+    broker.answer(first, ok(1, 10))
+
+    published, refused = client.hear()
+    assert published == Published(1, 2, [TickRun(10, 1024, 1), TickRun(20, 1024, 1)])
+    assert refused == PublishRefused(1, 3, Code.REJECTED, "not allowed")
+
+
+def test_what_is_durable_is_told_before_a_refusal_that_follows_it(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    first, second = client.publish(1, b"x"), client.publish(2, b"x")
+
+    broker.answer(first, ok(1, 10))
+    broker.answer(second, Outcome(Verdict.INVALID, "no"))
+
+    assert kinds(client.hear()) == ["Published", "PublishRefused"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "refused"),
+    [
+        (Outcome(Verdict.REJECTED, "why", sequence=9), PublishRefused(1, 2, Code.REJECTED, "why")),
+        (Outcome(Verdict.INVALID, "why"), PublishRefused(1, 2, Code.INVALID_MESSAGE, "why")),
+        (Outcome(Verdict.FENCED, "why"), PublishRefused(1, 2, Code.FENCED, "why")),
+        (Outcome(Verdict.RESUME, "why", sequence=1), PublishRefused(1, 1, Code.RESUME, "why")),
+        (Outcome(Verdict.RETRY, "why", sequence=1), PublishRefused(1, 1, Code.RETRY, "why")),
+        (Outcome(Verdict.RETRY, "why"), PublishRefused(1, 2, Code.RETRY, "why")),
+        (Outcome(Verdict.UNCERTAIN, "why", sequence=9), PublishRefused(1, 2, Code.RETRY, "why")),
+    ],
+    ids=["rejected", "invalid", "fenced", "resume", "retry", "retry of itself", "uncertain"],
+)
+def test_a_refused_batch(broker: Any, outcome: Outcome, refused: PublishRefused) -> None:
+    client = broker.client()
+    client.open()
+
+    broker.answer(client.publish(2, b"x"), outcome)
+
+    assert client.hear() == [refused]
+
+
+@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.OK])
+def test_one_refusal_speaks_for_all_batches_behind_the_gap(make_broker: Any, verdict: Verdict) -> None:
+    """A client that sends them again at once must neither be refused again for each nor break its window."""
+    broker = make_broker(Limits(window_batches=3))
+    client = broker.client()
+    client.open()
+    earlier = [client.publish(number, b"x") for number in (5, 6, 7)]
+
+    broker.answer(earlier[0], Outcome(verdict, sequence=5))
+    assert kinds(client.hear()) == ["PublishRefused"]
+    again = [client.publish(number, b"x") for number in (5, 6, 7)]
+    broker.answer(earlier[1], Outcome(Verdict.RESUME, sequence=5))
+    broker.answer(earlier[2], Outcome(Verdict.RESUME, sequence=5))
+    assert client.hear() == []
+    for number, asked in enumerate(again):
+        broker.answer(asked, ok(5 + number, 10 + number))
+
+    assert client.hear()[0].sequence == 7
+
+
+def test_an_opening_is_answered_whatever_happens_to_the_batches_before_it(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    batches = [client.publish(number, b"x") for number in (1, 2)]
+    client.say(OpenPublisher(1, "loader", "instance", 2, None, "default@1"))
+    (opening,) = broker.placed()
+
+    broker.answer(opening, Outcome(Verdict.OK, epoch=2, sequence=1, tick=10))
+    broker.answer(batches[0], ok(1, 10))
+    assert kinds(client.hear()) == ["Published"]
+    broker.answer(batches[1], Outcome(Verdict.RESUME, sequence=2))
+
+    assert kinds(client.hear()) == ["PublishRefused", "PublisherOpened"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (Outcome(Verdict.INVALID, "a wildcard"), Code.INVALID_TOPIC),
+        (Outcome(Verdict.RETRY, "no pubend yet"), Code.RETRY),
+        (Outcome(Verdict.FENCED, "a newer twin"), Code.FENCED),
+    ],
+    ids=lambda value: value.name if isinstance(value, Code) else "",
+)
+def test_a_refused_opening(broker: Any, outcome: Outcome, code: Code) -> None:
+    client = broker.client()
+    client.say(OpenPublisher(1, "loader", "instance", 1, "a.*"))
+    (asked,) = broker.placed()
+
+    broker.answer(asked, outcome)
+
+    assert client.hear() == [PublishRefused(1, 0, code, outcome.reason)]
+    (closing,) = client.say(Publish(1, 1, 1, columns(b"x")))
+    assert "not open" in closing.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "instance", "reason"),
+    [("", "i", "is empty"), ("n" * 256, "i", "longer"), ("a\0b", "i", "printed"), ("n", "", "is empty")],
+    ids=["empty", "long", "unprintable", "instance"],
+)
+def test_a_publisher_needs_a_name(broker: Any, name: str, instance: str, reason: str) -> None:
+    client = broker.client()
+
+    (refused,) = client.say(OpenPublisher(1, name, instance, 1, None))
+
+    assert refused.code is Code.REJECTED
+    assert reason in refused.reason
+    assert broker.effects == []
+
+
+def test_a_batch_of_a_publisher_that_was_never_opened_is_a_violation(broker: Any) -> None:
+    client = broker.client()
+
+    (closing,) = client.say(Publish(3, 1, 1, columns(b"x")))
+
+    assert "publisher 3, which is not open" in closing.reason
+    assert broker.placed() == []
+
+
+def test_more_batches_than_the_window_are_a_violation(make_broker: Any) -> None:
+    broker = make_broker(Limits(window_batches=2))
+    client = broker.client()
+    client.open()
+    client.publish(1, b"x")
+    client.publish(2, b"x")
+
+    (closing,) = client.say(Publish(1, 1, 3, columns(b"x")))
+
+    assert "more than 2 batches" in closing.reason
+    assert broker.placed() == []
+    assert broker.ended() == [client.session]
+
+
+def test_more_bytes_than_the_window_are_a_violation_but_one_batch_may_be_larger(make_broker: Any) -> None:
+    broker = make_broker(Limits(window_bytes=1000))
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, bytes(2000)), ok(1, 10))
+    client.hear()
+    client.publish(2, bytes(600))
+
+    (closing,) = client.say(Publish(1, 1, 3, columns(bytes(600))))
+
+    assert "more than 1000 bytes" in closing.reason
+
+
+def test_an_answer_opens_the_window_again(make_broker: Any) -> None:
+    broker = make_broker(Limits(window_batches=1, window_bytes=500))
+    client = broker.client()
+    client.open()
+    for sequence in range(1, 20):
+        broker.answer(client.publish(sequence, bytes(400)), ok(sequence, sequence))
+
+        assert client.hear()[0].sequence == sequence
+
+
+def test_openings_count_in_the_window(make_broker: Any) -> None:
+    client = make_broker(Limits(window_batches=2)).client()
+    opening = OpenPublisher(1, "loader", "instance", 1, None)
+
+    assert kinds(client.say(opening, opening, opening)) == ["Closing"]
+
+
+def test_a_session_has_a_limited_number_of_publishers(make_broker: Any) -> None:
+    broker = make_broker(Limits(publishers=2))
+    client = broker.client()
+    for number in (1, 2, 1):
+        assert client.say(OpenPublisher(number, "loader", "instance", 1, None)) == []
+
+    (refused,) = client.say(OpenPublisher(3, "loader", "instance", 1, None))
+
+    assert refused == PublishRefused(3, 0, Code.REJECTED, "a session may have 2 publishers")
+
+
+def test_answers_for_a_session_that_is_over_mean_nothing(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    first, second = client.publish(1, b"x"), client.publish(2, b"x")
+
+    broker.answer(first, ok(1, 10))
+    client.say(Goodbye())
+    broker.answer(second, ok(2, 20))
+
+    assert client.hear() == []
+
+
+def test_runs_are_joined_only_where_they_go_on() -> None:
+    runs: list[TickRun] = []
+    append_runs(runs, [TickRun(0, 4, 2)])
+    append_runs(runs, [TickRun(8, 4, 1), TickRun(100, 4, 1)])
+    append_runs(runs, [TickRun(104, 8, 2)])
+    append_runs(runs, [])
+
+    assert runs == [TickRun(0, 4, 3), TickRun(100, 4, 1), TickRun(104, 8, 2)]

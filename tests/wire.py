@@ -1,0 +1,72 @@
+"""A client's end of the wire, as tests of a broker's side need it: messages to payloads and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gapless.core.codec import decode_server, encode, encode_publish
+from gapless.core.events import EventColumns, encode_event
+from gapless.core.messages import (
+    PROTOCOL,
+    AnyServerMessage,
+    ClientMessage,
+    Deliver,
+    Hello,
+    Publish,
+    Welcome,
+)
+from gapless.core.sessions import LinkOutput, Payload
+
+
+def columns(*bodies: bytes, topic: str = "flights") -> EventColumns:
+    """Events with these bodies and nothing else."""
+    events = [encode_event(topic, {}, None, body) for body in bodies]
+    return EventColumns.of(events, map(len, bodies))
+
+
+def hello(
+    client_id: str = "desk-7", instance: str = "one", network: str = "", credentials: bytes = b""
+) -> Hello:
+    """A Hello that a broker without authentication accepts."""
+    return Hello(PROTOCOL, network, client_id, instance, credentials)
+
+
+def joined(payload: Payload) -> bytes:
+    """A payload in one piece."""
+    return payload if isinstance(payload, bytes) else b"".join(payload)
+
+
+def heard(output: LinkOutput | None) -> list[AnyServerMessage | Deliver]:
+    """What a client hears of an output: the urgent messages first, as a transport may send them."""
+    if output is None:
+        return []
+    return [decode_server(joined(payload)) for payload in [*output.urgent, *output.ordinary]]
+
+
+class Wire:
+    """Encodes what a client says under the session that its Welcome named."""
+
+    def __init__(self) -> None:
+        self.session = 0
+
+    def say(self, *messages: ClientMessage | Publish) -> list[bytes]:
+        """The payloads of these messages."""
+        return [self._payload(message) for message in messages]
+
+    def hear(self, output: LinkOutput | None) -> list[AnyServerMessage | Deliver]:
+        """What the client hears; a Welcome gives it its session."""
+        messages = heard(output)
+        for message in messages:
+            if isinstance(message, Welcome):
+                self.session = message.session
+        return messages
+
+    def _payload(self, message: ClientMessage | Publish) -> bytes:
+        if isinstance(message, Publish):
+            return b"".join(encode_publish(self.session, message))
+        return encode(0 if isinstance(message, Hello) else self.session, message)
+
+
+def kinds(messages: Sequence[object]) -> list[str]:
+    """The names of the messages' types: what most tests ask first."""
+    return [type(message).__name__ for message in messages]
