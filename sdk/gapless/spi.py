@@ -146,7 +146,8 @@ class LogVolume(Protocol):
 class Link(Protocol):
     """One end of a connection that carries whole frames, in order, until it is closed.
 
-    All calls are made on the event loop's thread and none blocks.
+    All calls are made on the event loop's thread and none blocks. No call of a link calls its handler
+    back before it returns.
     """
 
     @property
@@ -159,38 +160,53 @@ class Link(Protocol):
 
     @property
     def pending(self) -> int:
-        """Bytes accepted by `send` that have not left this process."""
+        """Bytes accepted by `send` that have not left this process (with encryption: about as many)."""
 
     def send(self, payloads: Sequence[bytes | tuple[bytes, bytes]], *, urgent: bool = False) -> None:
-        """Sends each payload as a frame. A pair is one payload in two parts (so that the second can be shared).
+        """Sends each payload as a frame. A pair is one payload in two parts; the second can be shared.
 
-        Urgent payloads overtake the ones that have not left this process. After a close it does nothing.
+        Urgent payloads overtake the ones that have not left this process, and keep their order among
+        themselves. After a close it does nothing. Raises LocalProtocolError, and sends nothing, when a
+        payload is empty. A link whose `pending` exceeds the transport's hard limit is closed, never
+        buffered without end: who sends much watches `pending` and `on_drained`.
         """
 
     def raise_limit(self, limit: int) -> None:
-        """From now on accept frames of up to `limit` bytes (the first limit is the pre-authentication one)."""
+        """From now on accept frames of up to `limit` bytes (the first limit is the pre-authentication one).
+
+        Called from `on_frames` it holds for the frame right behind the ones being handled. A frame above
+        the limit, and any other breach of the framing, closes the link after the frames before it were
+        handed over.
+        """
 
     def pause(self) -> None:
-        """Stop reading: the other end is slowed down by the transport's own flow control."""
+        """Stop reading: no `on_frames` until `resume`; flow control slows the other end down."""
 
     def resume(self) -> None:
         """Read again."""
 
     def close(self, reason: str = "") -> None:
-        """Sends what is pending, then closes. `LinkHandler.on_closed` is still called, once."""
+        """Sends what is pending, for a bounded time, then closes. Closing again does nothing.
+
+        Nothing more is handed to `on_frames`. `LinkHandler.on_closed` is still called, once, with `reason`;
+        the other end is told "" or why the connection broke, never this reason.
+        """
 
 
 class LinkHandler(Protocol):
-    """What a link tells its owner; every call comes on the event loop's thread."""
+    """What a link tells its owner; every call comes on the event loop's thread, one at a time.
+
+    An exception in one of these is logged and closes this link; nothing else suffers.
+    """
 
     def on_frames(self, payloads: Sequence[bytes]) -> None:
         """Frames arrived; each is one payload, checksum verified."""
 
     def on_drained(self) -> None:
-        """`Link.pending` fell below the low-water mark after it had been above the high-water mark."""
+        """`Link.pending` fell to the low-water mark after it had been above the high-water mark."""
 
     def on_closed(self, reason: str) -> None:
-        """The link is over: no other call follows. `reason` is for people ("" for an ordinary end)."""
+        """The link is over: no other call follows. `reason` is for people ("": the other end just closed)."""
 
 
 class Listener(Protocol):
@@ -208,12 +224,28 @@ class Transport(Protocol):
     """Makes links. `options` are the plugin's own settings, already checked by the plugin's factory."""
 
     scheme: str
+    encrypts: bool
+    """Whether what `listen` accepts is `Link.secure`; known before anything is bound."""
+
+    def is_loopback(self, address: str) -> bool:
+        """Whether only this machine can reach a listener at `address`.
+
+        Raises ConfigurationError if it is malformed.
+        """
 
     async def listen(self, address: str, accept: Callable[[Link], LinkHandler]) -> Listener:
-        """Binds `address`; `accept` is called for every new link. Raises ConfigurationError if it cannot."""
+        """Binds `address`; `accept` is called for every new link and returns its handler.
+
+        Raises ConfigurationError if it cannot. If `accept` raises, that is logged and the link is closed.
+        """
 
     async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
-        """Connects to `address`; `accept` makes the handler. Raises OSError if nobody answers."""
+        """Connects to `address`; `accept` makes the handler, before `dial` returns.
+
+        Raises OSError if nobody answers, the other end cannot prove who it is, or the way there is barred;
+        ConfigurationError if the address is malformed; and whatever `accept` raises. It waits as long as
+        the network does: cancel it.
+        """
 
 
 # ------------------------------------------------------------------------------------ authentication

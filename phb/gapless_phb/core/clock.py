@@ -19,7 +19,7 @@ class TickClock:
     second would age every event by years; `suspect` says so as long as it lasts (C01).
     """
 
-    __slots__ = ("_floor", "_number", "_since", "_time", "suspect")
+    __slots__ = ("_floor", "_number", "_since", "_time", "latest", "suspect")
 
     def __init__(self, number: int, floor: Tick, now: int, wall: int) -> None:
         """The clock of pubend number `number`, which has used or promised every tick up to `floor`."""
@@ -27,6 +27,8 @@ class TickClock:
         self._floor = floor
         self._time = max(tick_at(wall), floor)
         self._since = now
+        self.latest = self._time
+        """T as it was read last."""
         self.suspect = False
 
     def read(self, now: int, wall: int) -> Tick:
@@ -34,10 +36,11 @@ class TickClock:
         explained = self._time + (now - self._since) * MILLISECOND // _NANOSECONDS
         shown = tick_at(wall)
         self.suspect = shown > explained + WALL_LEAD_MAX
-        if shown <= explained or self.suspect:
-            return explained
-        self._time, self._since = shown, now
-        return shown
+        if shown > explained and not self.suspect:
+            self._time, self._since = shown, now
+            explained = shown
+        self.latest = explained
+        return explained
 
     def take(self, count: int, now: int, wall: int) -> Tick:
         """Assigns `count` ticks, STEP apart, and returns the first; each is above all assigned or promised.

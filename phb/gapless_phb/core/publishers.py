@@ -127,7 +127,8 @@ class Publisher:
 
     def land(self, batch: Batch) -> None:
         """Its oldest pending batch is durable."""
-        assert batch is self.pending.popleft()
+        oldest = self.pending.popleft()
+        assert oldest is batch, "batches become durable in the order they were appended"
         self.log(Batched(batch.first, batch.count, batch.tick, batch.crc))
 
     def find_pending(self, first: int) -> Batch | None:

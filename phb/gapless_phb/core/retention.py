@@ -84,8 +84,9 @@ class ByteIndex:
         position = bisect_right(self._ticks, tick)
         return self._ticks[position] if position < len(self._ticks) else None
 
-    def sample(self) -> list[tuple[Tick, int]]:
-        """At most `POINTS_SAVED_MAX` of the points, the first and the last among them."""
-        step = -(-len(self._ticks) // (POINTS_SAVED_MAX - 1))
-        points = list(zip(self._ticks, self._sums))  # noqa: B905  # strict costs, and they are one list in two
-        return [*points[:-1:step], points[-1]]
+    def sample(self, upto: Tick) -> list[tuple[Tick, int]]:
+        """At most `POINTS_SAVED_MAX` points of the log up to a tick, the foot and that tick among them."""
+        end = bisect_right(self._ticks, upto)
+        points = list(zip(self._ticks[:end], self._sums[:end]))  # noqa: B905  # of one length by construction
+        step = max(1, -(-len(points) // (POINTS_SAVED_MAX - 1)))
+        return [*points[:-1:step], (upto, self._upto(upto))]

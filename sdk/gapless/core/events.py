@@ -311,7 +311,7 @@ def mask_flags(mask: int, count: int) -> bytes:
 class DeliveredColumns:
     """A delivery as it came over the wire: count, rows, events; decoded when asked for."""
 
-    __slots__ = ("_events", "_rows", "count")
+    __slots__ = ("_ends", "_events", "_rows", "count")
 
     def __init__(self, blob: bytes, offset: int) -> None:
         """Checks that rows and events fill `blob` exactly from `offset` on. Raises ValueError if not."""
@@ -321,6 +321,7 @@ class DeliveredColumns:
             raise ValueError("a delivery is shorter than its rows")
         self._rows = columns[: ROW.size * self.count]
         self._events = columns[ROW.size * self.count :]
+        self._ends: list[int] | None = None
         if sum(self.lengths()) != len(self._events):
             raise ValueError("the lengths of the events do not add up to the delivery")
 
@@ -349,12 +350,13 @@ class DeliveredColumns:
         """The events with these positions, 0 <= start <= stop <= count; the bytes are shared."""
         if start == 0 and stop == self.count:
             return self
-        lengths = self.lengths()
-        first = sum(lengths[:start])
+        if self._ends is None:
+            self._ends = list(accumulate(self.lengths(), initial=0))
         part = DeliveredColumns.__new__(DeliveredColumns)
         part.count = stop - start
         part._rows = self._rows[ROW.size * start : ROW.size * stop]
-        part._events = self._events[first : first + sum(lengths[start:stop])]
+        part._events = self._events[self._ends[start] : self._ends[stop]]
+        part._ends = None
         return part
 
     def events(self, pubend: PubendId) -> list[Event]:

@@ -126,7 +126,7 @@ class KnowledgeStream:
         self._lost = max(self._lost, risen)
         self._events.insert(fresh)
         known = self._runs.join(silent, hi, knowledge.stamp, join)
-        self._upto = max(self._upto, self._lost, hi)
+        self._upto = max(self._upto, self._lost, hi if lo < hi else 0)
         return Delta(fresh, known, risen)
 
     def _refuse_forgotten_events(self, said: EventBatch, fresh: EventBatch, lo: Tick, hi: Tick) -> None:

@@ -82,7 +82,7 @@ class EventSegments:
     def take(self, lo: Tick, hi: Tick) -> EventBatch:
         """The events in (lo, hi], in order; as they came if that is one whole batch."""
         first, behind = bisect_right(self._lasts, lo), bisect_right(self._firsts, hi)
-        if first >= behind:
+        if first >= behind or lo >= hi:
             return EMPTY
         batches = self._batches[first:behind]
         if self._firsts[first] <= lo:
@@ -94,7 +94,7 @@ class EventSegments:
     def count(self, lo: Tick, hi: Tick) -> int:
         """How many events lie in (lo, hi]."""
         first, behind = bisect_right(self._lasts, lo), bisect_right(self._firsts, hi)
-        if first >= behind:
+        if first >= behind or lo >= hi:
             return 0
         before = bisect_right(self._batches[first].ticks, lo)
         after = len(self._batches[behind - 1]) - bisect_right(self._batches[behind - 1].ticks, hi)

@@ -94,6 +94,16 @@ class Column:
         """Whose value is a number not greater than `limit`."""
         return self._prefixes[bisect_right(self._ranks, limit)]
 
+    def above(self, limit: float) -> int:
+        """Whose value is a number greater than `limit`."""
+        prefixes = self._prefixes
+        return prefixes[-1] ^ prefixes[bisect_right(self._ranks, limit)]
+
+    def at_least(self, limit: float) -> int:
+        """Whose value is a number not less than `limit`."""
+        prefixes = self._prefixes
+        return prefixes[-1] ^ prefixes[bisect_left(self._ranks, limit)]
+
     @cached_property
     def _ranks(self) -> list[int | float]:
         """The distinct numbers, in order."""
@@ -136,7 +146,11 @@ class Batch:
         column = self._columns.get(name)
         if column is None:
             source = self.headers if name in HEADER_KINDS else self.properties
-            values = [mapping.get(name) for mapping in source] if source is not None else [None] * len(self.properties)
+            values = (
+                [mapping.get(name) for mapping in source]
+                if source is not None
+                else [None] * len(self.properties)
+            )
             column = self._columns[name] = Column(values, self.bits, self.full)
         return column
 

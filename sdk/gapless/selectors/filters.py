@@ -29,8 +29,9 @@ class Filter:
     selector: str = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.topics, str) or not self.topics:
-            raise InvalidTopicError("a filter has a tuple of one or more topic patterns")
+        topics: object = self.topics
+        if not isinstance(topics, tuple) or not topics:
+            raise InvalidTopicError(f"a filter has a tuple of one or more topic patterns, not {topics!r}")
         for pattern in self.topics:
             check_pattern(pattern)
         _ = self.compiled

@@ -14,10 +14,11 @@ from collections.abc import KeysView, Mapping
 from typing import Final, TypeAlias
 
 from gapless.selectors.columns import Batch
-from gapless.selectors.compile import MaskCompiler, MaskNode, event_test
+from gapless.selectors.compile import MaskCompiler, MaskNode
 from gapless.selectors.masks import select
 from gapless.selectors.normal import ALWAYS, AllOf, Normal
 from gapless.selectors.predicates import OneOf, Values
+from gapless.selectors.selector import Selector
 from gapless.selectors.slots import SlotIndex
 from gapless.selectors.values import Value
 
@@ -25,21 +26,24 @@ GATE_CONSTANTS_MAX: Final = 16
 """An equality with more constants than this keeps too few filters out to be a gate."""
 
 SLOTS_FROM: Final = 8
-"""With fewer filters than this, an event asks each of them in turn."""
+"""With fewer filters than this, slots are never worth their while."""
 
-MASK_COST: Final = 400
+MASK_COST: Final = 1200
 """Roughly how many nanoseconds a filter takes by event masks, whatever the size of the batch."""
+
+SLOTS_COST: Final = 3000
+FIND_COST: Final = 250
+"""Roughly how many nanoseconds an event takes by slots, at the least; and each filter found for it."""
 
 
 class Entry:
     """A distinct filter, and the keys of those who have it."""
 
-    __slots__ = ("_keys", "holds", "keys", "normal", "patterns")
+    __slots__ = ("_keys", "keys", "patterns", "selector")
 
-    def __init__(self, patterns: tuple[str, ...], normal: Normal) -> None:
+    def __init__(self, patterns: tuple[str, ...], selector: Selector) -> None:
         self.patterns = patterns
-        self.normal = normal
-        self.holds = event_test(normal)
+        self.selector = selector
         self._keys: dict[int, None] = {}
         self.keys: KeysView[int] = self._keys.keys()
         """A view, in the order in which they came."""
@@ -66,13 +70,14 @@ class Group:
         self._gates: dict[str, dict[Value, dict[Entry, Rest]]] = {}
         self._placed: dict[Entry, tuple[OneOf | None, Rest]] = {}
         self._slots: SlotIndex[Entry] | None = None
+        self._finds_per_event = 0
 
     def __len__(self) -> int:
         return len(self._placed)
 
     def add(self, entry: Entry) -> None:
         """Takes an entry in."""
-        gate, behind = self._gate_of(entry.normal)
+        gate, behind = self._gate_of(entry.selector.normal)
         rest = None if behind == ALWAYS else self._compiler.acquire(behind)
         self._placed[entry] = gate, rest
         if gate is None:
@@ -82,7 +87,7 @@ class Group:
             for constant in gate.constants:
                 constants.setdefault(constant, {})[entry] = rest
         if self._slots is not None:
-            self._slots.add(entry, entry.normal)
+            self._slots.add(entry, entry.selector.normal)
 
     def remove(self, entry: Entry) -> None:
         """Forgets an entry."""
@@ -99,33 +104,39 @@ class Group:
     def match(self, batch: Batch, mask: int, found: dict[Entry, int]) -> None:
         """Adds to `found` which of the events in `mask` each entry selects, if any."""
         events = mask.bit_count()
-        if len(self._placed) >= SLOTS_FROM and self._mask_cost(events) > events * self._slot_index().cost():
-            self.match_by_slots(batch, mask, found)
+        if self._prefers_slots(events):
+            finds = self.match_by_slots(batch, mask, found)
         else:
-            self.match_by_masks(batch, mask, found)
+            finds = self.match_by_masks(batch, mask, found)
+        self._finds_per_event = finds // events
 
-    def match_by_masks(self, batch: Batch, mask: int, found: dict[Entry, int]) -> None:
-        """As `match`, by event masks."""
-        _collect(self._open, batch, mask, found)
+    def match_by_masks(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+        """As `match`, by event masks. How many pairs of event and entry it found."""
+        finds = _collect(self._open, batch, mask, found)
         for name, constants in self._gates.items():
             groups = batch.column(name).groups
             fewer, more = (groups, constants) if len(groups) < len(constants) else (constants, groups)
             for value in fewer:
                 if value in more and (gated := mask & groups[value]):
-                    _collect(constants[value], batch, gated, found)
+                    finds += _collect(constants[value], batch, gated, found)
+        return finds
 
-    def match_by_slots(self, batch: Batch, mask: int, found: dict[Entry, int]) -> None:
-        """As `match`, event by event."""
+    def match_by_slots(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+        """As `match`, event by event. How many pairs of event and entry it found."""
         index = self._slot_index()
+        finds = 0
         for event in select(range(len(batch.properties)), mask):
             bit = batch.bits[event]
-            for entry in index.match(batch.properties[event], batch.headers_of(event)):
+            entries = index.match(batch.properties[event], batch.headers_of(event))
+            finds += len(entries)
+            for entry in entries:
                 found[entry] = found.get(entry, 0) | bit
+        return finds
 
     def match_one(self, properties: Values, headers: Values) -> list[Entry]:
         """The entries that select an event."""
         if len(self._placed) < SLOTS_FROM:
-            return [entry for entry in self._placed if entry.holds(properties, headers)]
+            return [entry for entry in self._placed if entry.selector.matches(properties, headers)]
         return self._slot_index().match(properties, headers)
 
     def _slot_index(self) -> SlotIndex[Entry]:
@@ -133,8 +144,15 @@ class Group:
         if self._slots is None:
             self._slots = SlotIndex()
             for entry in self._placed:
-                self._slots.add(entry, entry.normal)
+                self._slots.add(entry, entry.selector.normal)
         return self._slots
+
+    def _prefers_slots(self, events: int) -> bool:
+        """Whether so many events are matched sooner by slots, if they find as many entries as the last ones."""
+        if len(self._placed) < SLOTS_FROM:
+            return False
+        affordable = self._mask_cost(events) // events - FIND_COST * self._finds_per_event
+        return affordable > SLOTS_COST and affordable > self._slot_index().cost()
 
     def _mask_cost(self, events: int) -> int:
         """Roughly how many nanoseconds `match_by_masks` takes, if values are spread evenly over the gates."""
@@ -146,7 +164,9 @@ class Group:
     def _gate_of(self, normal: Normal) -> tuple[OneOf | None, Normal]:
         """The equality to file a selector under, and what else must hold: the least crowded one, if any."""
         parts = normal.parts if isinstance(normal, AllOf) else (normal,)
-        gates = [part for part in parts if isinstance(part, OneOf) and len(part.constants) <= GATE_CONSTANTS_MAX]
+        gates = [
+            part for part in parts if isinstance(part, OneOf) and len(part.constants) <= GATE_CONSTANTS_MAX
+        ]
         if not gates:
             return None, normal
         gate = min(gates, key=self._crowd)
@@ -167,8 +187,11 @@ class Group:
             del self._gates[gate.name]
 
 
-def _collect(entries: Mapping[Entry, Rest], batch: Batch, mask: int, found: dict[Entry, int]) -> None:
+def _collect(entries: Mapping[Entry, Rest], batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+    finds = 0
     for entry, rest in entries.items():
         selected = mask if rest is None else mask & rest.mask(batch)
         if selected:
+            finds += selected.bit_count()
             found[entry] = found.get(entry, 0) | selected
+    return finds

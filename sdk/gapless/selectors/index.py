@@ -50,7 +50,7 @@ class BatchMatcher:
         normal = filter.compiled.normal
         entry = self._entries.get((patterns, normal))
         if entry is None:
-            entry = self._entries[patterns, normal] = Entry(patterns, normal)
+            entry = self._entries[patterns, normal] = Entry(patterns, filter.compiled)
             for pattern in patterns:
                 self._group(pattern).add(entry)
         entry.add(key)
@@ -61,7 +61,7 @@ class BatchMatcher:
         entry = self._holders.pop(key)
         entry.remove(key)
         if not entry.keys:
-            del self._entries[entry.patterns, entry.normal]
+            del self._entries[entry.patterns, entry.selector.normal]
             for pattern in entry.patterns:
                 self._leave_group(pattern, entry)
 
@@ -106,10 +106,10 @@ class BatchMatcher:
 
     def _groups_for(self, topics: Sequence[str], batch: Batch) -> dict[Group, int]:
         """The groups that some event of the batch is for, and which events those are."""
-        if topics.count(topics[0]) == len(topics) if topics else True:
-            masks = {topics[0]: batch.full} if topics else {}
+        masks: dict[str, int] = {}
+        if topics and topics.count(topics[0]) == len(topics):
+            masks[topics[0]] = batch.full
         else:
-            masks = {}
             for topic, bit in zip(topics, batch.bits):  # noqa: B905  # there may be more bits than events
                 masks[topic] = masks.get(topic, 0) | bit
         groups: dict[Group, int] = {}

@@ -144,7 +144,9 @@ def _number(expression: str, position: int) -> tuple[Token, int]:
         value = _exact(literal[1], expression, position)
     end = literal.end()
     if end < len(expression) and _is_name_character(expression[end], first=False):
-        raise InvalidSelectorError(f"{expression[position : end + 1]!r} is neither a number nor a name", expression, position)
+        raise InvalidSelectorError(
+            f"{expression[position : end + 1]!r} is neither a number nor a name", expression, position
+        )
     return Token(TokenKind.NUMBER, value, position), end
 
 
@@ -166,7 +168,9 @@ def _exact(digits: str, expression: str, position: int) -> int:
             raise InvalidSelectorError(f"{digits} is beyond 64 bits", expression, position)
         return value
     if digits.strip("01234567"):
-        raise InvalidSelectorError(f"{digits} begins with 0, so it is octal, and has other digits", expression, position)
+        raise InvalidSelectorError(
+            f"{digits} begins with 0, so it is octal, and has other digits", expression, position
+        )
     return _signed(int(digits, 8), digits, expression, position)
 
 

@@ -101,10 +101,10 @@ class _Parser:
 
     def whole(self) -> Node:
         """The expression, to its end."""
-        if self._token.kind is TokenKind.END:
+        if self._at_end():
             return TRUE
         node = self._condition(Level.OR)
-        if self._token.kind is not TokenKind.END:
+        if not self._at_end():
             self._refuse(f"unexpected {self._token}", self._token.position)
         return node
 
@@ -112,9 +112,12 @@ class _Parser:
 
     def _take(self) -> Token:
         token = self._token
-        if token.kind is not TokenKind.END:
+        if not self._at_end():
             self._token = next(self._tokens)
         return token
+
+    def _at_end(self) -> bool:
+        return self._token.kind is TokenKind.END
 
     def _at(self, kind: TokenKind, *values: str) -> bool:
         return self._token.kind is kind and self._token.value in values
@@ -321,8 +324,9 @@ class _Parser:
     def _name(self, token: Token) -> Node:
         name = str(token.value)
         if is_reserved(name) and name not in HEADER_KINDS:
-            allowed = ", ".join(HEADER_KINDS)
-            self._refuse(f"{name} is not among the header fields a selector may name: {allowed}", token.position)
+            self._refuse(
+                f"a selector may name no header fields but {', '.join(HEADER_KINDS)}", token.position
+            )
         return Identifier(name)
 
     def _text(self, token: Token) -> Node:

@@ -10,7 +10,6 @@ made once and used often. Equal predicates hold for the same events, whatever wo
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -32,18 +31,21 @@ BatchMask: TypeAlias = Callable[[Batch], int]
 _NUMBER: Final = (int, float)
 
 
-class Predicate(ABC):
-    """Something that holds for an event or does not."""
+class Predicate:
+    """Something that holds for an event or does not.
+
+    Not an ABC, for its kind is asked for so often that the detour of `isinstance` would tell.
+    """
 
     __slots__ = ()
 
-    @abstractmethod
     def event_test(self) -> EventTest:
         """What tells for one event."""
+        raise NotImplementedError
 
-    @abstractmethod
     def batch_mask(self) -> BatchMask:
         """What finds the events of a batch for which it holds."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,13 @@ class Unary(Predicate):
 
     name: str
 
-    @abstractmethod
     def test(self) -> ValueTest:
         """What tells for one value; None is NULL."""
+        raise NotImplementedError
 
-    @abstractmethod
     def column_mask(self) -> ColumnMask:
         """What finds the events of a column for which it holds."""
+        raise NotImplementedError
 
     def event_test(self) -> EventTest:
         """What looks the value up and tests it."""
@@ -101,7 +103,9 @@ class NoneOf(Unary):
         """Whether a value is of the kind and not among them."""
         constants = frozenset(self.constants)
         types = str if self.kind is Kind.STRING else _NUMBER
-        return lambda value: isinstance(value, types) and not isinstance(value, bool) and value not in constants
+        return lambda value: (
+            isinstance(value, types) and not isinstance(value, bool) and value not in constants
+        )
 
     def column_mask(self) -> ColumnMask:
         """All of the kind, without their groups."""
@@ -121,7 +125,9 @@ class Bound(Unary):
     def test(self) -> ValueTest:
         """Whether a value is a number and lies on that side."""
         holds, limit = ORDERINGS[self.operator], self.limit
-        return lambda value: isinstance(value, _NUMBER) and not isinstance(value, bool) and holds(value, limit)
+        return lambda value: (
+            isinstance(value, _NUMBER) and not isinstance(value, bool) and holds(value, limit)
+        )
 
     def column_mask(self) -> ColumnMask:
         """By the order of the numbers in the column."""
@@ -131,8 +137,8 @@ class Bound(Unary):
         if self.operator == "<=":
             return lambda column: column.at_most(limit)
         if self.operator == ">":
-            return lambda column: column.numbers & ~column.at_most(limit)
-        return lambda column: column.numbers & ~column.below(limit)
+            return lambda column: column.above(limit)
+        return lambda column: column.at_least(limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,16 +240,15 @@ class Computed(Predicate):
         if len(names) != 1:
             return lambda batch: batch.where(holds)
         name = names[0]
-        values_of: Callable[[Value], tuple[Values, Values]] = (
-            (lambda value: ({}, {name: value})) if name in HEADER_KINDS else (lambda value: ({name: value}, {}))
-        )
+        is_header = name in HEADER_KINDS
+
+        def holds_for(value: Value) -> bool:
+            return holds({}, {name: value}) if is_header else holds({name: value}, {})
 
         def mask(batch: Batch) -> int:
             column = batch.column(name)
-            # 1 and 1.0 are one group of a column, as are 0.0 and -0.0; they divide differently.
-            if column.has_floats:
-                return batch.where(holds)
-            return column.where(lambda value: holds(*values_of(value)))
+            # 1 and 1.0 are one group of a column, as are 0.0 and -0.0, and they divide differently.
+            return batch.where(holds) if column.has_floats else column.where(holds_for)
 
         return mask
 

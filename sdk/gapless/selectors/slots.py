@@ -26,7 +26,7 @@ ALTERNATIVES_MAX: Final = 8
 """A selector with more alternatives than this is asked as a whole, event by event."""
 
 PREFIX_BYTES_MAX: Final = 1 << 24
-"""How much memory the prepared unions of one name and operator may take; beyond, only every n-th is prepared."""
+"""What the prepared unions of one name and operator may take; beyond that, only every n-th is prepared."""
 
 Alternative: TypeAlias = tuple[Predicate, ...]
 """Predicates that must all hold."""
@@ -79,13 +79,13 @@ class SlotIndex(Generic[Key]):
         found = dict.fromkeys(select(self._owners, alive))
         if self._whole:
             found.update((key, None) for key, holds in self._whole.items() if holds(properties, headers))
-        return list(found)
+        return [key for key in found if key is not None]
 
     def cost(self) -> int:
         """Roughly how many nanoseconds one `match` takes, but for what it finds."""
-        pass_over_slots = len(self._owners) // 64
-        names = sum(slots.cost(pass_over_slots) for slots in self._names.values())
-        return 1000 + names + 2000 * (len(self._computed) + len(self._whole))
+        operation = 400 + len(self._owners) // 32
+        names = sum(slots.cost(operation) for slots in self._names.values())
+        return 1500 + names + 1500 * (len(self._computed) + len(self._whole))
 
     def _take_slot(self, key: Key, predicates: Alternative) -> int:
         if not self._free:
@@ -189,10 +189,9 @@ class _NameSlots:
                 del self._bounds[predicate.operator]
         _clear_tested(self._tested, predicate, bit)
 
-    def cost(self, pass_over_slots: int) -> int:
-        """Roughly how many nanoseconds `failing` takes."""
-        unions = 3 + 2 * len(self._bounds)
-        return unions * (100 + pass_over_slots) + 150 * len(self._tested)
+    def cost(self, operation: int) -> int:
+        """Roughly how many nanoseconds `failing` takes, if an operation on masks takes so many."""
+        return operation * (2 + 2 * len(self._bounds)) + 200 * len(self._tested)
 
 
 class _Bounds:
@@ -252,14 +251,12 @@ def alternatives(normal: Normal) -> list[Alternative] | None:
         if found is None:
             return None
         parts.append(found)
+    count = prod(map(len, parts)) if isinstance(normal, AllOf) else sum(map(len, parts))
+    if count > ALTERNATIVES_MAX:
+        return None
     if isinstance(normal, AllOf):
-        if prod(map(len, parts)) > ALTERNATIVES_MAX:
-            return None
-        rows = (chain.from_iterable(choice) for choice in product(*parts))
-    else:
-        rows = chain.from_iterable(parts)
-    united = [tuple(dict.fromkeys(row)) for row in rows]
-    return united if len(united) <= ALTERNATIVES_MAX else None
+        return [tuple(dict.fromkeys(chain(*choice))) for choice in product(*parts)]
+    return list(chain(*parts))
 
 
 def _clear(masks: dict[Entry, int], key: Entry, bit: int) -> None:

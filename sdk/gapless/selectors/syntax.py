@@ -17,11 +17,11 @@ HEADER_KINDS: Final = {
     "JMSCorrelationID": Kind.STRING,
     "JMSType": Kind.STRING,
 }
-"""The header fields a selector may name, and what their values are (Jakarta Messaging 3.1 section 3.8.1.1)."""
+"""The header fields a selector may name, and their kinds (Jakarta Messaging 3.1 section 3.8.1.1)."""
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name belongs to the header fields: JMS, but for the properties of the JMSX and JMS_ families."""
+    """Whether a name is kept for header fields: it begins with JMS, but not with JMSX or JMS_."""
     return name.startswith("JMS") and not name.startswith(("JMSX", "JMS_"))
 
 
@@ -137,7 +137,7 @@ class Or:
 
 
 Condition: TypeAlias = Comparison | Between | Membership | Like | NullTest | Not | And | Or
-"""What is true, false or unknown by its form; beside these, only a boolean literal or an identifier may be."""
+"""What is true, false or unknown by its form; a boolean literal and an identifier may be, too."""
 
 Node: TypeAlias = Literal | Identifier | Signed | Arithmetic | Condition
 

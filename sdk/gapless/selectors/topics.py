@@ -1,4 +1,4 @@
-"""Topic names and topic patterns: levels separated by dots, `*` for one level, a trailing `#` for the rest."""
+"""Topic names and patterns of them: levels with dots between, `*` for one level, a trailing `#` for the rest."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class _Level(Generic[T]):
 
 
 class PatternTree(Generic[T]):
-    """Values filed under topic patterns and found by topic, in time that follows the patterns that still fit."""
+    """Values filed under topic patterns and found by topic; only patterns that fit so far are followed."""
 
     def __init__(self) -> None:
         self._root: _Level[T] = _Level()
@@ -93,14 +93,17 @@ class PatternTree(Generic[T]):
 
     def discard(self, pattern: str) -> None:
         """Takes away what is filed under exactly this pattern, and the levels that nothing else needs."""
-        names = pattern.split(".")
-        path = [self._root]
-        for name in names:
-            path.append(path[-1].following[name])
-        path[-1].value = None
-        while names and path[-1].value is None and not path[-1].following:
-            path.pop()
-            del path[-1].following[names.pop()]
+        path: list[tuple[_Level[T], str]] = []
+        level = self._root
+        for name in pattern.split("."):
+            path.append((level, name))
+            level = level.following[name]
+        level.value = None
+        for above, name in reversed(path):
+            below = above.following[name]
+            if below.following or below.value is not None:
+                break
+            del above.following[name]
 
     def find(self, topic: str) -> list[T]:
         """The values of all patterns that a checked topic matches."""

@@ -32,7 +32,6 @@ from gapless_shb.core.checkpoint import (
     Claim,
     PositionRow,
     checkpoint,
-    pubend_row,
     recover_positions,
     recover_pubends,
 )
@@ -104,21 +103,15 @@ class SubscriberHostingBroker:
             stream.released = stream.reported = row.released
             stream.holds.version = row.hold_version
             self._hosting.streams[pubend] = stream
+            # What the PFS holds for a subscription must be known before anything asks whether it is quiet.
+            last_ticks = _recovered_pfs(context, stream)
             for subscription in self._hosting.registry:
-                position = _recovered(subscription, stream, rows.get((subscription.sid, pubend)), row.released)
-                stream.add(subscription.sid, position, subscription.version)
+                sid = subscription.sid
+                position = _recovered(subscription, stream, rows.get((sid, pubend)), row.released)
+                position.last_tick = last_ticks.get(sid, 0)
+                stream.add(sid, position, subscription.version)
                 if position.held:
-                    stream.holds.put(subscription.sid, position.acked, context.now)
-            self._recover_pfs(context, stream)
-
-    def _recover_pfs(self, context: RoleContext, stream: Constream) -> None:
-        for index, data in context.reader.records(stream.pfs.stream, stream.pfs.chopped):
-            for sid, tick in stream.pfs.recover(index, data):
-                position = stream.positions.get(sid)
-                if position is not None:
-                    position.last_tick = max(position.last_tick, tick)
-        for sid, position in stream.positions.items():
-            stream.touch(sid, position)
+                    stream.holds.put(sid, position.acked, context.now)
 
     def start(self, now: int, wall: int) -> None:
         """Says what it is interested in, under a version of its own: what was not durable is gone."""
@@ -128,9 +121,9 @@ class SubscriberHostingBroker:
             (Timer.CHECKPOINT, self._timing.idle_checkpoint_ms),
         ):
             self._deadlines.set(timer, now + after * _MILLISECOND)
-        self._hosting.write_start(
-            [pubend_row(stream, stream.latest_delivered, stream.reported) for stream in self._streams()]
-        )
+        self._hosting.write_start()
+        for stream in self._streams():
+            self._hosting.write_holds(stream)
 
     # -------------------------------------------------------------------------------------- the tables
 
@@ -189,7 +182,7 @@ class SubscriberHostingBroker:
             stream.add(subscription.sid, position, subscription.version)
             if position.held:
                 stream.holds.put(subscription.sid, start, now)
-        self._hosting.write([pubend_row(stream, at, 0)])
+        self._hosting.write_holds(stream)
         self._hosting.attach_to_new(stream, now, wall)
         return stream
 
@@ -265,11 +258,12 @@ class SubscriberHostingBroker:
                 self.on_durable(cookie[2], now, wall)
         elif kind == "created":
             self._subscribing.on_created(cookie[1], now, wall)
-            self._send_holds(now)
         elif kind == "unsubscribed":
             self._hosting.tell(cookie[1], Done(cookie[2]))
         elif kind == "started":
             self._hosting.started(cookie[1])
+        elif kind == "holds":
+            self._hosting.streams[cookie[1]].holds.durable = cookie[2]
             self._send_holds(now)
         elif kind == "checkpoint":
             self._on_checkpoint(cookie[1], now)
@@ -287,7 +281,6 @@ class SubscriberHostingBroker:
             stream_operations, claim = checkpoint(stream)
             operations += stream_operations
             claims.append(claim)
-            stream.released = claim.released
         if operations:
             self._checkpointing = True
             self._hosting.write(operations, ("checkpoint", tuple(claims)))
@@ -316,7 +309,7 @@ class SubscriberHostingBroker:
             position.changed = True
             stream.touch(sid, position)
             stream.holds.drop(sid, now)
-            self._hosting.write([pubend_row(stream, stream.latest_delivered, stream.reported)])
+            self._hosting.write_holds(stream)
 
     def _send_holds(self, now: int) -> None:
         for stream in self._streams():
@@ -437,6 +430,14 @@ def _recovered(subscription: Subscription, stream: Constream, row: PositionRow |
     since = row.since or FOREVER
     recovered = row.acked if row.held else max(row.acked, released)
     return Position(row.start, since, row.acked, row.quiet_from, released=recovered, held=row.held)
+
+
+def _recovered_pfs(context: RoleContext, stream: Constream) -> dict[int, Tick]:
+    """Reads the PFS of a pubend from its chop point on; returns the last tick of each subscription."""
+    last_ticks: dict[int, Tick] = {}
+    for index, data in context.reader.records(stream.pfs.stream, stream.pfs.chopped):
+        last_ticks.update(stream.pfs.recover(index, data))
+    return last_ticks
 
 
 def _stream_status(stream: Constream) -> dict[str, object]:

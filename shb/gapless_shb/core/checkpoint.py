@@ -60,9 +60,11 @@ class Claim:
     """The subscriptions with a hold, and what each has released."""
 
 
-def pubend_row(stream: Constream, latest_delivered: Tick, released: Tick) -> Set:
-    """The write of a pubend's row."""
-    row = PubendRow(stream.meta.created, stream.meta.topics, latest_delivered, released, stream.holds.version)
+def pubend_row(stream: Constream) -> Set:
+    """The write of a pubend's row: never lower values than an earlier write's, durable or not."""
+    row = PubendRow(
+        stream.meta.created, stream.meta.topics, stream.pfs.sealed_upto, stream.released, stream.holds.version
+    )
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 
 
@@ -85,10 +87,10 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
     if chop is not None:
         operations.append(chop)
     operations += stream.pfs.seal(stream.head)
-    upto = released(stream)
+    stream.released = released(stream)
     held = tuple((sid, stream.positions[sid].released) for sid in stream.holds.row if sid in stream.positions)
-    claim = Claim(stream.pubend, stream.head, upto, held)
-    operations.append(pubend_row(stream, claim.latest_delivered, claim.released))
+    claim = Claim(stream.pubend, stream.head, stream.released, held)
+    operations.append(pubend_row(stream))
     for sid in stream.take_changed():
         operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
     return operations, claim

@@ -23,6 +23,8 @@ class Holds:
     shb: ShbId
     pubend: PubendId
     version: int = 0
+    durable: int = 0
+    """The version that is durable here: a higher one may not be sent, or it could be sent twice, differently."""
     row: dict[int, Tick] = field(default_factory=dict)
     answered: int = 0
     _send_at: int | None = None
@@ -32,10 +34,12 @@ class Holds:
         self.row[sid] = at
         self._changed(now)
 
-    def drop(self, sid: int, now: int) -> None:
-        """The subscription needs its hold no longer."""
-        if self.row.pop(sid, None) is not None:
-            self._changed(now)
+    def drop(self, sid: int, now: int) -> bool:
+        """The subscription needs its hold no longer; returns whether it had one."""
+        if self.row.pop(sid, None) is None:
+            return False
+        self._changed(now)
+        return True
 
     def on_held(self, held: Held) -> list[tuple[int, Tick]]:
         """The pubend keeps the row; returns what the entries were resolved to, if the answer is to this row."""
@@ -53,7 +57,7 @@ class Holds:
 
     def due(self, now: int) -> HoldRow | None:
         """The row, if it must be sent (again) now."""
-        if self._send_at is None or now < self._send_at:
+        if self._send_at is None or now < self._send_at or self.durable < self.version:
             return None
         self._send_at = now + REPEAT
         return HoldRow(self.shb, self.pubend, self.version, dict(self.row))
@@ -61,7 +65,7 @@ class Holds:
     @property
     def deadline(self) -> int | None:
         """When `due` wants to be asked."""
-        return self._send_at
+        return self._send_at if self.durable >= self.version else None
 
     def _changed(self, now: int) -> None:
         self.version += 1

@@ -9,6 +9,7 @@ from gapless.core.messages import ServerMessage, Silence, Subscribed
 from gapless.core.routing import Announce, Interest
 from gapless.core.ticks import PubendId, ShbId, Tick
 from gapless.selectors.index import BatchMatcher
+from gapless_shb.core.checkpoint import pubend_row
 from gapless_shb.core.constream import Constream, Surroundings
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.subscriptions import Registry, Subscription
@@ -63,9 +64,13 @@ class Hosting:
             self._dropping[version] = drop
         self.write(operations, ("interest", version, cookie))
 
-    def write_start(self, operations: Sequence[Operation]) -> None:
+    def write_start(self) -> None:
         """The first write of a life: a version of its own, because what was not durable is gone."""
-        self.write([*self.registry.next_version(), *operations], ("started", self.registry.version))
+        self.write(self.registry.next_version(), ("started", self.registry.version))
+
+    def write_holds(self, stream: Constream) -> None:
+        """A pubend's row of holds may be sent under its version only when that version is durable."""
+        self.write([pubend_row(stream)], ("holds", stream.pubend, stream.holds.version))
 
     def announce(self, version: int) -> None:
         """This version is durable: the network may know of it."""

@@ -31,6 +31,7 @@ class Joining:
             self._waiting[sid] = (position, version)
         else:
             self._later[sid] = (position.since, version)
+            self.passed(self._istream.base)
 
     def remove(self, sid: int) -> None:
         """The subscription is gone."""

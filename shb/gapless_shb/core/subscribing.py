@@ -26,7 +26,7 @@ from gapless.core.ticks import PubendId, Tick, tick_at
 from gapless.core.tokens import check_seal, seal
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter
-from gapless_shb.core.checkpoint import delete_positions, position_row, pubend_row
+from gapless_shb.core.checkpoint import delete_positions, position_row
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.hosting import Hosting
@@ -52,7 +52,8 @@ class RefusedError(Exception):
 class Creation:
     """A subscription that is not acknowledged yet, and how far that has come."""
 
-    session: ClientSession
+    session: ClientSession | None
+    """Who waits for the answer; None when that session ended."""
     request: Subscribe
     subscription: Subscription
     durable: bool = False
@@ -108,14 +109,15 @@ class Subscribing:
         hosting.around.matcher.remove(sid)
         for stream in hosting.streams.values():
             stream.remove(sid)
-            stream.holds.drop(sid, now)
+            if stream.holds.drop(sid, now):
+                hosting.write_holds(stream)
         hosting.write_interest(operations, drop=subscription, cookie=cookie)
 
     def on_session_ended(self, session: ClientSession, now: int) -> None:
         """Nobody waits for answers there any more; a durable subscription that was being created stays."""
-        for sid, creation in list(self._creations.items()):
-            if creation.session.number == session.number:
-                del self._creations[sid]
+        for creation in list(self._creations.values()):
+            if creation.session is not None and creation.session.number == session.number:
+                creation.session = None
                 if not creation.subscription.durable:
                     self.remove(creation.subscription, now, None)
         for waiting in self._waiting.values():
@@ -154,6 +156,9 @@ class Subscribing:
             self._place(hosting.streams[pubend], subscription, start, needs_hold, operations, now)
         self._creations[subscription.sid] = Creation(session, request, subscription)
         hosting.write_interest(operations, add=subscription, cookie=("created", subscription.sid))
+        for pubend, (_, needs_hold) in starts.items():
+            if needs_hold:
+                hosting.write_holds(hosting.streams[pubend])
 
     def _requested_start(self, stream: Constream, request: Subscribe) -> tuple[Tick, bool]:
         """(start, whether it needs a hold): 0 stands for the earliest there is."""
@@ -172,7 +177,6 @@ class Subscribing:
         stream.add(subscription.sid, position, subscription.version)
         if needs_hold:
             stream.holds.put(subscription.sid, start, now)
-            operations.append(pubend_row(stream, stream.latest_delivered, stream.reported))
             operations.append(position_row(subscription.sid, stream.pubend, position))
 
     def on_created(self, sid: int, now: int, wall: int) -> None:
@@ -186,6 +190,7 @@ class Subscribing:
         """A pubend keeps these holds, from these ticks on."""
         for sid, at in resolved:
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
+            at = max(at, stream.meta.created)
             if subscription is None or position is None or position.start >= at:
                 continue
             position.start = at
@@ -209,7 +214,8 @@ class Subscribing:
                 self._hosting.write(self._hosting.registry.save(creation.subscription), ("created", sid))
                 continue
             del self._creations[sid]
-            self._attach(creation.session, creation.request, creation.subscription, True, now, wall)
+            if creation.session is not None:
+                self._attach(creation.session, creation.request, creation.subscription, True, now, wall)
 
     def is_creating(self, sid: int) -> bool:
         """Whether a subscription is not acknowledged to its client yet."""
@@ -229,8 +235,9 @@ class Subscribing:
         self._check_token(request, subscription)
         self._check_positions(request.positions or ())
         sid = subscription.sid
-        if sid in self._creations:
-            raise RefusedError(Code.IN_USE, "the subscription is being created by another consumer")
+        if self._is_unfinished(sid):
+            self._adopt(session, request, subscription)
+            return
         holder = self._hosting.around.consumers.get(sid)
         if holder is not None and (holder.instance != session.instance or holder.channel.session == session.number):
             if request.in_use is InUse.ERROR:
@@ -242,6 +249,19 @@ class Subscribing:
         if holder is not None:
             self._hosting.detach(sid)
         self._attach(session, request, subscription, False, now, wall)
+
+    def _is_unfinished(self, sid: int) -> bool:
+        """Whether its start is not durable, or not known, yet: its creator went away, or this broker crashed."""
+        return sid in self._creations or any(stream.holds.waits_for(sid) for stream in self._hosting.streams.values())
+
+    def _adopt(self, session: ClientSession, request: Subscribe, subscription: Subscription) -> None:
+        """The answer goes to this session when the creation is complete."""
+        creation = self._creations.setdefault(
+            subscription.sid, Creation(None, request, subscription, durable=subscription.sid not in self._creations)
+        )
+        if creation.session is not None and creation.session.instance != session.instance:
+            raise RefusedError(Code.IN_USE, "the subscription is being created by another consumer")
+        creation.session, creation.request = session, request
 
     def _attach(
         self, session: ClientSession, request: Subscribe, subscription: Subscription, created: bool, now: int, wall: int

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gapless.core.messages import Acknowledged
 from gapless.core.ticks import PubendId, Tick
@@ -50,7 +50,7 @@ class History:
             self._known_after = self._last_below = forgotten[-1]
 
     def last_event(self, tick: Tick) -> Tick:
-        """What to name beside a position."""
+        """What to name beside a position that is not above everything handed out."""
         if tick < self._known_after:
             return tick
         for ticks in reversed(self._chunks):
@@ -70,6 +70,7 @@ class Acknowledging:
     """The acknowledged position of each pubend of one subscription."""
 
     def __init__(self) -> None:
+        self._floor: dict[PubendId, Tick] = {}
         self._acknowledged: dict[PubendId, Acknowledged] = {}
         self._unsent: dict[PubendId, Acknowledged] = {}
 
@@ -78,18 +79,18 @@ class Acknowledging:
         """Whether there is something that the broker was not told in this session."""
         return bool(self._unsent)
 
-    def acknowledge(self, positions: Mapping[PubendId, Tick], histories: Mapping[PubendId, History]) -> bool:
-        """Everything up to these positions is done with. Returns whether that is news."""
-        for pubend, tick in positions.items():
-            known = self._acknowledged.get(pubend)
-            if known is not None and tick <= known.tick:
-                continue
-            history = histories.get(pubend)
-            event = tick if history is None else history.last_event(tick)
-            if history is not None:
-                history.forget(tick)
-            self._acknowledged[pubend] = self._unsent[pubend] = Acknowledged(pubend, tick, event)
-        return bool(self._unsent)
+    def is_news(self, pubend: PubendId, tick: Tick) -> bool:
+        """Whether a position is above what is acknowledged."""
+        known = self._acknowledged.get(pubend)
+        return tick > (known.tick if known is not None else self._floor.get(pubend, -1))
+
+    def start(self, pubend: PubendId, tick: Tick) -> None:
+        """The broker says that up to here it is acknowledged already."""
+        self._floor[pubend] = tick
+
+    def acknowledge(self, pubend: PubendId, tick: Tick, event: Tick) -> None:
+        """Everything up to `tick` is done with; `event` is what to name as the last event below it."""
+        self._acknowledged[pubend] = self._unsent[pubend] = Acknowledged(pubend, tick, event)
 
     def take_unsent(self) -> list[Acknowledged]:
         """What is to be told now."""

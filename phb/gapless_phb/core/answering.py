@@ -1,0 +1,203 @@
+"""Answers to wants, read from the log (algorithms.md 1.4 AskPubend; T43, T50).
+
+A want becomes spans of the log, each read in chunks; every chunk is answered as soon as it is read. Ranges
+that lie near each other share a span, so a thousand single ticks of few records cost one read.
+
+What a read does not return is silence only if it cannot be anything else. Three things could have taken
+it: a chop (so `lost` and the chop point are looked at after the read), the end of a chunk (so nothing is
+said beyond the chunk's last event), and damage (so the records must be linked, one to the next).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from gapless.core.effects import Alarm, ReadResult
+from gapless.core.events import EMPTY, EventBatch
+from gapless.core.routing import Knowledge, Know, Ranges
+from gapless.core.ticks import Tick
+from gapless.errors import VolumeCorruptError
+from gapless_phb.core.log import Log
+from gapless_phb.core.outbox import Outbox
+from gapless_phb.core.records import Record, decode_record
+
+NEAR_BYTES = 64 << 10
+"""Ranges with fewer bytes of log between them are read in one go."""
+READS_MAX = 4
+"""How many reads of a pubend are under way; wants take turns, a chunk each."""
+WANTS_MAX = 1024
+"""How many wants may be under way; more are dropped, and asked again by whoever needs them."""
+ALARM_EVERY = 60_000_000_000
+"""At most once in this time (nanoseconds) a pubend complains about its reads."""
+
+
+@dataclass(slots=True)
+class Span:
+    """A piece of the log to read, (after, upto], and the ranges in it that are wanted."""
+
+    after: Tick
+    upto: Tick
+    ranges: list[tuple[Tick, Tick]]
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A want under way: the spans that are still to be read."""
+
+    key: Hashable
+    reply_to: Hashable
+    spans: deque[Span] = field(default_factory=deque)
+
+
+class Answers:
+    """Reads what is wanted, a chunk at a time for each want in turn, and says what it finds as replies."""
+
+    def __init__(self, log: Log, outbox: Outbox, voids: Ranges) -> None:
+        """`voids`: intervals in which no answer ends (see `_clip`)."""
+        self._log = log
+        self._outbox = outbox
+        self._voids = voids
+        self._wanted: dict[Hashable, Wanted] = {}
+        self._waiting: deque[Wanted] = deque()
+        self._reading = 0
+        self._alarm_after = 0
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def ask(self, ranges: Ranges, reply_to: Hashable) -> None:
+        """Answers everything of the ranges that is decided; beyond that it says nothing."""
+        key = (reply_to, ranges)
+        if key in self._wanted or len(self._wanted) >= WANTS_MAX:
+            return
+        wanted = Wanted(key, reply_to)
+        for lo, hi in self._clip(ranges):
+            if lo >= self._log.newest:
+                self._reply(reply_to, lo, hi, EMPTY)
+            elif wanted.spans and self._is_near(wanted.spans[-1].upto, lo):
+                wanted.spans[-1].upto = hi
+                wanted.spans[-1].ranges.append((lo, hi))
+            else:
+                wanted.spans.append(Span(lo, hi, [(lo, hi)]))
+        if wanted.spans:
+            self._wanted[key] = wanted
+            self._waiting.append(wanted)
+            self._read_on()
+
+    def _clip(self, ranges: Ranges) -> Iterator[tuple[Tick, Tick]]:
+        """The ranges up to what is stable.
+
+        One that ends inside a void is drawn out to the void's end: otherwise a subscriber's position could
+        come to stand in there, where only positions from lost data stand (reliability.md U03).
+        """
+        done = 0
+        for lo, hi in ranges:
+            drawn = next((high for low, high in self._voids if low < hi < high), hi)
+            start, end = max(lo, done), min(drawn, self._log.stable)
+            if start < end:
+                yield start, end
+                done = end
+
+    def _is_near(self, upto: Tick, lo: Tick) -> bool:
+        return self._log.index.between(upto, lo) <= NEAR_BYTES
+
+    def _read_on(self) -> None:
+        while self._waiting and self._reading < READS_MAX:
+            self._reading += 1
+            self._read(self._waiting.popleft())
+
+    def _read(self, wanted: Wanted) -> None:
+        span = wanted.spans[0]
+        upto = min(span.upto, self._log.newest)
+
+        def answered(result: ReadResult, now: int, _wall: int) -> None:
+            self._on_read(wanted, upto, result, now)
+
+        self._outbox.read(self._log.stream, span.after, upto, answered)
+
+    def _on_read(self, wanted: Wanted, upto: Tick, result: ReadResult, now: int) -> None:
+        """A chunk is there: answers it, and goes on behind it when the others have had their turn."""
+        self._reading -= 1
+        span = wanted.spans[0]
+        records, fault = self._linked(span.after, upto, result)
+        covered = records[-1].last_tick if records else span.after
+        if not fault and (covered >= upto or not records):
+            covered = span.upto  # above the newest record there is nothing; below the chop point, no more
+        self._answer(wanted.reply_to, span, records, covered, result.first)
+        if covered >= span.upto:
+            wanted.spans.popleft()
+        span.after = covered
+        if fault:
+            self._complain(fault, now)
+        if wanted.spans and not fault:
+            self._waiting.append(wanted)
+        else:
+            del self._wanted[wanted.key]
+        self._read_on()
+
+    def _linked(self, after: Tick, upto: Tick, result: ReadResult) -> tuple[list[Record], str]:
+        """The records up to the first fault, and the fault: damage, or a record that should be there.
+
+        There is a record at or above `upto`: a read that finds none above `after` has met a chop, or a hole.
+        """
+        if result.error:
+            return [], result.error
+        records: list[Record] = []
+        reached = max(after, result.first)
+        for index, raw in result.records:
+            try:
+                record = decode_record(self._log.tag, index, raw)
+            except VolumeCorruptError as error:
+                return records, str(error)
+            if record.previous != reached if records else record.previous > reached:
+                return records, f"the record at tick {record.previous} is missing"
+            records.append(record)
+            reached = record.last_tick
+        if not records and upto > result.first:
+            return [], f"no record is found between ticks {reached} and {upto}"
+        return records, ""
+
+    def _answer(self, reply_to: Hashable, span: Span, records: list[Record], covered: Tick, first: Tick) -> None:
+        """Says what the records tell of each range up to `covered`.
+
+        A chop may be done and not yet durable: what it took cannot be called lost before `lost` is durable
+        (a crash would bring it back), nor silent. Of (lost, first] nothing is said.
+        """
+        lasts = [record.last_tick for record in records]
+        lost = self._log.lost
+        while span.ranges and span.ranges[0][0] < covered:
+            lo, hi = span.ranges[0]
+            end = min(hi, covered)
+            pieces = [(lo, end)] if first <= lost else [(lo, min(end, lost)), (max(lo, first), end)]
+            for low, high in pieces:
+                if low < high:
+                    self._reply(reply_to, low, high, _within(records, lasts, low, high))
+            if end < hi:
+                span.ranges[0] = (end, hi)
+                return
+            del span.ranges[0]
+
+    def _reply(self, reply_to: Hashable, lo: Tick, hi: Tick, data: EventBatch) -> None:
+        knowledge = Knowledge(self._log.pubend, lo, hi, data, self._log.lost, reply=True)
+        self._outbox.emit(Know(knowledge, reply_to))
+
+    def _complain(self, fault: str, now: int) -> None:
+        """A range that cannot be read stays unknown: subscribers wait, and the operator must be told (T24)."""
+        if now >= self._alarm_after:
+            self._alarm_after = now + ALARM_EVERY
+            text = f"{self._log.pubend}: part of the log cannot be read, and its subscribers wait: {fault}"
+            self._outbox.emit(Alarm(text))
+
+
+def _within(records: list[Record], lasts: list[Tick], lo: Tick, hi: Tick) -> EventBatch:
+    """The events of (lo, hi]: of every record that overlaps it, whatever its index (T50)."""
+    found: list[EventBatch] = []
+    for position in range(bisect_right(lasts, lo), len(records)):
+        if records[position].first_tick > hi:
+            break
+        found.append(records[position].within(lo, hi))
+    batches = [batch for batch in found if len(batch)]
+    return EventBatch.concatenate(batches) if batches else EMPTY

@@ -1,0 +1,84 @@
+"""Checkpoints of the publishers: what bounds a recovery, and what goes before every chop (T21)."""
+
+from __future__ import annotations
+
+from gapless.core.effects import Delete, Operation, Set
+from gapless.core.ticks import SECOND, Tick
+from gapless_phb.core import rows
+from gapless_phb.core.log import Log
+from gapless_phb.core.outbox import Outbox
+from gapless_phb.core.publishers import PublisherTable
+from gapless_phb.core.settings import Settings
+
+ROWS_PER_WRITE = 512
+"""A table of 100,000 publishers is written in many turns, so that no turn is long."""
+ROW_BYTES = 1200
+"""About what the row of a busy publisher takes."""
+FORGET_PER_CHECKPOINT = 1000
+
+
+class Checkpoints:
+    """Writes the rows that changed, then the checkpoint that stands on them.
+
+    Rows may be newer than the checkpoint: recovery skips what a row already knows. A row never holds
+    sequences that are not durable.
+    """
+
+    def __init__(self, number: int, log: Log, table: PublisherTable, outbox: Outbox, settings: Settings) -> None:
+        self._number = number
+        self._log = log
+        self._table = table
+        self._outbox = outbox
+        self._settings = settings
+        self._running = False
+        self._total_asked = 0
+        self.tick: Tick = 0
+        """Durable: rows cover the log up to here."""
+
+    def recover(self, tick: Tick, total: int) -> None:
+        """The checkpoint that was found at start-up, and how many bytes had ever been logged up to it."""
+        self.tick = tick
+        self._total_asked = total
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the log above the checkpoint has grown far beyond what a checkpoint takes to write."""
+        least = max(self._settings.checkpoint_bytes, 4 * ROW_BYTES * self._table.changed)
+        return self._log.index.total - self._total_asked >= least
+
+    def has_forgettable(self, time: Tick) -> bool:
+        """Whether a checkpoint at this time would forget a publisher."""
+        return self._table.has_forgettable(self._unused_since(time))
+
+    def begin(self, time: Tick) -> None:
+        """Starts a checkpoint of everything that is durable now, unless one is being written."""
+        if self._running:
+            return
+        self._running = True
+        self._total_asked = self._log.index.total
+        covered = self._log.newest
+        self._write(covered, self._log.index.sample(covered), self._table.changed, time)
+
+    def _write(self, covered: Tick, points: list[tuple[Tick, int]], left: int, time: Tick) -> None:
+        """Writes some rows, and the rest when those are durable; the checkpoint itself comes last."""
+        changed = self._table.take_changed(min(left, ROWS_PER_WRITE))
+        operations: list[Operation] = [
+            Set(rows.PUBLISHERS, rows.key(self._number, publisher.name), rows.encode(publisher.row))
+            for publisher in changed
+        ]
+        if left > ROWS_PER_WRITE:
+            rest = left - ROWS_PER_WRITE
+            self._outbox.write(operations, lambda _now, _wall: self._write(covered, points, rest, time))
+            return
+        forgotten = self._table.forget(self._unused_since(time), covered, FORGET_PER_CHECKPOINT)
+        operations += [Delete(rows.PUBLISHERS, rows.key(self._number, name)) for name in forgotten]
+        row = rows.Checkpoint(covered, self._table.epochs, points)
+        operations.append(Set(rows.CHECKPOINTS, rows.key(self._number), rows.encode(row)))
+        self._outbox.write(operations, lambda _now, _wall: self._done(covered))
+
+    def _done(self, covered: Tick) -> None:
+        self.tick = covered
+        self._running = False
+
+    def _unused_since(self, time: Tick) -> Tick:
+        return time - round(self._settings.publisher_lifetime_seconds * SECOND)

@@ -1,0 +1,192 @@
+"""The log of one pubend: its growing end and its vanishing beginning (algorithms.md 1.4, 1.5).
+
+    lost                       newest      stable        last assigned
+      |   records, durable        |   silence |   pending      |   never used
+    --+---------------------------+-----------+----------------+------------------> ticks
+
+Rules for this file. Nothing above `stable` has been said to anybody, and nothing at or below it will ever
+change. Nothing leaves before it is durable: an event with its record, a silence with the lease that keeps
+every later incarnation above it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+from gapless.core.effects import Chop, Put, Set
+from gapless.core.events import EMPTY, EventBatch, Header
+from gapless.core.routing import Knowledge, Know, Pub
+from gapless.core.ticks import PubendId, Tick
+from gapless_phb.core import rows
+from gapless_phb.core.clock import TickClock
+from gapless_phb.core.outbox import Outbox, Then
+from gapless_phb.core.publishers import Batch, Publisher
+from gapless_phb.core.records import Record, encode_record, tag_of
+from gapless_phb.core.retention import ByteIndex
+
+
+def stream_of(pubend: PubendId) -> str:
+    """The name of a pubend's log stream."""
+    return f"phb.{pubend}"
+
+
+class Log:
+    """Appends, decides, promises and chops; says what is decided as `Know`."""
+
+    def __init__(
+        self, network: str, pubend: PubendId, number: int, clock: TickClock, outbox: Outbox, lease_span: Tick
+    ) -> None:
+        """The empty log of a new pubend; recovery sets the positions of an old one."""
+        self.pubend = pubend
+        self.stream = stream_of(pubend)
+        self.tag = tag_of(network, pubend)
+        self.clock = clock
+        self._key = rows.key(number)
+        self._outbox = outbox
+        self._lease_span = lease_span
+        self.index = ByteIndex()
+        self.lost: Tick = 0
+        """Durable: what is at or below it may be gone."""
+        self.lost_asked: Tick = 0
+        """The highest value of `lost` that was ever given to a write ("handed over" in 1.4)."""
+        self.newest: Tick = 0
+        """The last tick of the newest record that was told."""
+        self.stable: Tick = 0
+        """Everything at or below it is decided, durable and told."""
+        self.ready = False
+        """Whether what recovery found is durable; before, nothing may be said of it."""
+        self.lease: Tick = 0
+        """Durable: silence may be asserted up to here, for no incarnation will log at or below it (T2)."""
+        self._lease_asked: Tick = 0
+        self.last_assigned: Tick = 0
+        self._last_record: Tick = 0
+        self.said_at = 0
+        """When something was decided last, in monotonic nanoseconds."""
+        self.pending: deque[Batch] = deque()
+        self.pending_bytes = 0
+        self._landed: list[Batch] = []
+
+    def recover(self, newest: Tick, lost: Tick, lease: Tick, index: ByteIndex) -> None:
+        """Takes the positions that were found at start-up. Says nothing yet."""
+        self.newest = self._last_record = self.last_assigned = newest
+        self.lost = self.lost_asked = lost
+        self.lease = self._lease_asked = lease
+        self.index = index
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way to the disk."""
+        return not self.pending
+
+    # ------------------------------------------------------------------------------------ the growing end
+
+    def begin(self, stable: Tick, time: Tick, then: Then) -> None:
+        """Adopts what recovery found: a fresh lease is durable before anything is said of it (T44).
+
+        A failed group commit may have left its record in the log after all. The write that carries the
+        lease is synced behind that record, so from then on it is as durable as any.
+        """
+
+        def adopted(now: int, wall: int) -> None:
+            self.stable, self.ready, self.said_at = stable, True, now
+            then(now, wall)
+
+        self._extend_lease(time, adopted)
+
+    def append(
+        self, publisher: Publisher, pub: Pub, headers: list[Header], crc: int, reply_to: Hashable, now: int, wall: int
+    ) -> Batch:
+        """Gives a batch its ticks and asks for its record, with a fresh lease when that one grows old."""
+        tick = self.clock.take(pub.events.count, now, wall)
+        batch = Batch(publisher, pub.first, tick, pub.events, headers, crc, reply_to)
+        record = Record(publisher.name, pub.epoch, pub.first, tick, self._last_record, pub.events, crc)
+        raw = encode_record(self.tag, record)
+        self.pending.append(batch)
+        publisher.pending.append(batch)
+        self.pending_bytes += batch.size
+        self.last_assigned = self._last_record = batch.last_tick
+        self.index.add(batch.last_tick, len(raw))
+        self._outbox.write([Put(self.stream, batch.last_tick, raw)])
+        self.renew_lease(self.clock.latest)
+        return batch
+
+    def land(self, batch: Batch, now: int) -> None:
+        """A batch is durable; it is told with the others of its group."""
+        oldest = self.pending.popleft()
+        assert oldest is batch, "records become durable in the order they were appended"
+        self.pending_bytes -= batch.size
+        self._landed.append(batch)
+        self.said_at = now
+
+    def settle(self) -> list[Batch]:
+        """Tells what has become durable as one piece of knowledge; returns the batches to acknowledge.
+
+        Silence between events is decided with them, but never across a batch that is still pending and
+        never beyond the durable lease: a pending batch may be lost in a crash, and the wall clock may then
+        put another event where its silence was (T40).
+        """
+        batches, self._landed = self._landed, []
+        if batches:
+            newest = batches[-1].last_tick
+            undecided = self.pending[0].tick if self.pending else self.last_assigned + 1
+            data = EventBatch.concatenate([batch.columns.batch(batch.ticks, batch.headers) for batch in batches])
+            self.newest = newest
+            self._say(max(newest, min(undecided - 1, self.lease)), data)
+        return batches
+
+    def promise(self, now: int, wall: int) -> None:
+        """Decides that there is silence up to the present, if nothing is pending (1.4 SIL timer; T2).
+
+        The silence of a tick says that it will never be used, by this incarnation (the clock is told) or
+        by a later one (the lease is durable).
+        """
+        assert not self._landed, "what is durable is told first"
+        if self.pending or not self.ready:
+            return
+        time = self.clock.read(now, wall)
+        upto = min(time, self.lease)
+        if upto > self.stable:
+            self.clock.promise(upto)
+            self._say(upto, EMPTY)
+        self.said_at = now
+        self.renew_lease(time)
+
+    def renew_lease(self, time: Tick) -> None:
+        """Asks for a lease from `time` on when less than half of the last one is left."""
+        if self._lease_asked - time < self._lease_span // 2:
+            self._extend_lease(time, None)
+
+    def _extend_lease(self, time: Tick, then: Then | None) -> None:
+        lease = self._lease_asked = max(time + self._lease_span, self._lease_asked)
+
+        def durable(now: int, wall: int) -> None:
+            self.lease = lease
+            if then is not None:
+                then(now, wall)
+
+        self._outbox.write([Set(rows.LEASES, self._key, rows.encode(lease))], durable)
+
+    def _say(self, upto: Tick, data: EventBatch) -> None:
+        assert upto > self.stable, "what was decided stays decided"
+        self._outbox.emit(Know(Knowledge(self.pubend, self.stable, upto, data, self.lost)))
+        self.stable = upto
+
+    # ------------------------------------------------------------------------------ the vanishing beginning
+
+    def chop(self, upto: Tick) -> None:
+        """Gives up everything up to a tick. The caller has a checkpoint of the publishers above it (T21).
+
+        `lost` and the chop go in one write, which is atomic: a record that is gone is never missed by a
+        recovery that does not know it was given up, and knowledge says `lost` only once that is durable.
+        """
+        self.lost_asked = upto
+
+        def durable(_now: int, _wall: int) -> None:
+            self.lost = upto
+            self.index.chop(upto)
+
+        self._outbox.write(
+            [Set(rows.LOST, self._key, rows.encode(upto)), Chop(self.stream, upto)],
+            durable,
+        )

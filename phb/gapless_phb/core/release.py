@@ -1,0 +1,157 @@
+"""What of a log may go: members, holds, minima and retention (algorithms.md 1.4 Released, 3.7; S1 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gapless.core.ticks import FOREVER, ShbId, Tick
+from gapless_phb.core.log import Log
+from gapless_phb.core.rows import Holds
+from gapless_phb.core.settings import PubendSettings
+
+
+@dataclass(slots=True)
+class Joining:
+    """An SHB that is being enrolled: its `at` bounds the release until the minima count it (T41)."""
+
+    at: Tick
+    enrolled_in: int | None = None
+    """The turn in which the router was told; None while the membership is not durable."""
+
+
+class Release:
+    """Computes how far the log may be given up. Decides nothing durable itself.
+
+    Why `joining` ends when it does: the router says Released(p, r, d) as the minima over all members since
+    `enrolled()` was said to it (8.2 C4). A minimum computed before may still be on its way within the node
+    in the turn in which we say Enrolled, even behind it; in a later turn it cannot. So the first Released of
+    a later turn counts the new member, and its bound goes.
+    """
+
+    def __init__(
+        self, settings: PubendSettings, log: Log, members: Mapping[ShbId, Tick], holds: Mapping[ShbId, Holds]
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self.members = dict(members)
+        self.holds = dict(holds)
+        self._joining: dict[ShbId, Joining] = {}
+        self.released: Tick = 0
+        """T_r: every member, and so every durable subscription, is done with everything up to here."""
+        self.delivered: Tick = 0
+        """T_d: every member has everything up to here in its PFS."""
+
+    @property
+    def earliest(self) -> Tick:
+        """What nobody may count on any more: the highest `lost` that was ever handed to a write."""
+        return self._log.lost_asked
+
+    # ------------------------------------------------------------------------------------ who is counted
+
+    def is_member(self, shb: ShbId) -> bool:
+        """Whether the SHB is enrolled, or is about to be."""
+        return shb in self.members or shb in self._joining
+
+    def join(self, shb: ShbId) -> Tick:
+        """An SHB asks to be enrolled: from this step on nothing above the returned tick is released (T41)."""
+        at = max(self._log.stable, self.earliest)
+        self._joining[shb] = Joining(at)
+        return at
+
+    def enrolled(self, shb: ShbId, turn: int) -> Tick:
+        """The membership is durable, and the router is told in this turn. Returns from where it counts."""
+        joining = self._joining[shb]
+        joining.enrolled_in = turn
+        self.members[shb] = joining.at
+        return joining.at
+
+    def retire(self, shb: ShbId) -> None:
+        """An SHB is given up for good: it no longer bounds anything (T10)."""
+        for rows in (self.members, self.holds, self._joining):
+            rows.pop(shb, None)
+
+    def hold(self, shb: ShbId, version: int, at: Mapping[int, Tick]) -> Holds:
+        """Takes an SHB's whole row of holds, each raised to what is still there; 0 is the earliest there is.
+
+        It bounds the release from this step on, before it is durable.
+        """
+        row = Holds(version, {sid: max(tick, self.earliest) for sid, tick in at.items()})
+        self.holds[shb] = row
+        return row
+
+    # --------------------------------------------------------------------------------------- what may go
+
+    def on_released(self, released: Tick, delivered: Tick, turn: int) -> None:
+        """The minima over all members that the router has been told of (1.4 Released)."""
+        self.released = max(self.released, min(released, delivered))
+        self.delivered = max(self.delivered, delivered)
+        counted = [
+            shb for shb, joining in self._joining.items() if joining.enrolled_in not in (None, turn)
+        ]
+        for shb in counted:
+            del self._joining[shb]
+
+    @property
+    def held(self) -> Tick:
+        """The lowest hold; FOREVER when there is none."""
+        return min((tick for row in self.holds.values() for tick in row.at.values()), default=FOREVER)
+
+    def target(self, time: Tick) -> Tick:
+        """L': up to where the log may be given up at `time`. A pubend that nobody is counted for keeps all."""
+        if not self.members:
+            return 0
+        joining = min((joining.at for joining in self._joining.values()), default=FOREVER)
+        wanted = max(min(self.released, self.held), self._early(time))
+        return min(wanted, joining, self._expendable(time), self._log.stable)
+
+    def _early(self, time: Tick) -> Tick:
+        """Early release: what is older than max_retain and delivered to every SHB, acknowledged or not.
+
+        Suspended while the wall clock leaps, for then nobody knows how old an event is (C01).
+        """
+        if self._settings.max_retain is None or self._log.clock.suspect:
+            return 0
+        return min(self.delivered, time - self._settings.max_retain - 1)
+
+    def _expendable(self, time: Tick) -> Tick:
+        """What "earliest" need not find: older than min_retain, or below more than min_retain_bytes."""
+        return max(time - self._settings.min_retain - 1, self._log.index.covered(self._settings.min_retain_bytes))
+
+    def has_something(self, upto: Tick) -> bool:
+        """Whether giving up everything to a tick would remove at least one record."""
+        following = self._log.index.next(self.earliest)
+        return following is not None and following <= upto
+
+
+class AckExpected:
+    """AET: asks for progress when events stay undelivered for long; the waits double (1.3, 1.4).
+
+    Driven by what is delivered, not by what is released: one disconnected subscriber holds the latter back
+    for days, and that is no reason to probe (T8).
+    """
+
+    __slots__ = ("_least", "_most", "_wait", "due")
+
+    def __init__(self, least: int, most: int) -> None:
+        """`least`, `most`: the shortest and the longest wait, in nanoseconds."""
+        self._least = self._wait = least
+        self._most = most
+        self.due: int | None = None
+        """When to probe, in monotonic nanoseconds; None while nothing is owed."""
+
+    def on_event(self, now: int) -> None:
+        """A new event was told."""
+        if self.due is None:
+            self._wait = self._least
+            self.due = now + self._wait
+
+    def on_progress(self, *, owed: bool, now: int) -> None:
+        """More was delivered; `owed`: not yet everything."""
+        self._wait = self._least
+        self.due = now + self._wait if owed else None
+
+    def on_probe(self, now: int) -> None:
+        """A probe is sent."""
+        self._wait = min(2 * self._wait, self._most)
+        self.due = now + self._wait

@@ -1,0 +1,63 @@
+"""What a publisher may publish: checked once, before anything of it has a tick (reliability.md INV18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+
+from gapless.core.events import EventColumns, Header
+from gapless.errors import InvalidTopicError
+from gapless.selectors.topics import check_topic, topic_matches
+
+TOPICS_MAX = 4096
+"""How many topics are remembered as good; beyond it they are checked anew."""
+NAME_BYTES_MAX = 255
+SEQUENCE_MAX = (1 << 63) - 1
+
+_topic_of = attrgetter("topic")
+
+
+class BatchCheck:
+    """Checks the batches of one pubend. What is right costs one decoding and a set of topics per batch."""
+
+    def __init__(self, topics: tuple[str, ...], event_bytes_max: int) -> None:
+        """`topics`: the patterns that the pubend carries."""
+        self._patterns = topics
+        self._event_bytes_max = event_bytes_max
+        self._good: set[str] = set()
+
+    def headers(self, columns: EventColumns) -> list[Header]:
+        """The decoded headers of a batch. Raises ValueError or InvalidTopicError with a reason for people."""
+        headers = columns.check(self._event_bytes_max)
+        topics = set(map(_topic_of, headers))
+        if not topics <= self._good:
+            self._check(sorted(topics - self._good))
+        return headers
+
+    def topic(self, topic: str) -> None:
+        """Raises InvalidTopicError if no event of this topic may be published here."""
+        if topic not in self._good:
+            self._check([topic])
+
+    def _check(self, topics: list[str]) -> None:
+        for topic in topics:
+            check_topic(topic)
+            if not carries(self._patterns, topic):
+                raise InvalidTopicError(f"topic {topic!r} is not one of this pubend: {', '.join(self._patterns)}")
+        if len(self._good) + len(topics) > TOPICS_MAX:
+            self._good.clear()
+        self._good.update(topics[:TOPICS_MAX])
+
+
+def carries(patterns: Iterable[str], topic: str) -> bool:
+    """Whether one of the patterns stands for a topic."""
+    return any(topic_matches(pattern, topic) for pattern in patterns)
+
+
+def fault_of_name(name: str, instance: str) -> str:
+    """Why a publisher cannot be called so, or ""."""
+    if not name or not name.isprintable():
+        return "a publisher needs a printable name"
+    if max(len(name.encode()), len(instance.encode())) > NAME_BYTES_MAX:
+        return f"a publisher's name and instance have at most {NAME_BYTES_MAX} bytes"
+    return ""

@@ -1,0 +1,159 @@
+"""One pubend of one subscription: what arrived, what is in the application's hand, and both positions.
+
+    handed ─▶ [in hand] ─▶ [buffered, …] ─▶ received
+
+`handed` is the token's tick: everything up to it was handed out, and the application has asked for more.
+`received` is what a reconnect resumes after. A silence costs nothing: it moves the end of whatever came
+last, in the buffer or in the hand, so that an idle stream fills no memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from operator import lt
+
+from gapless.core.client.acknowledging import History
+from gapless.core.client.items import Delivery, Gap, Item, Silence
+from gapless.core.events import DeliveredColumns
+from gapless.core.ticks import PubendId, Tick
+from gapless.errors import RemoteProtocolError
+
+
+class Entry:
+    """A piece of the stream: events with the silence behind them, a silence, or a gap."""
+
+    __slots__ = ("columns", "gap", "position", "start", "ticks", "upto")
+
+    def __init__(self, start: Tick, upto: Tick, gap: Gap | None = None) -> None:
+        self.start = start
+        self.upto = upto
+        self.gap = gap
+        self.columns: DeliveredColumns | None = None
+        self.ticks: Sequence[Tick] = ()
+        self.position = 0
+        """How many of the events have been handed out."""
+
+
+class Lane:
+    """The stream of one pubend as one subscription sees it."""
+
+    __slots__ = ("_entries", "_in_hand", "_wants_silence", "handed", "history", "pubend", "received")
+
+    def __init__(self, pubend: PubendId, start: Tick, last_below: Tick, *, wants_silence: bool) -> None:
+        self.pubend = pubend
+        self.received = start
+        self.handed = start
+        self.history = History(start, last_below)
+        self._entries: deque[Entry] = deque()
+        self._in_hand: Entry | None = None
+        self._wants_silence = wants_silence
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def reached(self) -> Tick:
+        """The position behind what is in the hand."""
+        return self._in_hand.upto if self._in_hand is not None else self.handed
+
+    # What happened.
+
+    def on_events(self, columns: DeliveredColumns) -> DeliveredColumns | None:
+        """Events arrived. Returns those that are new; what came before is not taken again.
+
+        Raises RemoteProtocolError, having changed nothing, when they are not in order.
+        """
+        ticks = columns.ticks()
+        if not all(map(lt, ticks, islice(ticks, 1, None))):
+            raise RemoteProtocolError(f"a delivery of {self.pubend} is not in tick order")
+        if not ticks or ticks[-1] <= self.received:
+            return None
+        if ticks[0] <= self.received:
+            old = sum(tick <= self.received for tick in ticks)
+            columns = columns.slice(old, columns.count)
+            ticks = ticks[old:]
+        entry = Entry(self.received, ticks[-1])
+        entry.columns = columns
+        entry.ticks = ticks
+        self._append(entry)
+        return columns
+
+    def on_silence(self, upto: Tick) -> bool:
+        """Nothing came up to a tick. Returns whether there is a new entry to be handed out."""
+        if upto <= self.received:
+            return False
+        start, self.received = self.received, upto
+        last = self._entries[-1] if self._entries else self._in_hand
+        if self._wants_silence:
+            if self._entries and last is not None and last.columns is None and last.gap is None:
+                last.upto = upto
+                return False
+            self._append(Entry(start, upto))
+            return True
+        if last is not None:
+            last.upto = upto
+        else:
+            self.handed = upto
+        return False
+
+    def on_gap(self, start: Tick, end: Tick, reason: str) -> bool:
+        """Events of (start, end] may be lost. Returns whether that is new; what is known stays known."""
+        if end <= self.received:
+            return False
+        start = max(start, self.received)
+        self._append(Entry(start, end, Gap(self.pubend, start, end, reason)))
+        return True
+
+    # Commands.
+
+    def take(self, events_max: int | None) -> Item:
+        """Hands out the next entry, or for a number of events as many in a row as there are, up to it."""
+        assert self._in_hand is None, "settle before taking"
+        entry = self._entries[0]
+        if entry.columns is not None:
+            return self._take_events(entry.columns.count if events_max is None else events_max)
+        self._in_hand = self._entries.popleft()
+        if entry.gap is None:
+            return Silence(self.pubend, entry.start, entry.upto)
+        # A gap counts as an event here: an older token must not find it turned into silence.
+        self.history.add((entry.upto,))
+        return entry.gap
+
+    def settle(self) -> None:
+        """What was in the hand is done with, and the silence behind it too."""
+        if self._in_hand is not None:
+            self.handed = self._in_hand.upto
+            self._in_hand = None
+
+    def last_event(self, tick: Tick) -> Tick:
+        """The last event at or below a position, as an acknowledgement has to name it."""
+        return tick if tick > self.reached else self.history.last_event(tick)
+
+    # How it is done.
+
+    def _append(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self.received = entry.upto
+
+    def _take_events(self, room: int) -> Delivery:
+        columns: list[DeliveredColumns] = []
+        ticks: list[Tick] = []
+        in_hand = Entry(self._entries[0].start, 0)
+        while self._entries and room > 0:
+            entry = self._entries[0]
+            if entry.columns is None:
+                break
+            start, entry.position = entry.position, min(entry.position + room, entry.columns.count)
+            columns.append(entry.columns.slice(start, entry.position))
+            ticks.extend(entry.ticks[start : entry.position])
+            room -= entry.position - start
+            if entry.position == entry.columns.count:
+                self._entries.popleft()
+                in_hand.upto = entry.upto
+            else:
+                in_hand.upto = ticks[-1]
+        self._in_hand = in_hand
+        self.history.add(ticks)
+        return Delivery(self.pubend, columns, ticks)

@@ -1,0 +1,353 @@
+"""A subscription: attached once, and again after every reconnect, with nothing lost in between (algorithms.md 3.10).
+
+    IDLE ──Subscribe──▶ ASKING ──Subscribed──▶ ATTACHED        any ──refused, Detached, detach()──▶ OVER
+      ▲                    │ session over, try later │
+      └────────────────────┴─────────────────────────┘
+
+Rules of this module: as for every core (`gapless.core`). Nothing here sends without a session.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from gapless.core.client.acknowledging import Acknowledging
+from gapless.core.client.backoff import Backoff
+from gapless.core.client.deadlines import Deadlines, Timer
+from gapless.core.client.effects import Answered, Arrived, Attached, Failed, Notice
+from gapless.core.client.items import Delivery, Item
+from gapless.core.client.lane import Lane
+from gapless.core.client.outbox import Outbox
+from gapless.core.client.refusals import TEMPORARY, error_of, request_error
+from gapless.core.events import DeliveredColumns
+from gapless.core.messages import (
+    Acknowledge,
+    Code,
+    Credit,
+    Detach,
+    InUse,
+    Position,
+    RequestFailed,
+    StartAt,
+    Subscribe,
+    Subscribed,
+)
+from gapless.core.ticks import PubendId, Tick
+from gapless.errors import GaplessError, RemoteProtocolError, SubscriptionTakenOverError
+
+WINDOW_EVENTS = 16_384
+WINDOW_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an application asked to subscribe to."""
+
+    topics: tuple[str, ...]
+    name: str | None = None
+    """None: not durable."""
+    selector: str = ""
+    start: StartAt = StartAt.LATEST
+    start_wall: int = 0
+    """For StartAt.TIME: milliseconds since 1970."""
+    positions: Mapping[PubendId, Tick] | None = None
+    """Where to begin, for StartAt.TOKEN."""
+    token_sid: int = 0
+    token_generation: int = 0
+    token_seal: bytes = b""
+    in_use: InUse = InUse.ERROR
+    silence: bool = False
+    """Whether silences are handed out."""
+    window_events: int = WINDOW_EVENTS
+    """How many events may be on their way or buffered."""
+    window_bytes: int = WINDOW_BYTES
+    """How many bytes, likewise; a delivery may overdraw them."""
+
+
+class Phase(Enum):
+    """Where a subscription stands with the broker, in the present session."""
+
+    IDLE = "idle"
+    ASKING = "asking"
+    ATTACHED = "attached"
+    OVER = "over"
+
+
+class SubscriptionCore:
+    """One subscription of one connection."""
+
+    def __init__(
+        self, number: int, wanted: Wanted, backoff: Backoff, outbox: Outbox, deadlines: Deadlines
+    ) -> None:
+        self.number = number
+        self.wanted = wanted
+        self.phase = Phase.IDLE
+        self.sid = 0
+        self.generation = 0
+        self.seal = b""
+        self.former_sids: list[int] = []
+        """A subscription that is not durable is a new one after each reconnect; its tokens go on to be good."""
+        self.draining = False
+        self.acknowledging = Acknowledging()
+        self._backoff = backoff
+        self._outbox = outbox
+        self._deadlines = deadlines
+        self._lanes: dict[PubendId, Lane] = {}
+        self._full: deque[Lane] = deque()
+        """Lanes that have something to hand out; each takes its turn."""
+        self._in_hand: Lane | None = None
+        self._announced = False
+        self._was_attached = False
+        self._stalled = False
+        self._asked: Mapping[PubendId, Tick] | None = None
+        self._buffered_events = 0
+        self._buffered_bytes = 0
+        self._credit_events = 0
+        self._credit_bytes = 0
+
+    # Getters.
+
+    @property
+    def durable(self) -> bool:
+        """Whether it lives on at the broker when nobody is attached."""
+        return self.wanted.name is not None
+
+    @property
+    def buffered_events(self) -> int:
+        """How many events have arrived and were not taken."""
+        return self._buffered_events
+
+    def positions(self) -> dict[PubendId, Tick]:
+        """Up to where everything was handed out and is done with, per pubend: what is in the hand is not counted."""
+        return {pubend: lane.handed for pubend, lane in self._lanes.items()}
+
+    def reached(self) -> dict[PubendId, Tick]:
+        """As `positions`, with what is in the hand."""
+        return {pubend: lane.reached for pubend, lane in self._lanes.items()}
+
+    # What happened.
+
+    def on_session(self) -> None:
+        """A session is open: attach there."""
+        if self.phase is Phase.OVER:
+            return
+        self.phase = Phase.ASKING
+        self._credit_events = max(0, self.wanted.window_events - self._buffered_events)
+        self._credit_bytes = max(0, self.wanted.window_bytes - self._buffered_bytes)
+        self._outbox.send(self._subscribe())
+
+    def on_session_over(self) -> None:
+        """What is buffered stays; nothing else is certain."""
+        if self.phase is not Phase.OVER:
+            self.phase = Phase.IDLE
+            self._deadlines.stop(Timer.SUBSCRIPTION, self.number)
+
+    def on_subscribed(self, subscribed: Subscribed) -> None:
+        """The broker has attached this subscription."""
+        if self._was_attached and self.sid != subscribed.sid:
+            self.former_sids.append(self.sid)
+        self.phase = Phase.ATTACHED
+        self.sid = subscribed.sid
+        self.generation = subscribed.generation
+        self.seal = subscribed.seal
+        self._stalled = False
+        self._backoff.reset()
+        self._place(subscribed)
+        if not self._was_attached:
+            self._was_attached = True
+            self._outbox.tell(Answered(self.number, Attached(self.sid, self.generation, subscribed.created)))
+
+    def on_failed(self, failed: RequestFailed, now: int) -> None:
+        """The broker does not attach this subscription, now or ever."""
+        if failed.code in TEMPORARY:
+            self.phase = Phase.IDLE
+            self._deadlines.set(Timer.SUBSCRIPTION, now + self._backoff.next(), self.number)
+            if not self._stalled:
+                self._stalled = True
+                what = f"subscription {self.wanted.name!r}" if self.durable else "a subscription"
+                self._outbox.tell(Notice(f"{what} waits and will try again: {failed.reason}"))
+        elif self._was_attached and failed.code is Code.IN_USE:
+            # It was ours; somebody took it while we were away.
+            self.fail(SubscriptionTakenOverError(failed.reason))
+        else:
+            self.fail(request_error(failed))
+
+    def on_detached(self, code: Code, reason: str) -> None:
+        """The broker ended it."""
+        self.fail(error_of(code, reason))
+
+    def on_deadline(self) -> None:
+        """The time to ask once more has come."""
+        if self.phase is Phase.IDLE and self._outbox.open:
+            self.on_session()
+
+    def on_events(self, pubend: PubendId, columns: DeliveredColumns) -> None:
+        """Events arrived. Raises RemoteProtocolError, having changed nothing, when they may not."""
+        if columns.count > self._credit_events or self._credit_bytes <= 0:
+            raise RemoteProtocolError(f"the broker sent more than the credit of subscription {self.sid}")
+        lane = self._lane(pubend)
+        new = lane.on_events(columns)
+        self._credit_events -= columns.count
+        self._credit_bytes -= columns.size
+        if new is None:
+            return
+        self._buffered_events += new.count
+        self._buffered_bytes += new.size
+        self._arrived(lane)
+
+    def on_silence(self, pubend: PubendId, upto: Tick) -> None:
+        """Nothing came up to a tick."""
+        lane = self._lane(pubend)
+        if lane.on_silence(upto):
+            self._arrived(lane)
+
+    def on_gap(self, pubend: PubendId, start: Tick, end: Tick, reason: str) -> None:
+        """Events may be lost."""
+        lane = self._lane(pubend)
+        if lane.on_gap(start, end, reason):
+            self._arrived(lane)
+
+    # Commands.
+
+    def take(self, events_max: int | None) -> Item | None:
+        """Settles what was in the hand, and hands out the next; None when there is nothing, or no more."""
+        self.settle()
+        if self.draining or self.phase is Phase.OVER or not self._full:
+            self._announced = False
+            return None
+        lane = self._full.popleft()
+        item = lane.take(events_max)
+        self._in_hand = lane
+        if len(lane):
+            self._full.append(lane)
+        if isinstance(item, Delivery):
+            self._buffered_events -= item.count
+            self._buffered_bytes -= sum(columns.size for columns in item.columns)
+            self._grant()
+        return item
+
+    def settle(self) -> None:
+        """What was taken last is done with: `positions` stands behind it now."""
+        if self._in_hand is not None:
+            self._in_hand.settle()
+            self._in_hand = None
+
+    def acknowledge(self, positions: Mapping[PubendId, Tick]) -> bool:
+        """Everything up to these positions is done with. Returns whether the broker has to be told."""
+        for pubend, tick in positions.items():
+            if not self.acknowledging.is_news(pubend, tick):
+                continue
+            lane = self._lanes.get(pubend)
+            event = tick
+            if lane is not None:
+                event = lane.last_event(tick)
+                lane.history.forget(tick)
+            self.acknowledging.acknowledge(pubend, tick, event)
+        return self.acknowledging.unsent
+
+    def send_acknowledgement(self) -> None:
+        """Tells the broker what is acknowledged, if it can be told now."""
+        if self.phase is Phase.ATTACHED and self.acknowledging.unsent:
+            self._outbox.send(Acknowledge(self.sid, self.acknowledging.take_unsent()))
+
+    def drain(self) -> None:
+        """Hands out nothing more; acknowledging works on."""
+        self.draining = True
+        self._outbox.tell(Arrived(self.number))
+
+    def detach(self) -> None:
+        """Ends the consumption: what is acknowledged is told, what is buffered is dropped."""
+        if self.phase is Phase.ATTACHED:
+            self.send_acknowledgement()
+            self._outbox.send(Detach(self.sid))
+        self._end()
+
+    def fail(self, error: GaplessError) -> None:
+        """The subscription is over: what is buffered is dropped."""
+        if self.phase is not Phase.OVER:
+            self._end()
+            self._outbox.tell(Failed(self.number, error))
+
+    # How it is done.
+
+    def _subscribe(self) -> Subscribe:
+        """The first time as the application asked. Later by id, after what was received; never to create.
+
+        One that is not durable ended with its session: a new one begins after what was received.
+        """
+        wanted = self.wanted
+        again = self._was_attached
+        self._asked = {pubend: lane.received for pubend, lane in self._lanes.items()} if again else wanted.positions
+        attach = again and self.durable
+        return Subscribe(
+            request=self.number,
+            name=wanted.name,
+            topics=wanted.topics,
+            selector=wanted.selector,
+            start=StartAt.TOKEN if again else wanted.start,
+            start_wall=wanted.start_wall,
+            positions=None if self._asked is None else [Position(*pair) for pair in self._asked.items()],
+            token_sid=self.sid if again else wanted.token_sid,
+            token_generation=self.generation if again else wanted.token_generation,
+            token_seal=self.seal if again else wanted.token_seal,
+            acknowledged=self.acknowledging.repeat(),
+            in_use=wanted.in_use,
+            credit_events=self._credit_events,
+            credit_bytes=self._credit_bytes,
+            sid=self.sid if attach else 0,
+            generation=self.generation if attach else 0,
+        )
+
+    def _place(self, subscribed: Subscribed) -> None:
+        """Begins each pubend where the broker says, unless this side knows where it is.
+
+        A pubend of the token that the broker has not seen yet is kept. If the broker begins above what was
+        asked for, nobody has said what lies between: that is a gap, whatever the reason.
+        """
+        asked = self._asked or {}
+        for pubend, tick in asked.items():
+            if pubend not in self._lanes:
+                self._lanes[pubend] = self._new_lane(pubend, tick, tick)
+        for position in subscribed.positions:
+            lane = self._lanes.get(position.pubend)
+            if lane is None:
+                self._lanes[position.pubend] = self._new_lane(position.pubend, position.tick, 0)
+                if self._asked is None:
+                    self.acknowledging.start(position.pubend, position.tick)
+            elif position.tick > lane.received:
+                self.on_gap(position.pubend, lane.received, position.tick, "the broker resumed behind the position asked for")
+
+    def _lane(self, pubend: PubendId) -> Lane:
+        lane = self._lanes.get(pubend)
+        if lane is None:
+            lane = self._lanes[pubend] = self._new_lane(pubend, 0, 0)
+        return lane
+
+    def _new_lane(self, pubend: PubendId, start: Tick, last_below: Tick) -> Lane:
+        return Lane(pubend, start, last_below, wants_silence=self.wanted.silence)
+
+    def _arrived(self, lane: Lane) -> None:
+        if len(lane) == 1:
+            self._full.append(lane)
+        if not self._announced:
+            self._announced = True
+            self._outbox.tell(Arrived(self.number))
+
+    def _grant(self) -> None:
+        """Gives back the credit that was taken up, in portions of a quarter of the window."""
+        wanted = self.wanted
+        events = wanted.window_events - self._buffered_events - self._credit_events
+        size = wanted.window_bytes - self._buffered_bytes - self._credit_bytes
+        if self.phase is Phase.ATTACHED and (4 * events >= wanted.window_events or 4 * size >= wanted.window_bytes):
+            self._credit_events += max(0, events)
+            self._credit_bytes += max(0, size)
+            self._outbox.send(Credit(self.sid, max(0, events), max(0, size)))
+
+    def _end(self) -> None:
+        self.phase = Phase.OVER
+        self._deadlines.stop(Timer.SUBSCRIPTION, self.number)
+        self._full.clear()
+        self._buffered_events = self._buffered_bytes = 0

@@ -1,0 +1,296 @@
+"""The machine: one dispatch table, steps that run until quiet, one output per step."""
+
+from __future__ import annotations
+
+from typing import Any, cast, get_args
+
+import pytest
+
+from gapless.core import routing
+from gapless.core.effects import Alarm, EndSession, Put, Read, ReadResult, Set, Transmit, Write
+from gapless.core.messages import Code, ListPubends, OpenPublisher, Publish, TickRun
+from gapless.core.roles import SessionEnded
+from gapless.core.routing import Deliver, Knowledge, RouterContext, Save, Submit
+from gapless.core.sessions import BrokerIdentity, Limits
+from gapless.errors import ConfigurationError
+from gapless.node.auth import Anonymous
+from gapless.node.machine import ROUNDS_MAX, Machine, Output
+from nodes import PUBEND, STREAM, LogRole, StraightRouter
+from wire import Wire, columns, hello, kinds
+
+NOW = 10**9
+WALL = 1_700_000_000_000
+
+
+class Rig:
+    """A machine, its parts, and clients."""
+
+    def __init__(self, *roles: Any) -> None:
+        self.router = StraightRouter()
+        self.role = LogRole()
+        identity = BrokerIdentity("node", "net", durable=True, boot=1)
+        everyone = roles or (self.role,)
+        self.machine = Machine(identity, Limits(), Anonymous(), cast("routing.Router", self.router), everyone)
+        self.machine.start(NOW, WALL, RouterContext("node", 1))
+        self.machine.take_output()
+
+    def connect(self, link: int, *, publisher: bool = True) -> Wire:
+        wire = Wire()
+        self.machine.on_link(link, "peer", NOW, WALL)
+        self.say(link, wire, hello(instance=str(link)))
+        if publisher:
+            self.say(link, wire, OpenPublisher(1, "loader", "instance", 1, None))
+        return wire
+
+    def feed(self, link: int, wire: Wire, *messages: Any) -> None:
+        self.machine.on_frames(link, wire.say(*messages), NOW, WALL)
+
+    def say(self, link: int, wire: Wire, *messages: Any) -> list[Any]:
+        self.feed(link, wire, *messages)
+        return wire.hear(self.machine.take_output().links.get(link))
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_a_publish_goes_through_router_and_role_to_a_write_and_its_answer_waits_for_it(rig: Rig) -> None:
+    wire = rig.connect(1)
+    rig.feed(1, wire, Publish(1, 1, 1, columns(b"a", b"b")))
+
+    output = rig.machine.take_output()
+    assert output.operations == [Put(STREAM, 2, columns(b"a", b"b").blob)]
+    assert output.cookies == [(0, 1)]
+    assert output.links == {}
+
+    rig.machine.on_durable(output.cookies, NOW, WALL)
+    (published,) = wire.hear(rig.machine.take_output().links[1])
+    assert (published.sequence, published.ticks) == (2, [TickRun(1, 1, 2)])  # type: ignore[union-attr]
+
+
+def test_everything_of_a_turn_is_one_group_and_one_output_per_link(rig: Rig) -> None:
+    first, second = rig.connect(1), rig.connect(2)
+    rig.feed(1, first, Publish(1, 1, 1, columns(b"a")), Publish(1, 1, 2, columns(b"b")))
+    rig.feed(2, second, Publish(1, 1, 3, columns(b"c")))
+
+    output = rig.machine.take_output()
+    rig.machine.on_durable(output.cookies, NOW, WALL)
+    answers = rig.machine.take_output()
+
+    assert [operation.index for operation in output.operations if isinstance(operation, Put)] == [1, 2, 3]
+    assert output.cookies == [(0, 1), (0, 2), (0, 3)]
+    assert {link: kinds(Wire().hear(sent)) for link, sent in answers.links.items()} == {
+        1: ["Published"],
+        2: ["Published"],
+    }
+
+
+def test_a_read_carries_its_role_and_comes_back_with_the_roles_own_cookie(rig: Rig) -> None:
+    wire = rig.connect(1, publisher=False)
+    rig.feed(1, wire, ListPubends(7))
+    (read,) = rig.machine.take_output().reads
+
+    assert read == Read(STREAM, 0, 0, (0, (wire.session, 7)))
+    rig.machine.on_read(ReadResult(read.cookie, [(4, b"abc")], 2), NOW, WALL)
+    (listed,) = wire.hear(rig.machine.take_output().links[1])
+
+    assert (listed.request, listed.rows[0].newest, listed.rows[0].lost) == (7, 4, 2)  # type: ignore[union-attr]
+
+
+def test_a_role_learns_that_a_session_is_over_before_it_hears_of_the_next(rig: Rig) -> None:
+    wire = rig.connect(1, publisher=False)
+    other = rig.connect(2, publisher=False)
+    rig.role.calls.clear()
+
+    rig.machine.on_link_closed(1, NOW, WALL)
+    assert rig.role.calls == [("ended", wire.session)]
+    rig.feed(2, other, ListPubends(1))
+
+    assert len(rig.role.effects) == 1
+
+
+def test_what_a_role_says_to_a_session_that_is_over_is_dropped(rig: Rig) -> None:
+    wire = rig.connect(1, publisher=False)
+    rig.role.effects += [Transmit(wire.session, [(b"a", b"b")]), EndSession(wire.session, "enough")]
+    output = rig.machine.take_output()
+    assert output.links[1].close == "enough"
+
+    rig.role.effects += [Transmit(wire.session, [(b"a", b"b")]), EndSession(wire.session, "enough")]
+
+    assert not rig.machine.take_output()
+
+
+def test_the_end_of_a_session_that_a_role_asked_for_is_told_to_all_roles(rig: Rig) -> None:
+    wire = rig.connect(1, publisher=False)
+    rig.role.calls.clear()
+
+    rig.role.effects.append(EndSession(wire.session, "enough"))
+    rig.machine.take_output()
+
+    assert rig.role.calls == [("ended", wire.session)]
+
+
+def test_what_cores_say_to_the_router_reaches_the_method_of_that_meaning(rig: Rig) -> None:
+    meta = routing.PubendMeta(PUBEND, "node")
+    knowledge = Knowledge(PUBEND, 0, 5)
+    row = routing.HoldRow("shb", PUBEND, 1, {})
+    held = routing.Held(PUBEND, 1, {})
+    interest = routing.Interest("shb", 0, 1, {})
+    want = routing.Want(PUBEND, ((0, 5),), None, "shb")
+    progress = routing.Progress("shb", PUBEND, 1, 2)
+    rig.role.effects += [
+        routing.Opened(meta, {"shb": 3}),
+        routing.Know(knowledge, "you"),
+        routing.Probe(PUBEND, 9),
+        routing.Enrolled(PUBEND, "shb", 4),
+        routing.HeldRow("shb", held),
+        routing.Announce(interest),
+        routing.AskHold(row),
+        routing.Ask(want),
+        routing.Report(progress),
+    ]
+
+    rig.machine.take_output()
+
+    assert rig.router.calls == [
+        ("pubend", (meta, {"shb": 3})),
+        ("know", (knowledge, "you")),
+        ("probe", (PUBEND, 9)),
+        ("enrolled", (PUBEND, "shb", 4)),
+        ("held", ("shb", held)),
+        ("interest", (interest,)),
+        ("hold", (row,)),
+        ("want", (want,)),
+        ("progress", (progress,)),
+    ]
+
+
+def test_every_effect_of_the_seam_has_a_place(rig: Rig) -> None:
+    """A new effect that nobody carries out must not go unseen."""
+    from_router = set(rig.machine._from_router)
+    effects = set(get_args(routing.Effect))
+
+    assert effects <= from_router
+
+
+def test_a_message_for_a_role_that_is_not_here_goes_nowhere(rig: Rig) -> None:
+    rig.machine._route([Deliver(Knowledge(PUBEND, 0, 5)), routing.Probed(PUBEND, 4)])
+
+    assert not rig.machine.take_output()
+
+
+def test_a_save_goes_to_the_routers_table_and_is_answered(rig: Rig) -> None:
+    rig.machine._route([Save("epoch", b"7", "cookie"), Save("old", None)])
+
+    output = rig.machine.take_output()
+    rig.machine.on_durable(output.cookies, NOW, WALL)
+
+    assert output.operations[0] == Set("router", b"epoch", b"7")
+    assert output.cookies == [(-1, "cookie")]
+    assert rig.router.calls == [("saved", ("cookie",))]
+
+
+def test_frames_for_other_brokers_and_alarms_are_handed_out(rig: Rig) -> None:
+    frame = routing.SendFrame(3, b"x")
+    rig.machine._route([routing.Dial("b"), frame, routing.Hangup(3)])
+    rig.role.effects.append(Alarm("the clock jumped"))
+
+    output = rig.machine.take_output()
+
+    assert output.network == [routing.Dial("b"), frame, routing.Hangup(3)]
+    assert output.alarms == ["the clock jumped"]
+
+
+def test_links_to_other_brokers_go_to_the_router(rig: Rig) -> None:
+    rig.machine.on_broker_link(3, "b", frozenset({"phb"}), 1, NOW, WALL)
+    rig.machine.on_broker_frame(3, b"x", NOW, WALL)
+    rig.machine.on_broker_link_closed(3, NOW, WALL)
+
+    assert [name for name, _ in rig.router.calls] == ["link_up", "frame", "link_down"]
+
+
+def test_the_deadline_is_the_earliest_of_all_and_only_those_due_are_called(rig: Rig) -> None:
+    assert rig.machine.deadline() is None
+    rig.role.deadline_at = NOW + 50
+    rig.router.wake_at = NOW + 20
+    assert rig.machine.deadline() == NOW + 20
+
+    rig.role.calls.clear()
+    rig.machine.on_deadline(NOW + 20, WALL)
+    assert rig.router.calls == [("wake", NOW + 20)]
+    assert rig.role.calls == []
+
+    assert rig.machine.deadline() == NOW + 50
+    rig.machine.on_deadline(NOW + 60, WALL + 1)
+    assert rig.role.calls == [("deadline", (NOW + 60, WALL + 1))]
+
+    rig.machine.on_link(1, "peer", NOW, WALL)
+    assert rig.machine.deadline() == NOW + 5 * 10**9
+
+
+def test_space_start_and_status_reach_every_role(rig: Rig) -> None:
+    rig.machine.on_space(NOW, WALL, low=True)
+
+    assert rig.role.calls == [("start", (NOW, WALL)), ("space", True)]
+    assert rig.machine.status() == {"log": {"last": 0}}
+
+
+def test_closing_ends_every_session(rig: Rig) -> None:
+    wire = rig.connect(1)
+
+    rig.machine.close("the node stops", NOW, WALL)
+
+    output = rig.machine.take_output()
+    assert kinds(wire.hear(output.links[1])) == ["Closing"]
+    assert rig.role.calls[-1] == ("ended", wire.session)
+
+
+def test_two_roles_cannot_answer_the_same_message() -> None:
+    with pytest.raises(ConfigurationError, match="the roles 'log' and 'log' both answer ListPubends"):
+        Rig(LogRole(), LogRole())
+
+
+class Chatterbox(LogRole):
+    """Says something in every round, for ever."""
+
+    def take_effects(self) -> list[object]:
+        return [Write([])]
+
+
+def test_parts_that_never_fall_silent_are_stopped() -> None:
+    with pytest.raises(AssertionError, match=f"after {ROUNDS_MAX} rounds"):
+        Rig(Chatterbox())
+
+
+def test_an_effect_that_nobody_knows_is_a_bug(rig: Rig) -> None:
+    rig.role.effects.append("surprise")
+
+    with pytest.raises(KeyError):
+        rig.machine.take_output()
+
+
+def test_a_violation_ends_one_session_and_a_bug_ends_the_step(rig: Rig) -> None:
+    wire, other = rig.connect(1, publisher=False), rig.connect(2, publisher=False)
+
+    assert kinds(rig.say(1, wire, ListPubends(-1))) == ["Closing"]
+    with pytest.raises(ValueError, match="a bug in a core"):
+        rig.feed(2, other, ListPubends(666))
+
+
+def test_a_quiet_step_wants_nothing() -> None:
+    assert not Output()
+    assert Output(cookies=[(0, 1)])
+
+
+def test_a_resume_reaches_the_client(rig: Rig) -> None:
+    wire = rig.connect(1)
+
+    (refused,) = rig.say(1, wire, Publish(1, 1, 5, columns(b"a")))
+
+    assert (refused.code, refused.sequence) == (Code.RESUME, 1)
+
+
+def test_handlers_are_those_of_the_role_that_declares_them(rig: Rig) -> None:
+    assert rig.machine._to_roles[Submit] == rig.role._on_submit
+    assert SessionEnded not in rig.machine._to_roles
