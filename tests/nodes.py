@@ -92,7 +92,7 @@ class LogRole:
         row = PubendRow(PUBEND, ("#",), 0, result.first, last, last, 0, size, 0)
         self.effects.append(Tell(session, PubendList(request, [row])))
 
-    def on_space(self, low: bool, now: int, wall: int) -> None:
+    def on_space(self, now: int, wall: int, *, low: bool) -> None:
         self.calls.append(("space", low))
 
     def deadline(self) -> int | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from gapless.core.effects import Alarm, ReadResult
 from gapless.core.events import EMPTY, EventBatch
-from gapless.core.routing import Knowledge, Know, Ranges
+from gapless.core.routing import Know, Knowledge, Ranges
 from gapless.core.ticks import Tick
 from gapless.errors import VolumeCorruptError
 from gapless_phb.core.log import Log
@@ -90,12 +90,12 @@ class Answers:
     def _clip(self, ranges: Ranges) -> Iterator[tuple[Tick, Tick]]:
         """The ranges up to what is stable.
 
-        One that ends inside a void is drawn out to the void's end: otherwise a subscriber's position could
+        One that ends inside a void is drawn out beyond it: otherwise a subscriber's position could
         come to stand in there, where only positions from lost data stand (reliability.md U03).
         """
         done = 0
         for lo, hi in ranges:
-            drawn = next((high for low, high in self._voids if low < hi < high), hi)
+            drawn = next((high + 1 for low, high in self._voids if low < hi <= high), hi)
             start, end = max(lo, done), min(drawn, self._log.stable)
             if start < end:
                 yield start, end
@@ -160,7 +160,9 @@ class Answers:
             return [], f"no record is found between ticks {reached} and {upto}"
         return records, ""
 
-    def _answer(self, reply_to: Hashable, span: Span, records: list[Record], covered: Tick, first: Tick) -> None:
+    def _answer(
+        self, reply_to: Hashable, span: Span, records: list[Record], covered: Tick, first: Tick
+    ) -> None:
         """Says what the records tell of each range up to `covered`.
 
         A chop may be done and not yet durable: what it took cannot be called lost before `lost` is durable
@@ -185,7 +187,7 @@ class Answers:
         self._outbox.emit(Know(knowledge, reply_to))
 
     def _complain(self, fault: str, now: int) -> None:
-        """A range that cannot be read stays unknown: subscribers wait, and the operator must be told (T24)."""
+        """A range that cannot be read stays unknown: its subscribers wait, and the operator is told (T24)."""
         if now >= self._alarm_after:
             self._alarm_after = now + ALARM_EVERY
             text = f"{self._log.pubend}: part of the log cannot be read, and its subscribers wait: {fault}"

@@ -6,7 +6,7 @@ from gapless.core.effects import Delete, Operation, Set
 from gapless.core.ticks import SECOND, Tick
 from gapless_phb.core import rows
 from gapless_phb.core.log import Log
-from gapless_phb.core.outbox import Outbox
+from gapless_phb.core.outbox import Outbox, Then
 from gapless_phb.core.publishers import PublisherTable
 from gapless_phb.core.settings import Settings
 
@@ -24,7 +24,9 @@ class Checkpoints:
     sequences that are not durable.
     """
 
-    def __init__(self, number: int, log: Log, table: PublisherTable, outbox: Outbox, settings: Settings) -> None:
+    def __init__(
+        self, number: int, log: Log, table: PublisherTable, outbox: Outbox, settings: Settings
+    ) -> None:
         self._number = number
         self._log = log
         self._table = table
@@ -50,16 +52,21 @@ class Checkpoints:
         """Whether a checkpoint at this time would forget a publisher."""
         return self._table.has_forgettable(self._unused_since(time))
 
-    def begin(self, time: Tick) -> None:
-        """Starts a checkpoint of everything that is durable now, unless one is being written."""
+    def begin(self, time: Tick, then: Then) -> None:
+        """Starts a checkpoint of everything that is durable now, unless one is being written.
+
+        `then` is called when it is durable.
+        """
         if self._running:
             return
         self._running = True
         self._total_asked = self._log.index.total
         covered = self._log.newest
-        self._write(covered, self._log.index.sample(covered), self._table.changed, time)
+        self._write(covered, self._log.index.sample(covered), self._table.changed, time, then)
 
-    def _write(self, covered: Tick, points: list[tuple[Tick, int]], left: int, time: Tick) -> None:
+    def _write(
+        self, covered: Tick, points: list[tuple[Tick, int]], left: int, time: Tick, then: Then
+    ) -> None:
         """Writes some rows, and the rest when those are durable; the checkpoint itself comes last."""
         changed = self._table.take_changed(min(left, ROWS_PER_WRITE))
         operations: list[Operation] = [
@@ -68,17 +75,19 @@ class Checkpoints:
         ]
         if left > ROWS_PER_WRITE:
             rest = left - ROWS_PER_WRITE
-            self._outbox.write(operations, lambda _now, _wall: self._write(covered, points, rest, time))
+            self._outbox.write(operations, lambda _now, _wall: self._write(covered, points, rest, time, then))
             return
         forgotten = self._table.forget(self._unused_since(time), covered, FORGET_PER_CHECKPOINT)
         operations += [Delete(rows.PUBLISHERS, rows.key(self._number, name)) for name in forgotten]
         row = rows.Checkpoint(covered, self._table.epochs, points)
         operations.append(Set(rows.CHECKPOINTS, rows.key(self._number), rows.encode(row)))
-        self._outbox.write(operations, lambda _now, _wall: self._done(covered))
 
-    def _done(self, covered: Tick) -> None:
-        self.tick = covered
-        self._running = False
+        def durable(now: int, wall: int) -> None:
+            self.tick = covered
+            self._running = False
+            then(now, wall)
+
+        self._outbox.write(operations, durable)
 
     def _unused_since(self, time: Tick) -> Tick:
         return time - round(self._settings.publisher_lifetime_seconds * SECOND)

@@ -12,11 +12,12 @@ every later incarnation above it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from typing import TypeAlias
 
 from gapless.core.effects import Chop, Put, Set
 from gapless.core.events import EMPTY, EventBatch, Header
-from gapless.core.routing import Knowledge, Know, Pub
+from gapless.core.routing import Know, Knowledge, Pub
 from gapless.core.ticks import PubendId, Tick
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
@@ -24,6 +25,13 @@ from gapless_phb.core.outbox import Outbox, Then
 from gapless_phb.core.publishers import Batch, Publisher
 from gapless_phb.core.records import Record, encode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
+
+Landed: TypeAlias = "Callable[[Batch, int], None]"
+"""(batch, now): the batch is durable."""
+
+
+def _ignore(_batch: Batch, _now: int) -> None:
+    """Nobody listens yet."""
 
 
 def stream_of(pubend: PubendId) -> str:
@@ -35,9 +43,15 @@ class Log:
     """Appends, decides, promises and chops; says what is decided as `Know`."""
 
     def __init__(
-        self, network: str, pubend: PubendId, number: int, clock: TickClock, outbox: Outbox, lease_span: Tick
+        self,
+        network: str,
+        pubend: PubendId,
+        number: int,
+        clock: TickClock,
+        outbox: Outbox,
+        lease_span: Tick,
     ) -> None:
-        """The empty log of a new pubend; recovery sets the positions of an old one."""
+        """The empty log of a new pubend; `recover` sets the positions of an old one."""
         self.pubend = pubend
         self.stream = stream_of(pubend)
         self.tag = tag_of(network, pubend)
@@ -65,7 +79,10 @@ class Log:
         """When something was decided last, in monotonic nanoseconds."""
         self.pending: deque[Batch] = deque()
         self.pending_bytes = 0
-        self._landed: list[Batch] = []
+        self.on_landed: Landed = _ignore
+        """Called when a batch is durable; the next `settle()` tells it."""
+        self.unsettled: list[Batch] = []
+        """Durable, and not yet told."""
 
     def recover(self, newest: Tick, lost: Tick, lease: Tick, index: ByteIndex) -> None:
         """Takes the positions that were found at start-up. Says nothing yet."""
@@ -95,9 +112,16 @@ class Log:
         self._extend_lease(time, adopted)
 
     def append(
-        self, publisher: Publisher, pub: Pub, headers: list[Header], crc: int, reply_to: Hashable, now: int, wall: int
+        self,
+        publisher: Publisher,
+        pub: Pub,
+        headers: list[Header],
+        crc: int,
+        reply_to: Hashable,
+        now: int,
+        wall: int,
     ) -> Batch:
-        """Gives a batch its ticks and asks for its record, with a fresh lease when that one grows old."""
+        """Gives a batch its ticks and asks for its record, with a fresh lease when the last one grows old."""
         tick = self.clock.take(pub.events.count, now, wall)
         batch = Batch(publisher, pub.first, tick, pub.events, headers, crc, reply_to)
         record = Record(publisher.name, pub.epoch, pub.first, tick, self._last_record, pub.events, crc)
@@ -107,17 +131,19 @@ class Log:
         self.pending_bytes += batch.size
         self.last_assigned = self._last_record = batch.last_tick
         self.index.add(batch.last_tick, len(raw))
-        self._outbox.write([Put(self.stream, batch.last_tick, raw)])
+        self._outbox.write(
+            [Put(self.stream, batch.last_tick, raw)], lambda now, _wall: self._land(batch, now)
+        )
         self.renew_lease(self.clock.latest)
         return batch
 
-    def land(self, batch: Batch, now: int) -> None:
-        """A batch is durable; it is told with the others of its group."""
+    def _land(self, batch: Batch, now: int) -> None:
         oldest = self.pending.popleft()
         assert oldest is batch, "records become durable in the order they were appended"
         self.pending_bytes -= batch.size
-        self._landed.append(batch)
+        self.unsettled.append(batch)
         self.said_at = now
+        self.on_landed(batch, now)
 
     def settle(self) -> list[Batch]:
         """Tells what has become durable as one piece of knowledge; returns the batches to acknowledge.
@@ -126,11 +152,13 @@ class Log:
         never beyond the durable lease: a pending batch may be lost in a crash, and the wall clock may then
         put another event where its silence was (T40).
         """
-        batches, self._landed = self._landed, []
+        batches, self.unsettled = self.unsettled, []
         if batches:
             newest = batches[-1].last_tick
             undecided = self.pending[0].tick if self.pending else self.last_assigned + 1
-            data = EventBatch.concatenate([batch.columns.batch(batch.ticks, batch.headers) for batch in batches])
+            data = EventBatch.concatenate(
+                [batch.columns.batch(batch.ticks, batch.headers) for batch in batches]
+            )
             self.newest = newest
             self._say(max(newest, min(undecided - 1, self.lease)), data)
         return batches
@@ -141,7 +169,7 @@ class Log:
         The silence of a tick says that it will never be used, by this incarnation (the clock is told) or
         by a later one (the lease is durable).
         """
-        assert not self._landed, "what is durable is told first"
+        assert not self.unsettled, "what is durable is told first"
         if self.pending or not self.ready:
             return
         time = self.clock.read(now, wall)
@@ -179,6 +207,7 @@ class Log:
 
         `lost` and the chop go in one write, which is atomic: a record that is gone is never missed by a
         recovery that does not know it was given up, and knowledge says `lost` only once that is durable.
+        The chop ends at a record, so that a storage which remembers its end by what is left knows it.
         """
         self.lost_asked = upto
 
@@ -187,6 +216,6 @@ class Log:
             self.index.chop(upto)
 
         self._outbox.write(
-            [Set(rows.LOST, self._key, rows.encode(upto)), Chop(self.stream, upto)],
+            [Set(rows.LOST, self._key, rows.encode(upto)), Chop(self.stream, min(upto, self.newest))],
             durable,
         )

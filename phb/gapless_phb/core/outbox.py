@@ -28,6 +28,9 @@ class Outbox:
         self._writes: dict[int, list[Then]] = {}
         self._reads: dict[int, ThenRead] = {}
         self._cookie = 0
+        self._unsettled: list[Callable[[], None]] = []
+        self.turn = 0
+        """Counts what came from outside this node: within one turn, effects may be in each other's way."""
         self.wake: int = FOREVER
         """The earliest time, in monotonic nanoseconds, at which somebody wants to be woken."""
 
@@ -51,19 +54,28 @@ class Outbox:
         """Asks to be woken at a time at the latest."""
         self.wake = min(self.wake, time)
 
+    def before_take(self, settle: Callable[[], None]) -> None:
+        """Calls `settle` before the next `take()`: once for all that became durable in the turn."""
+        self._unsettled.append(settle)
+
     def on_durable(self, cookie: int, now: int, wall: int) -> None:
         """A write is durable."""
+        self.turn += 1
         assert cookie == next(iter(self._writes)), "writes become durable in the order they were asked for"
         for then in self._writes.pop(cookie):
             then(now, wall)
 
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:
         """A read is answered."""
+        self.turn += 1
         assert isinstance(result.cookie, int)
         self._reads.pop(result.cookie)(result, now, wall)
 
     def take(self) -> list[object]:
         """Everything asked for since the last call: the write first, so that every read sees it."""
+        unsettled, self._unsettled = self._unsettled, []
+        for settle in unsettled:
+            settle()
         effects, self._effects = self._effects, []
         if not self._operations:
             return effects

@@ -15,11 +15,11 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from gapless.core.events import EventColumns, Header
 from gapless.core.messages import TickRun
-from gapless.core.ticks import STEP, PubendId, Tick
+from gapless.core.ticks import STEP, Tick
 from gapless_phb.core.rows import Batched, PublisherRow
 
 WINDOW = 64
-"""W of algorithms.md 1.4: a publisher has at most so many batches unanswered, so older ones are not repeated."""
+"""W of algorithms.md 1.4: a publisher has at most so many batches unanswered, and repeats no older one."""
 TEMPORARY = "~"
 """Begins the name that an SDK draws at random for a publisher without a name of its own."""
 
@@ -146,11 +146,10 @@ def runs_of(batch: Batch | Batched) -> tuple[TickRun, ...]:
 
 
 class PublisherTable:
-    """All publishers of one pubend; which of them changed since the checkpoint, and which may be forgotten."""
+    """All publishers of one pubend; which of them changed since the checkpoint, which may be forgotten."""
 
-    def __init__(self, pubend: PubendId, rows: Mapping[str, PublisherRow], epochs: int) -> None:
+    def __init__(self, rows: Mapping[str, PublisherRow], epochs: int) -> None:
         """The table as it was saved; `epochs`: the highest epoch ever given."""
-        self._pubend = pubend
         self._publishers = {name: Publisher.restored(name, row) for name, row in rows.items()}
         self._epochs = max([epochs, *(publisher.epoch for publisher in self._publishers.values())])
         self._changed: dict[str, None] = {}

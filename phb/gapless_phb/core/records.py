@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from struct import Struct
-from struct import error as StructError
+from struct import Struct, error
 
 import google_crc32c
 
@@ -35,7 +34,7 @@ def tag_of(network: str, pubend: PubendId) -> int:
 
 def checksum(columns: EventColumns) -> int:
     """The crc32c of a batch's content: it tells a repeated batch from another one of the same sequence."""
-    return google_crc32c.extend(google_crc32c.value(columns.lengths), columns.blob)
+    return int(google_crc32c.extend(google_crc32c.value(columns.lengths), columns.blob))
 
 
 class Record:
@@ -116,11 +115,13 @@ def decode_record(tag: int, index: Tick, raw: bytes) -> Record:
     Raises VolumeCorruptError if its bytes changed, or it belongs elsewhere.
     """
     try:
-        version, name_length, count, found, epoch, first_sequence, first_tick, previous, crc = _HEAD.unpack_from(raw)
+        version, name_length, count, found, epoch, first_sequence, first_tick, previous, crc = (
+            _HEAD.unpack_from(raw)
+        )
         start = _HEAD.size + name_length
         (head_crc,) = _CHECKSUM.unpack_from(raw, start)
-    except StructError as error:
-        raise VolumeCorruptError(f"the record at tick {index} is too short to be one") from error
+    except error as fault:
+        raise VolumeCorruptError(f"the record at tick {index} is too short to be one") from fault
     if version != VERSION or head_crc != google_crc32c.value(raw[:start]):
         raise VolumeCorruptError(f"the head of the record at tick {index} is damaged")
     if found != tag:

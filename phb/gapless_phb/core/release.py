@@ -86,9 +86,7 @@ class Release:
         """The minima over all members that the router has been told of (1.4 Released)."""
         self.released = max(self.released, min(released, delivered))
         self.delivered = max(self.delivered, delivered)
-        counted = [
-            shb for shb, joining in self._joining.items() if joining.enrolled_in not in (None, turn)
-        ]
+        counted = [shb for shb, joining in self._joining.items() if joining.enrolled_in not in (None, turn)]
         for shb in counted:
             del self._joining[shb]
 
@@ -98,7 +96,7 @@ class Release:
         return min((tick for row in self.holds.values() for tick in row.at.values()), default=FOREVER)
 
     def target(self, time: Tick) -> Tick:
-        """L': up to where the log may be given up at `time`. A pubend that nobody is counted for keeps all."""
+        """L': up to where the log may be given up at `time`. While nobody is counted, nothing may."""
         if not self.members:
             return 0
         joining = min((joining.at for joining in self._joining.values()), default=FOREVER)
@@ -116,7 +114,9 @@ class Release:
 
     def _expendable(self, time: Tick) -> Tick:
         """What "earliest" need not find: older than min_retain, or below more than min_retain_bytes."""
-        return max(time - self._settings.min_retain - 1, self._log.index.covered(self._settings.min_retain_bytes))
+        return max(
+            time - self._settings.min_retain - 1, self._log.index.covered(self._settings.min_retain_bytes)
+        )
 
     def has_something(self, upto: Tick) -> bool:
         """Whether giving up everything to a tick would remove at least one record."""

@@ -6,6 +6,7 @@ Every key begins with the pubend's number, which is never given to another puben
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -80,6 +81,8 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     """A few points of the byte index; the last one is `tick`."""
 
 
+NO_CHECKPOINT: Final = Checkpoint(0, 0, [(0, 0)])
+
 _encode = msgspec.msgpack.Encoder().encode
 _pubend_row = msgspec.msgpack.Decoder(PubendRow).decode
 _holds = msgspec.msgpack.Decoder(Holds).decode
@@ -101,32 +104,37 @@ def encode(row: PubendRow | Holds | PublisherRow | Checkpoint | Tick) -> bytes:
     return _encode(row)
 
 
+@dataclass(slots=True)
 class SavedPubend:
-    """All rows of one pubend, as they were read at start-up."""
+    """All rows of one pubend; a new one has nothing but what it is and whom it counts."""
 
-    def __init__(self, reader: RecoveryReader, number: int, row: PubendRow) -> None:
-        prefix = key(number)
-        self.number = number
-        self.row = row
-        self.lease: Tick = max((_tick(value) for _, value in reader.scan(LEASES, prefix)), default=0)
-        self.lost: Tick = max((_tick(value) for _, value in reader.scan(LOST, prefix)), default=0)
-        self.members: Mapping[ShbId, Tick] = {
-            name: _tick(value) for name, value in _named(reader, MEMBERS, prefix)
-        }
-        self.holds: Mapping[ShbId, Holds] = {
-            name: _holds(value) for name, value in _named(reader, HOLDS, prefix)
-        }
-        self.publishers: Mapping[str, PublisherRow] = {
-            name: _publisher_row(value) for name, value in _named(reader, PUBLISHERS, prefix)
-        }
-        found = [_checkpoint(value) for _, value in reader.scan(CHECKPOINTS, prefix)]
-        self.checkpoint = found[0] if found else Checkpoint(0, 0, [(0, 0)])
+    number: int
+    row: PubendRow
+    lease: Tick = 0
+    lost: Tick = 0
+    members: Mapping[ShbId, Tick] = field(default_factory=dict)
+    holds: Mapping[ShbId, Holds] = field(default_factory=dict)
+    publishers: Mapping[str, PublisherRow] = field(default_factory=dict)
+    checkpoint: Checkpoint = NO_CHECKPOINT
 
 
 def saved_pubends(reader: RecoveryReader) -> list[SavedPubend]:
     """Every pubend that the volume knows, in the order they were created."""
-    rows = [(int.from_bytes(found, "big"), _pubend_row(value)) for found, value in reader.scan(PUBENDS)]
-    return [SavedPubend(reader, number, row) for number, row in rows]
+    found = [(int.from_bytes(number, "big"), value) for number, value in reader.scan(PUBENDS)]
+    return [_saved(reader, number, _pubend_row(value)) for number, value in found]
+
+
+def _saved(reader: RecoveryReader, number: int, row: PubendRow) -> SavedPubend:
+    prefix = key(number)
+    saved = SavedPubend(number, row)
+    saved.lease = max((_tick(value) for _, value in reader.scan(LEASES, prefix)), default=0)
+    saved.lost = max((_tick(value) for _, value in reader.scan(LOST, prefix)), default=0)
+    saved.members = {name: _tick(value) for name, value in _named(reader, MEMBERS, prefix)}
+    saved.holds = {name: _holds(value) for name, value in _named(reader, HOLDS, prefix)}
+    saved.publishers = {name: _publisher_row(value) for name, value in _named(reader, PUBLISHERS, prefix)}
+    for _, value in reader.scan(CHECKPOINTS, prefix):
+        saved.checkpoint = _checkpoint(value)
+    return saved
 
 
 def _named(reader: RecoveryReader, table: str, prefix: bytes) -> Iterator[tuple[str, bytes]]:

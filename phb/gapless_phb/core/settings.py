@@ -22,7 +22,7 @@ class PubendSettings:
     max_retain_seconds: float | None = None
     """Early release: older events go even if somebody has not acknowledged them. None: never."""
     min_retain_seconds: float = 3600.0
-    """Events are kept this long, or until `min_retain_bytes` of younger ones are there, whoever is done with them."""
+    """Events stay so long, or until `min_retain_bytes` of younger ones are there, done with or not."""
     min_retain_bytes: int = 1 << 30
 
     @property

@@ -264,7 +264,12 @@ class RequestFailed(ServerMessage, tag=21):
 
 
 class Credit(ClientMessage, tag=21):
-    """Grants more events and bytes to a subscription."""
+    """Grants more events and bytes to a subscription.
+
+    A delivery costs its events, and the bytes behind its head: count, rows and events. The broker never
+    sends more events than it has credit for. While bytes are left, one delivery may take more than there
+    are, so that an event larger than what is left is not stuck.
+    """
 
     sid: int
     events: int

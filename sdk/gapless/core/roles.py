@@ -92,7 +92,7 @@ class Role(Protocol):
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:
         """A read is answered."""
 
-    def on_space(self, low: bool, now: int, wall: int) -> None:
+    def on_space(self, now: int, wall: int, *, low: bool) -> None:
         """The disk is nearly full, or no longer."""
 
     def deadline(self) -> int | None:

@@ -181,7 +181,7 @@ class Machine:
         """The disk is nearly full, or no longer."""
         self._at(now, wall)
         for role in self._roles:
-            role.on_space(low, now, wall)
+            role.on_space(now, wall, low=low)
 
     def on_deadline(self, now: int, wall: int) -> None:
         """The time of `deadline()` has come."""

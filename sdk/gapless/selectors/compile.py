@@ -1,4 +1,4 @@
-"""Normal form to something that runs: a test of one event, and masks for batches in which predicates are shared."""
+"""Normal form to what runs: a test of one event, and masks of batches in which predicates are shared."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class Group:
         return self._slots
 
     def _prefers_slots(self, events: int) -> bool:
-        """Whether so many events are matched sooner by slots, if they find as many entries as the last ones."""
+        """Whether slots match so many events sooner, if those find as many entries as the last ones."""
         if len(self._placed) < SLOTS_FROM:
             return False
         affordable = self._mask_cost(events) // events - FIND_COST * self._finds_per_event

@@ -42,7 +42,7 @@ class BatchMatcher:
     def __contains__(self, key: object) -> bool:
         return key in self._holders
 
-    def add(self, key: int, filter: Filter) -> None:  # noqa: A002  # the word of this package
+    def add(self, key: int, filter: Filter) -> None:
         """Takes a filter in. Raises ValueError if the key has one already; then nothing changes."""
         if key in self._holders:
             raise ValueError(f"key {key} has a filter already")

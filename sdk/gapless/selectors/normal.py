@@ -77,7 +77,7 @@ def normal_form(node: Node) -> Normal:
 @singledispatch
 def when(node: Node, *, wanted: bool) -> Normal:
     """What holds where a condition is `wanted`."""
-    raise TypeError(f"not a condition: {node!r}")
+    raise TypeError(f"no condition that could be {wanted}: {node!r}")
 
 
 @when.register

@@ -6,9 +6,8 @@ Within a level, from left to right.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Final, NoReturn
+from typing import Final
 
 from gapless.errors import InvalidSelectorError
 from gapless.selectors.lexer import EXACT_LITERAL_MAX, Token, TokenKind, tokens
@@ -105,7 +104,7 @@ class _Parser:
             return TRUE
         node = self._condition(Level.OR)
         if not self._at_end():
-            self._refuse(f"unexpected {self._token}", self._token.position)
+            raise self._error(f"unexpected {self._token}", self._token.position)
         return node
 
     # ---- reading tokens
@@ -130,22 +129,22 @@ class _Parser:
 
     def _expect(self, kind: TokenKind, value: str) -> None:
         if not self._took(kind, value):
-            self._refuse(f"expected {value}, found {self._token}", self._token.position)
+            raise self._error(f"expected {value}, found {self._token}", self._token.position)
 
     def _expect_string(self, where: str) -> str:
         if self._token.kind is not TokenKind.STRING:
-            self._refuse(f"expected a string literal {where}, found {self._token}", self._token.position)
+            raise self._error(f"expected a string literal {where}, found {self._token}", self._token.position)
         return str(self._take().value)
 
-    def _refuse(self, message: str, position: int) -> NoReturn:
-        raise InvalidSelectorError(message, self._expression, position)
+    def _error(self, message: str, position: int) -> InvalidSelectorError:
+        return InvalidSelectorError(message, self._expression, position)
 
     # ---- climbing
 
     def _parse(self, level: Level) -> Node:
         """What stands here, with every operator that binds at least as tight as `level`."""
         if self._nesting_left == 0:
-            self._refuse("nested too deep", self._token.position)
+            raise self._error("nested too deep", self._token.position)
         self._nesting_left -= 1
         start = self._token.position
         node = self._operand(level)
@@ -181,7 +180,7 @@ class _Parser:
 
     def _checked_condition(self, node: Node, start: int) -> Node:
         if static_kind(node) not in (None, Kind.BOOLEAN):
-            self._refuse("this is no condition", start)
+            raise self._error("this is no condition", start)
         return node
 
     def _chain(self, left: Node, start: int, keyword: str, tighter: Level) -> tuple[Node, ...]:
@@ -206,7 +205,7 @@ class _Parser:
 
     def _checked_number(self, node: Node, start: int) -> Node:
         if static_kind(node) not in (None, Kind.NUMBER):
-            self._refuse("this is no number", start)
+            raise self._error("this is no number", start)
         return node
 
     def _comparison(self, left: Node, start: int) -> Node:
@@ -215,13 +214,13 @@ class _Parser:
         right = self._parse(Level.SUM)
         for node, position in ((left, start), (right, right_start)):
             if isinstance(node, Condition):
-                self._refuse("a condition cannot be compared", position)
+                raise self._error("a condition cannot be compared", position)
             if operator not in ("=", "<>"):
                 self._checked_number(node, position)
         kinds = static_kind(left), static_kind(right)
         if None not in kinds and kinds[0] is not kinds[1]:
             names = [kind.value for kind in kinds if kind]
-            self._refuse(f"{names[0]} is never {operator} {names[1]}", right_start)
+            raise self._error(f"{names[0]} is never {operator} {names[1]}", right_start)
         return Comparison(left, operator, right)
 
     def _test(self, left: Node, start: int) -> Node:
@@ -240,17 +239,19 @@ class _Parser:
             negated = self._took(TokenKind.KEYWORD, "NOT")
             self._expect(TokenKind.KEYWORD, "NULL")
             return NullTest(self._identifier(left, start), negated)
-        self._refuse(f"expected BETWEEN, IN or LIKE after NOT, found {self._token}", self._token.position)
+        raise self._error(
+            f"expected BETWEEN, IN or LIKE after NOT, found {self._token}", self._token.position
+        )
 
     def _identifier(self, node: Node, start: int) -> Identifier:
         if not isinstance(node, Identifier):
-            self._refuse("only a name can be asked this", start)
+            raise self._error("only a name can be asked this", start)
         return node
 
     def _text_identifier(self, node: Node, start: int) -> Identifier:
         identifier = self._identifier(node, start)
         if static_kind(identifier) not in (None, Kind.STRING):
-            self._refuse(f"{identifier.name} is no string", start)
+            raise self._error(f"{identifier.name} is no string", start)
         return identifier
 
     def _choices(self) -> tuple[str, ...]:
@@ -268,7 +269,7 @@ class _Parser:
         position = self._token.position
         escape = self._expect_string("after ESCAPE")
         if len(escape) != 1:
-            self._refuse("the escape is one character", position)
+            raise self._error("the escape is one character", position)
         return LikePattern.parse(pattern, escape)
 
     # ---- operands
@@ -283,11 +284,13 @@ class _Parser:
             node = self._parse(Level.OR)
             self._expect(TokenKind.SIGN, ")")
             return node
-        read = _OPERANDS.get(token.kind)
-        if read is None:
-            self._refuse(f"expected a name, a literal or a condition, found {token}", token.position)
-        self._take()
-        return read(self, token)
+        if token.kind is TokenKind.IDENTIFIER:
+            return self._name()
+        if token.kind is TokenKind.STRING:
+            return Literal(Kind.STRING, exact=False, value=self._take().value)
+        if token.kind is TokenKind.NUMBER:
+            return self._unsigned_number()
+        raise self._error(f"expected a name, a literal or a condition, found {token}", token.position)
 
     def _keyword_operand(self, level: Level) -> Node:
         token = self._token
@@ -295,7 +298,7 @@ class _Parser:
             return self._negation()
         if token.value not in ("TRUE", "FALSE"):
             hint = "NULL stands behind IS alone" if token.value == "NULL" else f"unexpected {token.value}"
-            self._refuse(hint, token.position)
+            raise self._error(hint, token.position)
         self._take()
         return TRUE if token.value == "TRUE" else FALSE
 
@@ -321,28 +324,19 @@ class _Parser:
             return Signed(_product(signs[:-1]), literal) if signs[:-1] else literal
         return Signed(_product(signs), self._number(Level.OPERAND))
 
-    def _name(self, token: Token) -> Node:
+    def _name(self) -> Node:
+        token = self._take()
         name = str(token.value)
         if is_reserved(name) and name not in HEADER_KINDS:
-            self._refuse(
-                f"a selector may name no header fields but {', '.join(HEADER_KINDS)}", token.position
-            )
+            allowed = ", ".join(HEADER_KINDS)
+            raise self._error(f"a selector may name no header fields but {allowed}", token.position)
         return Identifier(name)
 
-    def _text(self, token: Token) -> Node:
-        return Literal(Kind.STRING, exact=False, value=token.value)
-
-    def _unsigned_number(self, token: Token) -> Node:
+    def _unsigned_number(self) -> Node:
+        token = self._take()
         if token.value == EXACT_LITERAL_MAX and isinstance(token.value, int):
-            self._refuse(f"{token.value} is beyond 64 bits", token.position)
+            raise self._error(f"{token.value} is beyond 64 bits", token.position)
         return _number_literal(token.value)
-
-
-_OPERANDS: Final[dict[TokenKind, Callable[[_Parser, Token], Node]]] = {
-    TokenKind.IDENTIFIER: _Parser._name,
-    TokenKind.STRING: _Parser._text,
-    TokenKind.NUMBER: _Parser._unsigned_number,
-}
 
 
 def _number_literal(value: Value) -> Literal:

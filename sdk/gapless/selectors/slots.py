@@ -25,7 +25,7 @@ from gapless.selectors.values import Kind, Value, kind_of
 ALTERNATIVES_MAX: Final = 8
 """A selector with more alternatives than this is asked as a whole, event by event."""
 
-PREFIX_BYTES_MAX: Final = 1 << 24
+PREFIX_BYTES_MAX: Final = 1 << 22
 """What the prepared unions of one name and operator may take; beyond that, only every n-th is prepared."""
 
 Alternative: TypeAlias = tuple[Predicate, ...]

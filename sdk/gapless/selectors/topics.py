@@ -1,4 +1,4 @@
-"""Topic names and patterns of them: levels with dots between, `*` for one level, a trailing `#` for the rest."""
+"""Topics and patterns of them: levels with dots between, `*` for one level, a trailing `#` for the rest."""
 
 from __future__ import annotations
 

@@ -83,7 +83,9 @@ class SubscriberHostingBroker:
         reader = context.reader
         meta = dict(reader.scan(META)).get(b"registry")
         self._shb = shb_id(context)
-        self._hosting = Hosting(self._shb, context.network, context.secret, Registry.recover(meta, reader.scan(SUBSCRIPTIONS)))
+        self._hosting = Hosting(
+            self._shb, context.network, context.secret, Registry.recover(meta, reader.scan(SUBSCRIPTIONS))
+        )
         self._subscribing = Subscribing(self._hosting)
         self._listings = Listings(self._hosting)
         self._checkpointing = False
@@ -146,7 +148,9 @@ class SubscriberHostingBroker:
             Credit: self._on_credit,
             Acknowledge: self._on_acknowledge,
             Detach: self._on_detach,
-            ListSubscriptions: lambda session, request, _now, _wall: self._listings.on_list(session.number, request.request),
+            ListSubscriptions: lambda session, request, _now, _wall: self._listings.on_list(
+                session.number, request.request
+            ),
         }
 
     # ---------------------------------------------------------------------------------- what routers say
@@ -331,7 +335,7 @@ class SubscriberHostingBroker:
             stream.on_read(sid, number, result, now, wall)
             self._after(stream, now)
 
-    def on_space(self, low: bool, now: int, wall: int) -> None:
+    def on_space(self, now: int, wall: int, *, low: bool) -> None:
         """A nearly full disk changes nothing here: what is written is little, and it lets space be freed."""
 
     def deadline(self) -> int | None:

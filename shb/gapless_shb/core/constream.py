@@ -96,7 +96,7 @@ class Constream:
         self.pfs.forget(sid)
 
     def touch(self, sid: int, position: Position) -> None:
-        """A position changed: is it quiet?"""
+        """A position changed: finds out whether it is quiet, and so pins nothing."""
         if position.changed:
             self._changed[sid] = None
         if position.quiet:
@@ -164,7 +164,12 @@ class Constream:
         if not reader.consumer.subscription.durable:
             position.acknowledge(reader.horizon, reader.horizon)
         self.touch(sid, position)
-        if reader.idle and reader.horizon >= self.head and position.since <= reader.horizon and not reader.consumer.starved:
+        if (
+            reader.idle
+            and reader.horizon >= self.head
+            and position.since <= reader.horizon
+            and not reader.consumer.starved
+        ):
             del self.readers[sid]
             position.reading = False
             self._go_live(reader.consumer, reader.horizon)
@@ -174,7 +179,9 @@ class Constream:
         """The PFS was read for a reader."""
         reader = self.readers.get(sid)
         if result.error:
-            self._around.emit(Alarm(f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}"))
+            self._around.emit(
+                Alarm(f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}")
+            )
         if reader is not None and reader.number == number:
             reader.on_read(result, self, now)
             self.step_reader(sid, now, wall)
@@ -323,7 +330,9 @@ class Constream:
         for lo, hi in self._istream.lost_in(self.head, horizon, self._need()):
             for sid, consumer in self.live.items():
                 if self._floors.get(sid, 0) < hi:
-                    consumer.channel.gap(sid, self.pubend, max(lo, self._floors.get(sid, 0)), hi, "this broker was retired")
+                    consumer.channel.gap(
+                        sid, self.pubend, max(lo, self._floors.get(sid, 0)), hi, "this broker was retired"
+                    )
             for sid, position in self.positions.items():
                 position.since = max(position.since, hi)
                 position.changed = True
@@ -370,7 +379,9 @@ class Constream:
             else:
                 self._start_reader(consumer, position, previous)
 
-    def _deliver_part(self, consumer: Consumer, position: Position, batch: EventBatch, mask: int, previous: Tick) -> None:
+    def _deliver_part(
+        self, consumer: Consumer, position: Position, batch: EventBatch, mask: int, previous: Tick
+    ) -> None:
         """A consumer that is owed only the later part of a batch."""
         floor = max(self._floors.get(consumer.sid, 0), position.since)
         mask &= _above(batch.ticks, floor)

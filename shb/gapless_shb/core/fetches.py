@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 from gapless.core.events import EventBatch
 from gapless.core.knowledge import KnowledgeStream
 from gapless.core.routing import RAW, Knowledge, Ranges
-from gapless.core.ticks import MILLISECOND, SECOND, STEP, FOREVER, PubendId, Tick
+from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, STEP, PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 
 NEAR = 64 * STEP
@@ -127,7 +128,7 @@ def refilter(batch: EventBatch, matcher: BatchMatcher) -> EventBatch:
 def merge(pieces: list[EventBatch]) -> EventBatch:
     """One batch of pieces that do not overlap; pieces that interleave are put in tick order."""
     whole = EventBatch.concatenate(pieces)
-    if all(left.ticks[-1] < right.ticks[0] for left, right in zip(pieces, pieces[1:], strict=False)):
+    if all(left.ticks[-1] < right.ticks[0] for left, right in pairwise(pieces)):
         return whole
     order = sorted(range(len(whole)), key=whole.ticks.__getitem__)
     return EventBatch(

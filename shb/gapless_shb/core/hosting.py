@@ -115,9 +115,7 @@ class Hosting:
             self.around.channels[session] = channel
         return channel
 
-    def attach(
-        self, consumer: Consumer, at: Mapping[PubendId, Tick], answer: Subscribed, now: int, wall: int
-    ) -> None:
+    def attach(self, consumer: Consumer, at: Mapping[PubendId, Tick], answer: Subscribed, now: int, wall: int) -> None:
         """Answers the client, then serves the consumer from these positions on."""
         self.around.consumers[consumer.sid] = consumer
         consumer.channel.consumers[consumer.sid] = consumer

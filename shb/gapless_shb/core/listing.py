@@ -82,7 +82,11 @@ class Listings:
                 return
             listing.todo.pop(0)
         del self._listings[number]
-        rows = [self._row(subscription, listing.counts[subscription.sid]) for subscription in self._hosting.registry if subscription.durable]
+        rows = [
+            self._row(subscription, listing.counts[subscription.sid])
+            for subscription in self._hosting.registry
+            if subscription.durable
+        ]
         self._hosting.effects.append(Tell(listing.session, SubscriptionList(listing.request, rows)))
 
     def _row(self, subscription: Subscription, lag_events: int) -> SubscriptionRow:

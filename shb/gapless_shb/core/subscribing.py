@@ -14,38 +14,24 @@ from gapless.core.messages import (
     Code,
     Detached,
     InUse,
-    Position as PositionMessage,
-    RequestFailed,
     StartAt,
     Subscribe,
     Subscribed,
     Unsubscribe,
 )
+from gapless.core.messages import (
+    Position as PositionMessage,
+)
 from gapless.core.roles import ClientSession
 from gapless.core.ticks import PubendId, Tick, tick_at
-from gapless.core.tokens import check_seal, seal
-from gapless.errors import InvalidSelectorError, InvalidTopicError
-from gapless.selectors.filters import Filter
+from gapless.core.tokens import seal
+from gapless_shb.core.admission import RefusedError, check_positions, check_same, check_token, checked_filter
 from gapless_shb.core.checkpoint import delete_positions, position_row
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import Position
 from gapless_shb.core.subscriptions import Subscription
-
-
-class RefusedError(Exception):
-    """A request is refused: the code and the reason that the client is told."""
-
-    def __init__(self, code: Code, reason: str, expression: str = "", position: int = 0) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.expression = expression
-        self.position = position
-
-    def answer(self, request: int) -> RequestFailed:
-        """The message that says so."""
-        return RequestFailed(request, self.code, str(self), self.expression, self.position)
 
 
 @dataclass(slots=True)
@@ -87,7 +73,9 @@ class Subscribing:
         """Removes a durable subscription; whoever consumes it is told."""
         subscription = self._hosting.registry.find(request.client_id, request.name)
         if subscription is None:
-            refused = RefusedError(Code.NOT_FOUND, f"there is no subscription {request.name!r} of client {request.client_id!r}")
+            refused = RefusedError(
+                Code.NOT_FOUND, f"there is no subscription {request.name!r} of client {request.client_id!r}"
+            )
             self._hosting.tell(session.number, refused.answer(request.request))
             return
         consumer = self._hosting.around.consumers.get(subscription.sid)
@@ -143,17 +131,23 @@ class Subscribing:
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         selector_filter = checked_filter(request)
-        self._check_positions(request.positions or ())
+        check_positions(request.positions or (), self._hosting.streams)
         hosting = self._hosting
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
         known = {pubend: start for pubend, (start, _) in starts.items()}
         elsewhere = {p.pubend: p.tick for p in request.positions or () if p.pubend not in known}
         subscription, operations = hosting.registry.create(
-            session.client_id, request.name or "", selector_filter.topics, selector_filter.selector, wall, known | elsewhere
+            session.client_id,
+            request.name or "",
+            selector_filter.topics,
+            selector_filter.selector,
+            wall,
+            known | elsewhere,
         )
         hosting.around.matcher.add(subscription.sid, selector_filter)
         for pubend, (start, needs_hold) in starts.items():
-            self._place(hosting.streams[pubend], subscription, start, needs_hold, operations, now)
+            position = Position(start, acked=start, held=needs_hold)
+            operations += self._place(hosting.streams[pubend], subscription, position, now)
         self._creations[subscription.sid] = Creation(session, request, subscription)
         hosting.write_interest(operations, add=subscription, cookie=("created", subscription.sid))
         for pubend, (_, needs_hold) in starts.items():
@@ -170,14 +164,12 @@ class Subscribing:
             start = 0 if request.start is StartAt.EARLIEST else stream.head
         return start, start < max(stream.released, 1)
 
-    def _place(
-        self, stream: Constream, subscription: Subscription, start: Tick, needs_hold: bool, operations: list[Operation], now: int
-    ) -> None:
-        position = Position(start, acked=start, held=needs_hold)
+    def _place(self, stream: Constream, subscription: Subscription, position: Position, now: int) -> list[Operation]:
         stream.add(subscription.sid, position, subscription.version)
-        if needs_hold:
-            stream.holds.put(subscription.sid, start, now)
-            operations.append(position_row(subscription.sid, stream.pubend, position))
+        if not position.held:
+            return []
+        stream.holds.put(subscription.sid, position.start, now)
+        return [position_row(subscription.sid, stream.pubend, position)]
 
     def on_created(self, sid: int, now: int, wall: int) -> None:
         """The record is durable."""
@@ -188,9 +180,9 @@ class Subscribing:
 
     def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
         """A pubend keeps these holds, from these ticks on."""
-        for sid, at in resolved:
+        for sid, held_from in resolved:
+            at = max(held_from, stream.meta.created)
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
-            at = max(at, stream.meta.created)
             if subscription is None or position is None or position.start >= at:
                 continue
             position.start = at
@@ -215,7 +207,7 @@ class Subscribing:
                 continue
             del self._creations[sid]
             if creation.session is not None:
-                self._attach(creation.session, creation.request, creation.subscription, True, now, wall)
+                self._attach(creation.session, creation.request, creation.subscription, now, wall, created=True)
 
     def is_creating(self, sid: int) -> bool:
         """Whether a subscription is not acknowledged to its client yet."""
@@ -231,9 +223,9 @@ class Subscribing:
     def _attach_existing(
         self, session: ClientSession, request: Subscribe, subscription: Subscription, now: int, wall: int
     ) -> None:
-        self._check_same(request, subscription)
-        self._check_token(request, subscription)
-        self._check_positions(request.positions or ())
+        check_same(request, subscription)
+        check_token(request, subscription, self._hosting)
+        check_positions(request.positions or (), self._hosting.streams)
         sid = subscription.sid
         if self._is_unfinished(sid):
             self._adopt(session, request, subscription)
@@ -248,7 +240,7 @@ class Subscribing:
             self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, "another consumer took it over"))
         if holder is not None:
             self._hosting.detach(sid)
-        self._attach(session, request, subscription, False, now, wall)
+        self._attach(session, request, subscription, now, wall, created=False)
 
     def _is_unfinished(self, sid: int) -> bool:
         """Whether its start is not durable, or not known, yet: its creator went away, or this broker crashed."""
@@ -264,7 +256,14 @@ class Subscribing:
         creation.session, creation.request = session, request
 
     def _attach(
-        self, session: ClientSession, request: Subscribe, subscription: Subscription, created: bool, now: int, wall: int
+        self,
+        session: ClientSession,
+        request: Subscribe,
+        subscription: Subscription,
+        now: int,
+        wall: int,
+        *,
+        created: bool,
     ) -> None:
         hosting = self._hosting
         sid = subscription.sid
@@ -273,7 +272,10 @@ class Subscribing:
             for acknowledged in request.acknowledged:
                 if acknowledged.pubend == stream.pubend:
                     stream.acknowledge(sid, acknowledged.tick, acknowledged.event)
-        at = {stream.pubend: self._attach_at(stream.positions[sid], stream.pubend, given) for stream in hosting.streams.values()}
+        at = {
+            stream.pubend: self._attach_at(stream.positions[sid], stream.pubend, given)
+            for stream in hosting.streams.values()
+        }
         consumer = Consumer(
             subscription, hosting.channel(session.number), session.instance, request.credit_events, request.credit_bytes
         )
@@ -292,55 +294,7 @@ class Subscribing:
             return max(position.acked, position.start)
         return given.get(pubend, position.start)
 
-    def _check_same(self, request: Subscribe, subscription: Subscription) -> None:
-        if request.sid:
-            return
-        asked = checked_filter(request)
-        if asked != subscription.filter:
-            has = f"topics {', '.join(subscription.topics)} and selector {subscription.selector!r}"
-            raise RefusedError(
-                Code.MISMATCH, f"subscription {subscription.name!r} exists with {has}; unsubscribe it first, or use these"
-            )
-
-    def _check_token(self, request: Subscribe, subscription: Subscription) -> None:
-        if not request.token_sid:
-            return
-        if (request.token_sid, request.token_generation) != (subscription.sid, subscription.generation):
-            raise RefusedError(Code.TOKEN_MISMATCH, "the token belongs to another subscription, or to an earlier one of this name")
-        hosting = self._hosting
-        if not check_seal(hosting.secret, hosting.network, subscription.sid, subscription.generation, request.token_seal):
-            raise RefusedError(Code.INVALID_TOKEN, "the token was not issued by this network, or was tampered with")
-
-    def _check_positions(self, positions: Iterable[PositionMessage]) -> None:
-        """A token of a pubend's other epoch, or of ticks that a broker lost, is refused."""
-        streams = self._hosting.streams
-        names = {pubend.rpartition("@")[0]: pubend for pubend in streams}
-        for position in positions:
-            stream = streams.get(position.pubend)
-            if stream is None:
-                twin = names.get(position.pubend.rpartition("@")[0])
-                if twin is not None:
-                    raise RefusedError(
-                        Code.TOKEN_MISMATCH, f"the token names {position.pubend}, but that pubend began anew as {twin}"
-                    )
-            elif any(lo < position.tick <= hi for lo, hi in stream.meta.voids):
-                raise RefusedError(
-                    Code.TOKEN_AHEAD,
-                    f"the token stands at a tick of {position.pubend} that the broker never logged: it has lost data "
-                    "since the token was made (was an old copy of its storage restored?)",
-                )
-
     def _refuse_waiting(self, sid: int) -> None:
         for session, request in self._waiting.pop(sid, []):
             refused = RefusedError(Code.NOT_FOUND, "the subscription was removed")
             self._hosting.tell(session.number, refused.answer(request.request))
-
-
-def checked_filter(request: Subscribe) -> Filter:
-    """The request's filter. Raises RefusedError when it is not well-formed."""
-    try:
-        return Filter(tuple(request.topics), request.selector)
-    except InvalidSelectorError as error:
-        raise RefusedError(Code.INVALID_SELECTOR, error.message, error.expression, error.position) from error
-    except InvalidTopicError as error:
-        raise RefusedError(Code.INVALID_TOPIC, str(error)) from error

@@ -99,7 +99,13 @@ class Registry:
         return self._by_name.get((client_id, name))
 
     def create(
-        self, client_id: str, name: str, topics: tuple[str, ...], selector: str, created: int, start: dict[PubendId, Tick]
+        self,
+        client_id: str,
+        name: str,
+        topics: tuple[str, ...],
+        selector: str,
+        created: int,
+        start: dict[PubendId, Tick],
     ) -> tuple[Subscription, list[Operation]]:
         """A new subscription under the next version, and what must be durable before it is announced."""
         self._meta.last_sid += 1

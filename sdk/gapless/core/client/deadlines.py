@@ -21,6 +21,8 @@ class Timer(Enum):
     """Send again, or open again, what was put off."""
     SUBSCRIPTION = "subscription"
     """Attach again."""
+    QUESTION = "question"
+    """Ask again."""
 
 
 Key: TypeAlias = "tuple[Timer, int]"
@@ -55,9 +57,7 @@ class Deadlines:
 
     def take_expired(self, now: int) -> list[Key]:
         """The keys of all deadlines that have come, in the order of their times; they are taken away."""
-        expired = sorted(
-            (due, key[0].value, key[1], key) for key, due in self._due.items() if due <= now
-        )
+        expired = sorted((due, key[0].value, key[1], key) for key, due in self._due.items() if due <= now)
         for *_, key in expired:
             del self._due[key]
         return [key for *_, key in expired]

@@ -46,7 +46,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delivery:
-    """Events of one pubend in tick order, as they came: one or more columns, decoded by whoever wants them."""
+    """Events of one pubend in tick order, as they came: columns, decoded by whoever wants them."""
 
     __slots__ = ("columns", "count", "pubend", "ticks")
 

@@ -23,7 +23,15 @@ from gapless.core.client.deadlines import Deadlines, Timer
 from gapless.core.client.effects import Answered, Failed, Notice, NotPublished, PublisherReady, Receipted
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, publish_error
-from gapless.core.messages import Code, OpenPublisher, Publish, Published, PublisherOpened, PublishRefused, TickRun
+from gapless.core.messages import (
+    Code,
+    OpenPublisher,
+    Publish,
+    Published,
+    PublisherOpened,
+    PublishRefused,
+    TickRun,
+)
 from gapless.core.ticks import Tick
 from gapless.errors import GaplessError, PublishUncertainError, RemoteProtocolError
 
@@ -231,7 +239,9 @@ class PublisherCore:
 
     def _open(self) -> None:
         self.phase = Phase.OPENING
-        message = OpenPublisher(self.number, self.name, self._instance, self._attempt, self._topic, self._pubend)
+        message = OpenPublisher(
+            self.number, self.name, self._instance, self._attempt, self._topic, self._pubend
+        )
         self._outbox.send(message)
 
     def _send(self) -> None:
@@ -268,11 +278,11 @@ class PublisherCore:
             self._logged = sequence
 
     def _index_after(self, sequence: int) -> int:
-        """How many batches of the queue have sequences up to this one. They are sent, and it ends the last."""
+        """How many batches of the queue have sequences up to this one. It must end a batch that is sent."""
         for index, batch in enumerate(islice(self._batches, self._sent)):
             if batch.last == sequence:
                 return index + 1
-        raise RemoteProtocolError(f"the broker speaks of sequence {sequence}, which ends no batch that was sent")
+        raise RemoteProtocolError(f"sequence {sequence} ends no batch that was sent")
 
     def _index_at(self, sequence: int) -> int:
         """The place in the queue of the batch that begins with this sequence."""
@@ -283,7 +293,7 @@ class PublisherCore:
             following = batch.last + 1
         if sequence == following:
             return self._sent
-        raise RemoteProtocolError(f"the broker speaks of sequence {sequence}, which begins no batch that was sent")
+        raise RemoteProtocolError(f"sequence {sequence} begins no batch that was sent")
 
     def _rewind(self, refused: PublishRefused, due: int) -> None:
         """Send again from a sequence on, after a pause."""
@@ -297,11 +307,10 @@ class PublisherCore:
 
     def _drop(self, refused: PublishRefused, now: int) -> None:
         """One batch is refused for good. The ones behind it take its sequences: they cannot be logged yet."""
-        for index, batch in enumerate(self._batches):
-            if batch.first == refused.sequence:
-                break
-        else:
-            raise RemoteProtocolError(f"the broker refuses sequence {refused.sequence}, which was not sent")
+        index = next((i for i, batch in enumerate(self._batches) if batch.first == refused.sequence), None)
+        if index is None or not refused.sequence:
+            raise RemoteProtocolError(f"sequence {refused.sequence} begins no batch that was sent")
+        batch = self._batches[index]
         self._keep_sent(min(index, self._sent))
         del self._batches[index]
         self.unanswered_bytes -= batch.events.size

@@ -44,7 +44,7 @@ ERRORS: dict[Code, type[GaplessError]] = {
     Code.RETRY: ConnectionClosedError,
     Code.CLOSED: ConnectionClosedError,
 }
-"""The error class of each code. RESUME and RETRY are handled inside the core; they stand here to be complete."""
+"""The error class of each code. RESUME and RETRY are handled inside; they stand here to be complete."""
 
 TEMPORARY = frozenset({Code.RETRY, Code.CLOSED})
 """Refusals after which the same question may be answered differently a little later."""

@@ -1,6 +1,6 @@
-"""A subscription: attached once, and again after every reconnect, with nothing lost in between (algorithms.md 3.10).
+"""A subscription: attached once, and again after every reconnect, and nothing lost (algorithms.md 3.10).
 
-    IDLE ──Subscribe──▶ ASKING ──Subscribed──▶ ATTACHED        any ──refused, Detached, detach()──▶ OVER
+    IDLE ──Subscribe──▶ ASKING ──Subscribed──▶ ATTACHED        any ──refused, Detached, end()──▶ OVER
       ▲                    │ session over, try later │
       └────────────────────┴─────────────────────────┘
 
@@ -40,6 +40,9 @@ from gapless.errors import GaplessError, RemoteProtocolError, SubscriptionTakenO
 
 WINDOW_EVENTS = 16_384
 WINDOW_BYTES = 4 << 20
+FORMER_SIDS = 1024
+COUNT_BYTES = 4
+"""What a delivery costs beside its rows and events: the bytes of its count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,11 @@ class SubscriptionCore:
         self.sid = 0
         self.generation = 0
         self.seal = b""
-        self.former_sids: list[int] = []
-        """A subscription that is not durable is a new one after each reconnect; its tokens go on to be good."""
+        self.former_sids: deque[int] = deque(maxlen=FORMER_SIDS)
+        """One that is not durable is a new one after each reconnect; its older tokens go on to be good."""
         self.draining = False
+        self.was_in_own_way = False
+        """Whether the broker may refuse it for the sake of an earlier request that was given up here."""
         self.acknowledging = Acknowledging()
         self._backoff = backoff
         self._outbox = outbox
@@ -121,12 +126,16 @@ class SubscriptionCore:
         return self._buffered_events
 
     def positions(self) -> dict[PubendId, Tick]:
-        """Up to where everything was handed out and is done with, per pubend: what is in the hand is not counted."""
-        return {pubend: lane.handed for pubend, lane in self._lanes.items()}
+        """Up to where everything was handed out and is done with: what is in the hand is not counted.
+
+        A pubend of which nothing was handed out is left out: then the broker takes the subscription's start,
+        while a tick of 0 would ask for everything there ever was.
+        """
+        return {pubend: lane.handed for pubend, lane in self._lanes.items() if lane.handed}
 
     def reached(self) -> dict[PubendId, Tick]:
         """As `positions`, with what is in the hand."""
-        return {pubend: lane.reached for pubend, lane in self._lanes.items()}
+        return {pubend: lane.reached for pubend, lane in self._lanes.items() if lane.reached}
 
     # What happened.
 
@@ -159,6 +168,7 @@ class SubscriptionCore:
         if not self._was_attached:
             self._was_attached = True
             self._outbox.tell(Answered(self.number, Attached(self.sid, self.generation, subscribed.created)))
+        self.send_acknowledgement()
 
     def on_failed(self, failed: RequestFailed, now: int) -> None:
         """The broker does not attach this subscription, now or ever."""
@@ -191,7 +201,7 @@ class SubscriptionCore:
         lane = self._lane(pubend)
         new = lane.on_events(columns)
         self._credit_events -= columns.count
-        self._credit_bytes -= columns.size
+        self._credit_bytes -= columns.size + COUNT_BYTES
         if new is None:
             return
         self._buffered_events += new.count
@@ -258,18 +268,23 @@ class SubscriptionCore:
         self.draining = True
         self._outbox.tell(Arrived(self.number))
 
-    def detach(self) -> None:
-        """Ends the consumption: what is acknowledged is told, what is buffered is dropped."""
+    def release(self) -> None:
+        """Tells the broker what is acknowledged, and that nothing more is wanted, if it can be told now."""
         if self.phase is Phase.ATTACHED:
             self.send_acknowledgement()
             self._outbox.send(Detach(self.sid))
-        self._end()
+
+    def end(self) -> None:
+        """It is over: what is buffered is dropped. Its positions stay."""
+        self.phase = Phase.OVER
+        self._deadlines.stop(Timer.SUBSCRIPTION, self.number)
+        self._full.clear()
+        self._buffered_events = self._buffered_bytes = 0
 
     def fail(self, error: GaplessError) -> None:
-        """The subscription is over: what is buffered is dropped."""
-        if self.phase is not Phase.OVER:
-            self._end()
-            self._outbox.tell(Failed(self.number, error))
+        """It is over, and the application is told why."""
+        self.end()
+        self._outbox.tell(Failed(self.number, error))
 
     # How it is done.
 
@@ -280,7 +295,8 @@ class SubscriptionCore:
         """
         wanted = self.wanted
         again = self._was_attached
-        self._asked = {pubend: lane.received for pubend, lane in self._lanes.items()} if again else wanted.positions
+        received = {pubend: lane.received for pubend, lane in self._lanes.items() if lane.received}
+        self._asked = received if again else wanted.positions
         attach = again and self.durable
         return Subscribe(
             request=self.number,
@@ -294,7 +310,8 @@ class SubscriptionCore:
             token_generation=self.generation if again else wanted.token_generation,
             token_seal=self.seal if again else wanted.token_seal,
             acknowledged=self.acknowledging.repeat(),
-            in_use=wanted.in_use,
+            # Whoever holds it now took it while we were away: to wait or to take it back would be a duel.
+            in_use=InUse.ERROR if again else wanted.in_use,
             credit_events=self._credit_events,
             credit_bytes=self._credit_bytes,
             sid=self.sid if attach else 0,
@@ -318,7 +335,8 @@ class SubscriptionCore:
                 if self._asked is None:
                     self.acknowledging.start(position.pubend, position.tick)
             elif position.tick > lane.received:
-                self.on_gap(position.pubend, lane.received, position.tick, "the broker resumed behind the position asked for")
+                reason = "the broker resumed after a later position"
+                self.on_gap(position.pubend, lane.received, position.tick, reason)
 
     def _lane(self, pubend: PubendId) -> Lane:
         lane = self._lanes.get(pubend)
@@ -341,13 +359,8 @@ class SubscriptionCore:
         wanted = self.wanted
         events = wanted.window_events - self._buffered_events - self._credit_events
         size = wanted.window_bytes - self._buffered_bytes - self._credit_bytes
-        if self.phase is Phase.ATTACHED and (4 * events >= wanted.window_events or 4 * size >= wanted.window_bytes):
+        enough = 4 * events >= wanted.window_events or 4 * size >= wanted.window_bytes
+        if enough and self.phase is Phase.ATTACHED:
             self._credit_events += max(0, events)
             self._credit_bytes += max(0, size)
             self._outbox.send(Credit(self.sid, max(0, events), max(0, size)))
-
-    def _end(self) -> None:
-        self.phase = Phase.OVER
-        self._deadlines.stop(Timer.SUBSCRIPTION, self.number)
-        self._full.clear()
-        self._buffered_events = self._buffered_bytes = 0

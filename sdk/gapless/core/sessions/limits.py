@@ -49,7 +49,7 @@ class Limits:
     """Bytes a publisher may have unanswered; a batch on its own may be larger."""
     pending_bytes: int = 4 << 20
     """Above this many bytes waiting to leave, nothing more is read from the link: answers cannot pile up."""
-    pending_bytes_max: int = 64 << 20
+    pending_bytes_max: int = 48 << 20
     """Above this many the link is closed."""
 
 

@@ -286,12 +286,25 @@ class World:
         positions = None if token is None else [m.Position(PUBEND, token)]
         if token is not None:
             client.token = token
+            client.tokens = [old for old in client.tokens if old <= token]
             client.consumed = [tick for tick in client.consumed if tick <= token]
             client.gaps = [(lo, min(hi, token)) for lo, hi in client.gaps if lo < token]
         acknowledged = [m.Acknowledged(PUBEND, client.acked, client.last_event)] if client.acked else []
         request = m.Subscribe(
-            1, client.name, ("#",), client.selector, client.start, 0, positions, client.sid if token is not None else 0,
-            client.generation, client.seal, acknowledged, m.InUse.TAKEOVER, client.credit, 1 << 30,
+            1,
+            client.name,
+            ("#",),
+            client.selector,
+            client.start,
+            0,
+            positions,
+            client.sid if token is not None else 0,
+            client.generation,
+            client.seal,
+            acknowledged,
+            m.InUse.TAKEOVER,
+            client.credit,
+            1 << 30,
         )
         self.shb._on_subscribe(self.session_of(client), request, self.now, self.wall)
         self.pump()
@@ -374,8 +387,12 @@ class World:
     def step(self) -> None:
         """One random thing."""
         action = self.random.choice(
-            ["publish"] * 6 + ["push"] * 3 + ["arrive"] * 3 + ["sync", "reads", "wants", "time", "held"] * 2
-            + ["consume"] * 6 + ["grant", "ack", "attach", "detach", "subscribe", "release", "see"]
+            ["publish"] * 6
+            + ["push"] * 3
+            + ["arrive"] * 3
+            + ["sync", "reads", "wants", "time", "held"] * 2
+            + ["consume"] * 6
+            + ["grant", "ack", "attach", "detach", "subscribe", "release", "see"]
             + (["crash"] if self.random.random() < 0.15 else [])
         )
         getattr(self, f"_step_{action}")()

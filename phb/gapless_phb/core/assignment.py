@@ -1,0 +1,83 @@
+"""Which pubend a publisher belongs to, and what pubends there are (algorithms.md 1.1; design.md 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+
+from gapless.core.ticks import PubendId
+from gapless_phb.core.settings import PubendSettings
+from gapless_phb.core.validation import carries
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SUFFIX_DIGITS = 5
+ANY_TOPIC = "#"
+ANY_PUBLISHER = "*"
+
+
+def pubend_id(name: str, wall: int, storage_id: str) -> PubendId:
+    """The identity of a pubend that is created now: `name@epoch` (1.1).
+
+    The epoch is the second of the creation and something of the volume, so that a pubend on a volume that
+    was wiped, or made anew, is another pubend, even in the same second.
+    """
+    digest = int.from_bytes(blake2b(f"{storage_id}/{name}".encode(), digest_size=8).digest(), "big")
+    suffix = _base36(digest % 36**_SUFFIX_DIGITS).rjust(_SUFFIX_DIGITS, "0")
+    return f"{name}@{_base36(wall // 1000)}{suffix}"
+
+
+def name_of(pubend: PubendId) -> str:
+    """The name in a pubend's identity."""
+    return pubend.rpartition("@")[0]
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"
+
+
+def merged_topics(before: tuple[str, ...], configured: tuple[str, ...]) -> tuple[str, ...]:
+    """Every pattern that a pubend ever took events of: old events do not change with a configuration."""
+    if ANY_TOPIC in before or ANY_TOPIC in configured:
+        return (ANY_TOPIC,)
+    return tuple(dict.fromkeys((*before, *configured)))
+
+
+def assign(pubends: Iterable[PubendSettings], publisher: str, topic: str | None) -> str | None:
+    """The name of the pubend for a publisher that is on none yet, or None when none takes it.
+
+    The first entry that takes both the publisher and the topic. A publisher without a topic of its own
+    belongs where its name is listed, else where every topic goes.
+    """
+    for options in pubends:
+        if _takes(options, publisher, topic):
+            return _share(options, publisher)
+    return None
+
+
+def _takes(options: PubendSettings, publisher: str, topic: str | None) -> bool:
+    if not any(_is_named(pattern, publisher) for pattern in options.publishers):
+        return False
+    if topic is None:
+        return ANY_TOPIC in options.topics or ANY_PUBLISHER not in options.publishers
+    return carries(options.topics, topic)
+
+
+def _is_named(pattern: str, publisher: str) -> bool:
+    if pattern.endswith("*"):
+        return publisher.startswith(pattern[:-1])
+    return publisher == pattern
+
+
+def _share(options: PubendSettings, publisher: str) -> str:
+    """Of several pubends the one that the publisher's name falls on: always the same."""
+    hashed = int.from_bytes(blake2b(publisher.encode(), digest_size=8).digest(), "big")
+    return options.names[hashed % options.count]
+
+
+def options_by_name(pubends: Iterable[PubendSettings]) -> Mapping[str, PubendSettings]:
+    """The settings of each pubend that is configured."""
+    return {name: options for options in pubends for name in options.names}

@@ -1,0 +1,236 @@
+"""The publisher-hosting broker as a role: all pubends of one volume (algorithms.md 1.4, 8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gapless.core.effects import Alarm, ReadResult, Tell
+from gapless.core.messages import ListPubends, PubendList
+from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext
+from gapless.core.routing import (
+    AskPubend,
+    Enrol,
+    Hold,
+    Outcome,
+    Released,
+    Submit,
+    SubmitOpen,
+    Submitted,
+    Verdict,
+)
+from gapless.core.ticks import FOREVER, STEP, PubendId, ShbId, tick_at
+from gapless.errors import ConfigurationError
+from gapless_phb.core.assignment import assign, merged_topics, name_of, options_by_name, pubend_id
+from gapless_phb.core.outbox import Outbox
+from gapless_phb.core.pubend import Place, Pubend
+from gapless_phb.core.recovery import created, recover
+from gapless_phb.core.rows import PubendRow, SavedPubend, saved_pubends
+from gapless_phb.core.settings import PubendSettings, Settings
+
+LAST_WALL_TICK = FOREVER - (FOREVER >> 6)
+"""A wall clock beyond this (the year 2088) is refused: there would soon be no ticks left."""
+
+
+class PublisherHostingBroker:
+    """The role `phb`: takes what routers say to pubends, and says what pubends say to routers.
+
+    Pure: what is to be done comes out of `take_effects()`, and time is an argument (`now`: monotonic
+    nanoseconds, `wall`: milliseconds since 1970). Relies on one promise of the node beyond the role seam:
+    `on_durable` is called in the order in which the writes were asked for.
+    """
+
+    name = "phb"
+
+    def __init__(self, context: RoleContext, settings: Settings) -> None:
+        """The broker as its volume says; writes nothing before `start`.
+
+        Raises VolumeCorruptError if the volume lacks something that had been durable, ConfigurationError if
+        there would be more than 1,024 pubends or the wall clock cannot be true.
+        """
+        if tick_at(context.wall) > LAST_WALL_TICK:
+            raise ConfigurationError("the wall clock of this machine is set beyond the year 2088")
+        self._settings = settings
+        self._outbox = Outbox()
+        self._full = False
+        self._suspect = False
+        self._pubends: dict[PubendId, Pubend] = {}
+        self._by_name: dict[str, Pubend] = {}
+        self._recover(context)
+
+    def _recover(self, context: RoleContext) -> None:
+        configured = options_by_name(self._settings.pubends)
+        place = Place(context.network, context.broker, self._settings, self._outbox)
+        saved = saved_pubends(context.reader)
+        for old in saved:
+            name = name_of(old.row.pubend)
+            options = configured.get(name, PubendSettings(name))
+            if name in configured:
+                topics = merged_topics(old.row.topics, options.topics)
+                old.row = PubendRow(old.row.pubend, old.row.created, topics, old.row.voids)
+            found = recover(context.reader, context.network, old)
+            sealed = name not in configured
+            self._add(Pubend(place, found, options, sealed=sealed, now=context.now, wall=context.wall))
+        number = max((old.number for old in saved), default=-1) + 1
+        members = sorted({*self._settings.members, *(shb for old in saved for shb in old.members)})
+        for name, options in configured.items():
+            if name not in self._by_name:
+                new = self._create(context, name, options, number, members)
+                found = created(new)
+                self._add(Pubend(place, found, options, sealed=False, now=context.now, wall=context.wall))
+                number += 1
+
+    def _create(
+        self, context: RoleContext, name: str, options: PubendSettings, number: int, members: list[ShbId]
+    ) -> SavedPubend:
+        """A new pubend, which counts every SHB that this broker knows from the beginning (1.4 create)."""
+        if number >= STEP:
+            raise ConfigurationError(f"phb.pubends: there can be {STEP} pubends in the life of a volume")
+        at = tick_at(context.wall)
+        identity = pubend_id(name, context.wall, context.storage_id)
+        row = PubendRow(identity, at, merged_topics((), options.topics))
+        return SavedPubend(number, row, members=dict.fromkeys(members, at))
+
+    def _add(self, pubend: Pubend) -> None:
+        self._pubends[pubend.pubend] = pubend
+        self._by_name[name_of(pubend.pubend)] = pubend
+
+    # ------------------------------------------------------------------------------------ the role's seam
+
+    def handlers(self) -> Mapping[type, Handler]:
+        """What routers may say to this role."""
+        return {
+            AskPubend: self._on_ask,
+            Enrol: self._on_enrol,
+            Hold: self._on_hold,
+            Released: self._on_released,
+            SubmitOpen: self._on_open,
+            Submit: self._on_submit,
+        }
+
+    def requests(self) -> Mapping[type, RequestHandler]:
+        """What clients may ask of this role."""
+        return {ListPubends: self._on_list}
+
+    def start(self, now: int, wall: int) -> None:
+        """Makes the fresh leases durable; each pubend is opened when its own is."""
+        for pubend in self._pubends.values():
+            pubend.begin(now, wall)
+
+    def on_durable(self, cookie: int, now: int, wall: int) -> None:
+        """A write is durable."""
+        self._outbox.on_durable(cookie, now, wall)
+
+    def on_read(self, result: ReadResult, now: int, wall: int) -> None:
+        """A read is answered."""
+        self._outbox.on_read(result, now, wall)
+
+    def on_space(self, now: int, wall: int, *, low: bool) -> None:
+        """The disk is nearly full: publishers are told to wait, all else goes on. It never makes a gap."""
+        self._outbox.turn += 1
+        self._full = low
+
+    def deadline(self) -> int | None:
+        """When to call `on_deadline`, in monotonic nanoseconds."""
+        return None if self._outbox.wake == FOREVER else self._outbox.wake
+
+    def on_deadline(self, now: int, wall: int) -> None:
+        """Time has passed."""
+        self._outbox.turn += 1
+        self._outbox.wake = FOREVER
+        for pubend in self._pubends.values():
+            if pubend.deadline <= now:
+                pubend.on_deadline(now, wall)
+            self._outbox.wake_at(pubend.deadline)
+        self._watch_clock()
+
+    def take_effects(self) -> Sequence[object]:
+        """What to do, in order."""
+        return self._outbox.take()
+
+    def status(self) -> Mapping[str, object]:
+        """What `gapless doctor` shows: of each pubend its positions (ticks), sizes (bytes), who pins it."""
+        pubends = {name: pubend.status() for name, pubend in self._pubends.items()}
+        return {"disk_full": self._full, "clock_suspect": self._suspect, "pubends": pubends}
+
+    # -------------------------------------------------------------------------------------- what is asked
+
+    def retire(self, shb: ShbId) -> None:
+        """Gives an SHB up for good: no log waits for it any more, and if it returns it meets a gap (T10)."""
+        for pubend in self._pubends.values():
+            pubend.retire(shb)
+
+    def _on_ask(self, ask: AskPubend, now: int, wall: int) -> None:
+        if pubend := self._pubends.get(ask.want.pubend):
+            pubend.ask(ask.want.ranges, ask.reply_to, now, wall)
+
+    def _on_enrol(self, enrol: Enrol, _now: int, _wall: int) -> None:
+        if pubend := self._pubends.get(enrol.pubend):
+            pubend.enrol(enrol.shb)
+
+    def _on_hold(self, hold: Hold, _now: int, _wall: int) -> None:
+        if pubend := self._pubends.get(hold.row.pubend):
+            pubend.hold(hold.row)
+
+    def _on_released(self, minima: Released, now: int, _wall: int) -> None:
+        if pubend := self._pubends.get(minima.pubend):
+            pubend.released(minima.released, minima.delivered, now)
+
+    def _on_submit(self, submit: Submit, now: int, wall: int) -> None:
+        pubend = self._pubends.get(submit.pub.pubend)
+        if pubend is None:
+            self._refuse(submit.reply_to, submit.pub.pubend, self._not_here(submit.pub.pubend))
+            return
+        refusal = (
+            "the broker's disk is full: nothing can be published until there is room" if self._full else ""
+        )
+        pubend.submit(submit.pub, submit.reply_to, refusal, now, wall)
+
+    def _on_open(self, submit: SubmitOpen, now: int, wall: int) -> None:
+        request = submit.request
+        pubend, fault = self._place(request.pubend, request.publisher, request.topic)
+        if pubend is None:
+            self._refuse(submit.reply_to, request.pubend, fault)
+        else:
+            pubend.intake.open(request, submit.reply_to, now, wall)
+
+    def _place(self, asked: PubendId, publisher: str, topic: str | None) -> tuple[Pubend | None, str]:
+        """The pubend of a publisher: where it was, else where it is known, else where it is assigned to."""
+        if asked:
+            return self._pubends.get(asked), self._not_here(asked)
+        for pubend in self._pubends.values():
+            if pubend.publishers.get(publisher) is not None:
+                return pubend, ""
+        name = assign(self._settings.pubends, publisher, topic)
+        if name is None:
+            what = f"topic {topic!r}" if topic else "every topic"
+            return None, f"no pubend takes {what} from publisher {publisher!r} (phb.pubends)"
+        return self._by_name[name], ""
+
+    def _not_here(self, pubend: PubendId) -> str:
+        here = self._by_name.get(name_of(pubend))
+        if here is None:
+            return f"there is no pubend {pubend!r} here"
+        return (
+            f"pubend {pubend!r} is gone: its log was lost or made anew, and {here.pubend!r} is in its place"
+        )
+
+    def _refuse(self, reply_to: object, pubend: PubendId, reason: str) -> None:
+        self._outbox.emit(Submitted(reply_to, pubend, Outcome(Verdict.REJECTED, reason)))
+
+    def _on_list(self, session: ClientSession, request: ListPubends, _now: int, _wall: int) -> None:
+        listing = [pubend.listing() for pubend in self._pubends.values()]
+        self._outbox.emit(Tell(session.number, PubendList(request.request, listing)))
+
+    def _watch_clock(self) -> None:
+        """Says once when the wall clock leaps ahead, and once when it is believed again (C01)."""
+        suspect = any(pubend.log.clock.suspect for pubend in self._pubends.values())
+        if suspect and not self._suspect:
+            text = (
+                "the wall clock leapt more than 60 s ahead and is not followed: events are stamped by the "
+                "monotonic clock, and early release is suspended. Correct the clock; "
+                "a restarted broker would believe it"
+            )
+            self._outbox.emit(Alarm(text))
+        elif self._suspect and not suspect:
+            self._outbox.emit(Alarm("the wall clock is believed again, and early release goes on"))
+        self._suspect = suspect

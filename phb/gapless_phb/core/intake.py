@@ -1,0 +1,166 @@
+"""Taking in what publishers send to one pubend (algorithms.md 1.4 open, publish; T21, T39)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from gapless.core.effects import Set
+from gapless.core.routing import OpenRequest, Outcome, Pub, Submitted, Verdict
+from gapless.errors import InvalidTopicError
+from gapless_phb.core import rows
+from gapless_phb.core.log import Log
+from gapless_phb.core.outbox import Outbox
+from gapless_phb.core.publishers import Batch, Publisher, PublisherTable, runs_of
+from gapless_phb.core.records import checksum
+from gapless_phb.core.settings import Settings
+from gapless_phb.core.validation import BatchCheck, fault_of_name
+
+
+class Intake:
+    """Opens publishers and takes their batches; what is refused leaves no trace.
+
+    A named publisher is known for ever; a temporary one until `publisher_lifetime_seconds` after its last
+    use. One that is opened again after that begins at sequence 0, like a new one: who then still has
+    something unanswered from before cannot know whether it was logged.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        log: Log,
+        table: PublisherTable,
+        check: BatchCheck,
+        outbox: Outbox,
+        settings: Settings,
+        *,
+        sealed: bool,
+    ) -> None:
+        """`sealed`: only publishers that are known already may publish."""
+        self._number = number
+        self._log = log
+        self._table = table
+        self._check = check
+        self._outbox = outbox
+        self._settings = settings
+        self._sealed = sealed
+
+    def _answer(self, reply_to: Hashable, outcome: Outcome) -> None:
+        self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
+
+    # --------------------------------------------------------------------------------------------- opening
+
+    def open(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
+        """Opens a publisher, and answers once its epoch, and all assigned before, is durable (1.5).
+
+        Writes become durable in order, so the write of the row is behind everything assigned before. From
+        this step on, batches of a lower epoch are fenced.
+        """
+        fault = self._fault(request)
+        if fault:
+            self._answer(reply_to, Outcome(Verdict.REJECTED, fault))
+            return
+        publisher = self._table.get(request.publisher)
+        if publisher is None or not publisher.is_same_opening(request.instance, request.attempt):
+            at = self._log.clock.read(now, wall)
+            publisher = self._table.open(request.publisher, request.instance, request.attempt, at)
+        opened, epoch = publisher, publisher.epoch
+
+        def durable(_now: int, _wall: int) -> None:
+            outcome = Outcome(Verdict.OK, epoch=epoch, sequence=opened.sequence, tick=opened.tick)
+            self._answer(reply_to, outcome)
+
+        key = rows.key(self._number, publisher.name)
+        self._outbox.write([Set(rows.PUBLISHERS, key, rows.encode(publisher.row))], durable)
+
+    def _fault(self, request: OpenRequest) -> str:
+        """Why a publisher cannot be opened, or ""."""
+        if fault := fault_of_name(request.publisher, request.instance):
+            return fault
+        if self._table.get(request.publisher) is None:
+            if self._sealed:
+                return f"pubend {self._log.pubend} is no longer configured, and takes no new publishers"
+            if len(self._table) >= self._settings.max_publishers:
+                return (
+                    f"pubend {self._log.pubend} knows {len(self._table):,} publishers, as many as it may "
+                    "(phb.max_publishers)"
+                )
+        try:
+            if request.topic is not None:
+                self._check.topic(request.topic)
+        except InvalidTopicError as error:
+            return str(error)
+        return ""
+
+    # ------------------------------------------------------------------------------------------ publishing
+
+    def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
+        """Takes a batch, or says at once why not. `refusal`: why nothing new can be taken now, or ""."""
+        outcome = self._take(pub, reply_to, refusal, now, wall)
+        if outcome is not None:
+            self._answer(reply_to, outcome)
+
+    def _take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
+        """None: the answer comes when the batch is durable."""
+        publisher = self._table.get(pub.publisher)
+        if publisher is None or pub.epoch != publisher.epoch:
+            return self._fenced(publisher, pub)
+        following = publisher.assigned + 1
+        if pub.first > following:
+            return Outcome(Verdict.RESUME, f"events {following} to {pub.first - 1} are missing", following)
+        crc = checksum(pub.events)
+        if pub.first < following:
+            return _repeated(publisher, pub, crc, reply_to)
+        refusal = refusal or self._backlog(pub)
+        if refusal:
+            return Outcome(Verdict.RETRY, refusal, following)
+        if pub.token is not None:
+            return Outcome(Verdict.INVALID, "this broker cannot log a token with a batch", pub.first)
+        try:
+            headers = self._check.headers(pub.events)
+        except (ValueError, InvalidTopicError) as error:
+            return Outcome(Verdict.INVALID, str(error), pub.first)
+        self._log.append(publisher, pub, headers, crc, reply_to, now, wall)
+        return None
+
+    def _fenced(self, publisher: Publisher | None, pub: Pub) -> Outcome:
+        if publisher is None:
+            reason = f"publisher {pub.publisher!r} is not open here (any more): open it again"
+        else:
+            reason = f"publisher {pub.publisher!r} was opened anew: epoch {publisher.epoch}, not {pub.epoch}"
+        return Outcome(Verdict.FENCED, reason)
+
+    def _backlog(self, pub: Pub) -> str:
+        """Why a batch would be too much just now, or "". One batch alone is never too much."""
+        waiting = self._log.pending_bytes
+        if not waiting or waiting + pub.events.size <= self._settings.max_pending_bytes:
+            return ""
+        return f"the broker's disk is behind: {waiting:,} bytes wait to be written (phb.max_pending_bytes)"
+
+    def acknowledge(self, batches: list[Batch]) -> None:
+        """Answers batches that are durable and told."""
+        for batch in batches:
+            outcome = Outcome(Verdict.OK, sequence=batch.last, ticks=runs_of(batch))
+            for reply_to in batch.replies:
+                self._answer(reply_to, outcome)
+
+
+def _repeated(publisher: Publisher, pub: Pub, crc: int, reply_to: Hashable) -> Outcome | None:
+    """A batch of sequences that are used: the same one is answered again, any other is refused.
+
+    Behind the window of the last W batches nothing is known but that the sequences are logged. A publisher
+    keeps at most W batches unanswered, so it learnt those ticks long ago; a late copy is told that it is
+    durable, and no ticks.
+    """
+    last = pub.first + pub.events.count - 1
+    pending = publisher.find_pending(pub.first)
+    if pending is not None and (pending.crc, pending.count) == (crc, pub.events.count):
+        pending.replies.append(reply_to)
+        return None
+    logged = publisher.find_logged(pub.first)
+    if logged is not None and (logged.crc, logged.count) == (crc, pub.events.count):
+        return Outcome(Verdict.OK, sequence=last, ticks=runs_of(logged))
+    if pub.first > 0 and publisher.recent and last < publisher.recent[0].first:
+        return Outcome(Verdict.OK, "logged long ago: its ticks are no longer known", last)
+    return Outcome(
+        Verdict.INVALID, f"events {pub.first} to {last} were sent before, with other content", pub.first
+    )

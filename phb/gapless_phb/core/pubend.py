@@ -1,0 +1,331 @@
+"""One pubend: an ordered stream of events, and all that this broker promises about it (algorithms.md 1.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from gapless.core import messages
+from gapless.core.effects import Delete, Operation, Set
+from gapless.core.routing import (
+    BrokerId,
+    Enrolled,
+    Held,
+    HeldRow,
+    HoldRow,
+    Opened,
+    Probe,
+    Pub,
+    PubendMeta,
+    Ranges,
+)
+from gapless.core.ticks import FOREVER, SECOND, PubendId, ShbId, Tick
+from gapless_phb.core import rows
+from gapless_phb.core.answering import Answers
+from gapless_phb.core.checkpoints import Checkpoints
+from gapless_phb.core.clock import TickClock
+from gapless_phb.core.intake import Intake
+from gapless_phb.core.log import Log
+from gapless_phb.core.outbox import Outbox
+from gapless_phb.core.publishers import Batch
+from gapless_phb.core.recovery import Recovered
+from gapless_phb.core.release import AckExpected, Release
+from gapless_phb.core.settings import PubendSettings, Settings
+from gapless_phb.core.validation import BatchCheck
+
+_SECOND = 1_000_000_000
+"""In nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where pubends live: the same for all of a broker."""
+
+    network: str
+    broker: BrokerId
+    settings: Settings
+    outbox: Outbox
+
+
+class Pubend:
+    """Wires its parts: the intake takes batches, the log keeps them, answers read it, the release ends it."""
+
+    def __init__(
+        self,
+        place: Place,
+        recovered: Recovered,
+        options: PubendSettings,
+        *,
+        sealed: bool,
+        now: int,
+        wall: int,
+    ) -> None:
+        """A pubend as recovery found or made it. `sealed`: not configured, so closed to new publishers."""
+        saved, settings, outbox = recovered.saved, place.settings, place.outbox
+        self.pubend: PubendId = saved.row.pubend
+        self.number = saved.number
+        self.row = saved.row
+        self.sealed = sealed
+        self._is_new = recovered.is_new
+        self._broker = place.broker
+        self._settings = settings
+        self._outbox = outbox
+        self._last = recovered.last
+        clock = TickClock(self.number, recovered.last, now, wall)
+        lease_span = round(settings.lease_seconds * SECOND)
+        self.log = Log(place.network, self.pubend, self.number, clock, outbox, lease_span)
+        self.log.recover(recovered.newest, saved.lost, saved.lease, recovered.index)
+        self.log.on_landed = self._on_landed
+        self.publishers = recovered.table
+        self.checkpoints = Checkpoints(self.number, self.log, self.publishers, outbox, settings)
+        self.checkpoints.recover(saved.checkpoint.tick, saved.checkpoint.points[-1][1])
+        self.release = Release(options, self.log, saved.members, saved.holds)
+        check = BatchCheck(saved.row.topics, settings.max_event_bytes)
+        self.intake = Intake(self.number, self.log, self.publishers, check, outbox, settings, sealed=sealed)
+        self._answers = Answers(self.log, outbox, ())
+        self._ack_expected = AckExpected(
+            round(settings.ack_expected_seconds * _SECOND), round(settings.ack_expected_seconds_max * _SECOND)
+        )
+        self._silence_every = round(settings.silence_seconds * _SECOND)
+        self._release_every = round(settings.release_seconds * _SECOND)
+        self._silence_due: int | None = None
+        self._release_due: int | None = None
+        self._holds_durable = {shb: holds.version for shb, holds in saved.holds.items()}
+
+    @property
+    def meta(self) -> PubendMeta:
+        """What the network is told of it."""
+        row = self.row
+        return PubendMeta(
+            self.pubend, self._broker, row.topics, None, row.created, self.sealed, row.voids, self.log.stable
+        )
+
+    # ------------------------------------------------------------------------------------------- beginning
+
+    def begin(self, now: int, wall: int) -> None:
+        """Makes durable what is new, then opens the pubend to the network.
+
+        The time between the last tick that could have been used and the present is void: no event can ever
+        stand there, and no position either, unless it comes from data that this log has lost (U03). The
+        present itself is a position: the first silence may end at it.
+        """
+        time = self.log.clock.read(now, wall)
+        self.log.clock.promise(time)
+        if not self._is_new and time - 1 > self._last:
+            voids = (*self.row.voids, (self._last, time - 1))[-self._settings.void_limit :]
+            self.row = rows.PubendRow(self.pubend, self.row.created, self.row.topics, voids)
+        self._answers = Answers(self.log, self._outbox, self.row.voids)
+        operations: list[Operation] = [Set(rows.PUBENDS, rows.key(self.number), rows.encode(self.row))]
+        if self._is_new:
+            members = self.release.members.items()
+            operations += [
+                Set(rows.MEMBERS, rows.key(self.number, shb), rows.encode(at)) for shb, at in members
+            ]
+        self._outbox.write(operations)
+        self.log.begin(self._last, time, self._ready)
+
+    def _ready(self, now: int, wall: int) -> None:
+        self._open()
+        self.log.promise(now, wall)
+        if self.log.newest:
+            self._ack_expected.on_event(now)
+        self._wake_for_silence(now)
+        self._wake_for_release(now + self._release_every)
+        self._wake_for_probe()
+
+    def _open(self) -> None:
+        self._outbox.emit(Opened(self.meta, dict(self.release.members)))
+
+    # ------------------------------------------------------------------------------------------ publishing
+
+    def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
+        """A publisher sent a batch; `refusal`: why nothing new can be taken now, or ""."""
+        self.intake.submit(pub, reply_to, refusal, now, wall)
+
+    def _on_landed(self, batch: Batch, now: int) -> None:
+        """A batch is durable: it is told, and acknowledged, with all others of the same turn."""
+        self.publishers.land(batch)
+        if len(self.log.unsettled) == 1:
+            self._outbox.before_take(self._settle)
+            self._ack_expected.on_event(now)
+            self._wake_for_probe()
+            self._wake_for_release(now + self._release_every)
+
+    def _settle(self) -> None:
+        self.intake.acknowledge(self.log.settle())
+        if self.checkpoints.is_due:
+            self.checkpoints.begin(self.log.clock.latest, _nothing)
+
+    def promise(self, now: int, wall: int) -> None:
+        """Decides and tells silence up to the present, if nothing is on its way."""
+        self._settle()
+        self.log.promise(now, wall)
+
+    # ----------------------------------------------------------------------------------------- what SHBs say
+
+    def ask(self, ranges: Ranges, reply_to: Hashable, now: int, wall: int) -> None:
+        """An SHB needs these ranges."""
+        if not self.log.ready or not ranges:
+            return
+        if ranges[-1][1] > self.log.stable:
+            self.promise(now, wall)
+        self._answers.ask(ranges, reply_to)
+
+    def enrol(self, shb: ShbId) -> None:
+        """An SHB wants to be counted: answered when that is durable (1.4 Enrol)."""
+        if not self.log.ready:
+            return
+        if shb in self.release.members:
+            self._outbox.emit(Enrolled(self.pubend, shb, self.release.members[shb]))
+        elif not self.release.is_member(shb):
+            at = self.release.join(shb)
+
+            def durable(_now: int, _wall: int) -> None:
+                if self.release.is_member(shb):  # it may have been retired again
+                    self.release.enrolled(shb, self._outbox.turn)
+                    self._outbox.emit(Enrolled(self.pubend, shb, at))
+
+            self._outbox.write([Set(rows.MEMBERS, rows.key(self.number, shb), rows.encode(at))], durable)
+
+    def hold(self, row: HoldRow) -> None:
+        """An SHB needs more kept than it reported: answered when its whole row is durable (1.4 Hold)."""
+        known = self.release.holds.get(row.shb)
+        if not self.log.ready or (known is not None and row.version < known.version):
+            return
+        if known is not None and row.version == known.version:
+            if self._holds_durable.get(row.shb) == row.version:
+                self._answer_hold(row.shb, known)
+            return
+        held = self.release.hold(row.shb, row.version, row.at)
+
+        def durable(_now: int, _wall: int) -> None:
+            self._holds_durable[row.shb] = held.version
+            self._answer_hold(row.shb, held)
+
+        key = rows.key(self.number, row.shb)
+        self._outbox.write([Set(rows.HOLDS, key, rows.encode(held))], durable)
+
+    def _answer_hold(self, shb: ShbId, held: rows.Holds) -> None:
+        self._outbox.emit(HeldRow(shb, Held(self.pubend, held.version, held.at)))
+
+    def released(self, released: Tick, delivered: Tick, now: int) -> None:
+        """The minima over all members (1.4 Released)."""
+        before = self.release.delivered
+        self.release.on_released(released, delivered, self._outbox.turn)
+        if self.release.delivered > before:
+            self._ack_expected.on_progress(owed=self.log.newest > self.release.delivered, now=now)
+            self._wake_for_probe()
+        self._wake_for_release(now)
+
+    def retire(self, shb: ShbId) -> None:
+        """Gives an SHB up for good: the log no longer waits for it (T10)."""
+        self.release.retire(shb)
+        self._holds_durable.pop(shb, None)
+        key = rows.key(self.number, shb)
+        self._outbox.write(
+            [Delete(rows.MEMBERS, key), Delete(rows.HOLDS, key)], lambda _now, _wall: self._open()
+        )
+
+    # ----------------------------------------------------------------------------------------------- timers
+
+    @property
+    def deadline(self) -> int:
+        """When `on_deadline` wants to be called: monotonic nanoseconds, or FOREVER."""
+        dues = (self._silence_due, self._release_due, self._ack_expected.due)
+        return min((due for due in dues if due is not None), default=FOREVER)
+
+    def on_deadline(self, now: int, wall: int) -> None:
+        """Does what is due."""
+        if self._silence_due is not None and now >= self._silence_due:
+            if now >= self.log.said_at + self._silence_every:
+                self.promise(now, wall)
+            self._wake_for_silence(now)
+        if self._ack_expected.due is not None and now >= self._ack_expected.due:
+            self._probe(now)
+        if self._release_due is not None and now >= self._release_due:
+            self._release_due = None
+            self._give_up(now, wall)
+
+    def _wake_for_silence(self, now: int) -> None:
+        """What is pending will speak for itself, so an idle look at it can wait as long as silence does."""
+        due = self.log.said_at + self._silence_every
+        self._silence_due = due if due > now else now + self._silence_every
+        self._outbox.wake_at(self._silence_due)
+
+    def _wake_for_probe(self) -> None:
+        if self._ack_expected.due is not None:
+            self._outbox.wake_at(self._ack_expected.due)
+
+    def _wake_for_release(self, time: int) -> None:
+        if self._release_due is None:
+            self._release_due = time
+            self._outbox.wake_at(time)
+
+    def _probe(self, now: int) -> None:
+        if self.release.members and self.log.newest > self.release.delivered:
+            self._outbox.emit(Probe(self.pubend, self.log.newest))
+            self._ack_expected.on_probe(now)
+            self._wake_for_probe()
+        else:
+            self._ack_expected.on_progress(owed=False, now=now)
+
+    def _give_up(self, now: int, wall: int) -> None:
+        """Chops what may go, at most once in `release_seconds`, after the publishers' checkpoint (T21)."""
+        time = self.log.clock.read(now, wall)
+        upto = self.release.target(time)
+        if self.checkpoints.has_forgettable(time):
+            self.checkpoints.begin(time, _nothing)
+        if upto > self.log.lost_asked and self.release.has_something(upto):
+            if self.checkpoints.tick < min(upto, self.log.newest):
+                self.checkpoints.begin(time, lambda then, _wall: self._release_at(then))
+            else:
+                self.log.chop(upto)
+        if self.log.index.next(self.log.lost_asked) is not None:
+            self._wake_for_release(now + self._release_every)
+
+    def _release_at(self, time: int) -> None:
+        self._release_due = time
+        self._outbox.wake_at(time)
+
+    # ---------------------------------------------------------------------------------------------- looking
+
+    def listing(self) -> messages.PubendRow:
+        """What ListPubends says of it."""
+        return messages.PubendRow(
+            self.pubend,
+            self.row.topics,
+            self.row.created,
+            self.log.lost,
+            self.log.newest,
+            self.log.stable,
+            self.release.released,
+            self.log.index.size,
+            len(self.publishers),
+        )
+
+    def status(self) -> dict[str, object]:
+        """What `gapless doctor` shows of it: positions are ticks, sizes bytes."""
+        log, release = self.log, self.release
+        holds = {shb: min(row.at.values()) for shb, row in release.holds.items() if row.at}
+        return {
+            "sealed": self.sealed,
+            "log_bytes": log.index.size,
+            "lost": log.lost,
+            "newest": log.newest,
+            "stable": log.stable,
+            "lease": log.lease,
+            "pending_batches": len(log.pending),
+            "pending_bytes": log.pending_bytes,
+            "publishers": len(self.publishers),
+            "members": dict(release.members),
+            "released": release.released,
+            "delivered": release.delivered,
+            "unreleased_bytes": log.index.above(release.released),
+            "holds": {shb: {"at": at, "bytes": log.index.above(at)} for shb, at in holds.items()},
+            "reads": len(self._answers),
+            "clock_suspect": log.clock.suspect,
+        }
+
+
+def _nothing(_now: int, _wall: int) -> None:
+    """Nobody waits for it."""

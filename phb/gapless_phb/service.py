@@ -1,0 +1,14 @@
+"""The plugin `phb`: makes the publisher-hosting role of a node (hook `open_role`)."""
+
+from __future__ import annotations
+
+from gapless.core.roles import Role, RoleContext
+from gapless.plugins import hookimpl
+from gapless_phb.config import settings_from
+from gapless_phb.core.broker import PublisherHostingBroker
+
+
+@hookimpl
+def open_role(context: RoleContext) -> Role:
+    """The role, recovered from the node's volume, with the settings of `[phb]`."""
+    return PublisherHostingBroker(context, settings_from(context.config))

@@ -1,0 +1,284 @@
+"""RocksDB through rocksdict, with its traps closed. Beside the probe, nothing else imports rocksdict.
+
+What is closed here, all measured on rocksdict 0.3.29:
+
+* always raw mode: the other one unpickles what it reads;
+* an iterator that ends may have met a corrupt block: its `status` is asked, every time;
+* no bounds on iterators: the upper one is a dangling pointer, the lower one sets the upper one;
+* no `items`, `keys` or `values`: they hide the status; no snapshots: they do not isolate iteration;
+* an inverted `delete_range` poisons the database until it is reopened: begin < end is asserted;
+* dropping the object of a column family flushes that family: it is fetched once and kept;
+* a database with a live iterator or handle does not close, and then keeps its lock: an iterator never
+  leaves the function that made it, not even in the traceback of an error;
+* errors are bare `Exception`s: they are told apart by RocksDB's status text;
+* after a failed write `flush_wal` may succeed: the volume, not RocksDB, remembers the failure;
+* `write` holds the GIL, `flush_wal` and `flush` release it: nothing is ever written with `sync`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from rocksdict import (
+    ColumnFamily,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    RdictIter,
+    WriteBatch,
+)
+
+from gapless.errors import (
+    StorageError,
+    VolumeCorruptError,
+    VolumeFailedError,
+    VolumeFullError,
+    VolumeLockedError,
+)
+from gapless_storage._rocksdb.layout import LOG_FAMILY, LOG_MARK_KEY, MARK_KEY, RECORD_KEY, Mark
+
+Result = TypeVar("Result")
+
+COMPRESSIONS = {
+    "none": DBCompressionType.none,
+    "lz4": DBCompressionType.lz4,
+    "zstd": DBCompressionType.zstd,
+}
+
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+_PENDING_FLUSH = "rocksdb.mem-table-flush-pending"
+_PENDING_FLUSH_POLLS_MAX = 100
+_PENDING_FLUSH_POLL_SECONDS = 0.0002
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What of RocksDB's options can be chosen."""
+
+    write_buffer_bytes: int
+    compression: str
+
+
+def _options(tuning: Tuning, *, create: bool) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(create)
+    options.create_missing_column_families(create)
+    options.set_error_if_exists(create)
+    # The log has been checked, and cut where it may be: now RocksDB has to agree that it is whole.
+    options.set_wal_recovery_mode(DBRecoveryMode.absolute_consistency())
+    options.set_write_buffer_size(tuning.write_buffer_bytes)
+    options.set_max_write_buffer_number(4)  # a write does not wait for one slow flush
+    options.set_max_total_wal_size(4 * tuning.write_buffer_bytes)  # else an idle family pins the log
+    options.set_target_file_size_base(tuning.write_buffer_bytes)
+    options.set_max_bytes_for_level_base(8 * tuning.write_buffer_bytes)
+    options.set_compression_type(COMPRESSIONS[tuning.compression]())
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(256)  # a long log has many files; sockets need descriptors too
+    options.set_keep_log_file_num(4)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    return options
+
+
+class Engine:
+    """An open database. Its errors are those of `gapless.errors`."""
+
+    def __init__(self, directory: Path, tuning: Tuning, *, create: bool) -> None:
+        """Raises VolumeLockedError, VolumeCorruptError, VolumeFullError or VolumeFailedError."""
+        families = {LOG_FAMILY: _options(tuning, create=create)}
+        options = _options(tuning, create=create)
+        self._database = _told(lambda: Rdict(str(directory), options, column_families=families))
+        self._log: Rdict | None = None
+        try:
+            self._log = _told(lambda: self._database.get_column_family(LOG_FAMILY))
+            self.log_handle: ColumnFamily | None = self._database.get_column_family_handle(LOG_FAMILY)
+        except BaseException:
+            self.close()
+            raise
+
+    def marked_batch(self, mark: Mark) -> WriteBatch:
+        """A new batch that carries `mark` for both families; the default one's first, as `wal` reads it."""
+        batch = self.repeating_batch(mark)
+        batch.put(LOG_MARK_KEY, mark.encode(), self.log_handle)
+        return batch
+
+    def repeating_batch(self, mark: Mark) -> WriteBatch:
+        """A new batch with the mark of the batch before it: it deletes, and changes nothing that anybody sees.
+
+        It leaves the log family's mark alone, so that a file of deleted ranges spans nothing but those.
+        """
+        batch = WriteBatch(raw_mode=True)
+        batch.put(MARK_KEY, mark.encode())
+        return batch
+
+    def marks(self) -> tuple[bytes | None, bytes | None]:
+        """The newest mark in the default and in the log family, encoded."""
+        return self.get(MARK_KEY), self._read(lambda: self._open_log().get(LOG_MARK_KEY))
+
+    def write(self, batch: WriteBatch) -> None:
+        """Applies a batch: visible, in the log, not synced. Short; holds the GIL."""
+        _told(lambda: self._database.write(batch))
+
+    def sync_log(self) -> None:
+        """Blocks until every batch written before is on disk. Releases the GIL."""
+        _told(lambda: self._database.flush_wal(True))
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value under a key of the default family."""
+        return self._read(lambda: self._database.get(key))
+
+    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """All pairs of the default family whose key starts with `prefix`, in order, as of now."""
+        return self._read(lambda: _prefixed(self._database.iter(), prefix))
+
+    def records(self, stream: int, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
+        """A stream's records with an index > `after`, up to the first >= `upto`, or till `max_bytes`."""
+        return self._read(lambda: _records(self._open_log().iter(), stream, after, upto, max_bytes))
+
+    def last_index(self, stream: int) -> int:
+        """The highest index of a stream that has a record, or 0."""
+        return self._read(lambda: _last_index(self._open_log().iter(), stream))
+
+    def flush_log_family(self) -> None:
+        """Blocks until all records are in data files. Releases the GIL."""
+        _told(lambda: self._open_log().flush(True))
+
+    def isolate_in_file(self, batch: WriteBatch) -> None:
+        """Writes a batch of deleted ranges so that it gets a data file of its own. Nobody may write meanwhile.
+
+        A file that held a deleted range beside new records would span all keys, and drag all of them into
+        each compaction. So the table in memory is exchanged before and after, and in between the first
+        exchange's flush must have begun, or both tables would be flushed into one file. That wait takes
+        one sync of a log file, and is given up after some 20 ms: then the file is merely not alone.
+        """
+        self._switch_log_family()
+        for _ in range(_PENDING_FLUSH_POLLS_MAX):
+            if not self._open_log().property_int_value(_PENDING_FLUSH):
+                break
+            time.sleep(_PENDING_FLUSH_POLL_SECONDS)
+        self.write(batch)
+        self._switch_log_family()
+
+    def delete_records(self, batch: WriteBatch, stream: int, after: int, upto: int) -> None:
+        """Puts the deletion of the records in (after, upto] into a batch."""
+        begin, end = RECORD_KEY.pack(stream, after + 1), RECORD_KEY.pack(stream, upto + 1)
+        assert begin < end
+        batch.delete_range(begin, end, self.log_handle)
+
+    def compact_records(self, stream: int, upto: int) -> None:
+        """Blocks until the files that held nothing but deleted records up to `upto` are gone."""
+        begin, end = RECORD_KEY.pack(stream, 0), RECORD_KEY.pack(stream, upto + 1)
+        _told(lambda: self._open_log().compact_range(begin, end))
+
+    def close(self) -> bool:
+        """Flushes if it can and lets go of the database and its lock. Returns whether nothing failed."""
+        clean = True
+        self.log_handle = None  # the database stays open as long as one of these lives
+        log, self._log = self._log, None
+        for database in (log, self._database):
+            try:
+                if database is not None:
+                    database.close()
+            except Exception:  # noqa: BLE001 — after a failure it always raises, and closes all the same
+                clean = False
+        return clean
+
+    def _open_log(self) -> Rdict:
+        if self._log is None:
+            raise VolumeFailedError("the volume is closed")
+        return self._log
+
+    def _switch_log_family(self) -> None:
+        _told(lambda: self._open_log().flush(False))
+
+    def _read(self, read: Callable[[], Result]) -> Result:
+        if self._log is None:
+            raise VolumeFailedError("the volume is closed")
+        try:
+            return read()
+        except StorageError:
+            raise
+        except Exception as error:
+            raise VolumeCorruptError(f"reading failed: {error}") from error
+
+
+def _told(act: Callable[[], Result]) -> Result:
+    """What `act` returns; a bare exception of rocksdict becomes the error that it means."""
+    try:
+        return act()
+    except StorageError:
+        raise
+    except Exception as error:
+        raise _meaning(str(error)) from error
+
+
+def _meaning(text: str) -> StorageError:
+    if text.startswith("IO error") and "lock" in text.lower().split(":", 2)[1]:
+        return VolumeLockedError(f"the database is in use: {text}")
+    if any(phrase in text for phrase in _FULL):
+        return VolumeFullError(f"the disk is full: {text}")
+    if text.startswith("Corruption"):
+        return VolumeCorruptError(f"the database is damaged: {text}")
+    return VolumeFailedError(text)
+
+
+# An error's traceback holds the frames it went through, these too: the iterator must not be in them, or the
+# database would not close for as long as somebody keeps the error.
+
+
+def _prefixed(iterator: RdictIter, prefix: bytes) -> list[tuple[bytes, bytes]]:
+    try:
+        found = []
+        iterator.seek(prefix)
+        while iterator.valid():
+            key = iterator.key()
+            if not key.startswith(prefix):
+                return found
+            found.append((key, iterator.value()))
+            iterator.next()
+        iterator.status()
+        return found
+    finally:
+        del iterator
+
+
+def _records(
+    iterator: RdictIter, stream: int, after: int, upto: int, max_bytes: int
+) -> list[tuple[int, bytes]]:
+    try:
+        found = []
+        end = RECORD_KEY.pack(stream + 1, 0)
+        left = max_bytes
+        iterator.seek(RECORD_KEY.pack(stream, after + 1))
+        while iterator.valid():
+            key = iterator.key()
+            if key >= end:
+                return found
+            index = int.from_bytes(key[4:], "big")
+            record = iterator.value()
+            found.append((index, record))
+            left -= len(record)
+            if index >= upto or left <= 0:
+                return found
+            iterator.next()
+        iterator.status()
+        return found
+    finally:
+        del iterator
+
+
+def _last_index(iterator: RdictIter, stream: int) -> int:
+    try:
+        iterator.seek_for_prev(RECORD_KEY.pack(stream, 2**64 - 1))
+        if not iterator.valid():
+            iterator.status()
+            return 0
+        found, index = RECORD_KEY.unpack(iterator.key())
+        return int(index) if found == stream else 0
+    finally:
+        del iterator

@@ -1,0 +1,100 @@
+"""The fence: which batch was durable last, in a small file outside RocksDB, with a sync of its own.
+
+RocksDB recovers what it finds, and cannot know what it should have found: a log that was cut between two
+records, a deleted log or a MANIFEST with one flipped bit open as an older or an empty database. The fence
+knows. Nothing is called durable before the fence says so; what opens behind its fence is not served.
+
+The file has two slots of one sector each, which are written in turn: a torn write spoils the slot being
+written, and the other still holds what was durable before.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gapless.errors import VolumeCorruptError, VolumeFailedError
+from gapless_storage._rocksdb.files import replace_file, sync_file
+from gapless_storage._rocksdb.layout import MARK_BYTES, Mark
+
+_MAGIC = b"gapless fence 1\n"
+_SLOT_BYTES = 4096
+_FILE_BYTES = 2 * _SLOT_BYTES
+
+
+class Fence:
+    """An open fence. One thread at a time advances it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises VolumeCorruptError when the file is missing, or when no slot of it can be read."""
+        self._path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+        except FileNotFoundError as error:
+            raise VolumeCorruptError(f"the fence {path} is missing, so nobody can tell what else is") from error
+        try:
+            self._image = self._read()
+            self._slot, self._mark = self._newest()
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def create(path: Path, mark: Mark) -> None:
+        """Makes the file, durably, with this mark in it."""
+        replace_file(path, _slot(mark).ljust(_FILE_BYTES, b"\0"))
+
+    @property
+    def mark(self) -> Mark:
+        """Up to here everything was durable."""
+        return self._mark
+
+    def advance(self, mark: Mark) -> None:
+        """Blocks until the file says `mark`. Never goes back.
+
+        Raises OSError when it cannot be written, and VolumeFailedError when somebody else has written it:
+        then the lock on the directory was lost, and a newer owner goes on from here.
+        """
+        assert (mark.generation, mark.counter) > (self._mark.generation, self._mark.counter)
+        if self._read() != self._image:
+            raise VolumeFailedError(f"{self._path} was written by somebody else: this volume has a newer owner")
+        slot = 1 - self._slot
+        encoded = _slot(mark)
+        offset = slot * _SLOT_BYTES
+        os.lseek(self._descriptor, offset, os.SEEK_SET)
+        if os.write(self._descriptor, encoded) != len(encoded):
+            raise OSError(f"{self._path} was written in part")
+        sync_file(self._descriptor)
+        self._image[offset : offset + len(encoded)] = encoded
+        self._slot, self._mark = slot, mark
+
+    def close(self) -> None:
+        """Lets go of the file. Idempotent."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _read(self) -> bytearray:
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        return bytearray(os.read(self._descriptor, _FILE_BYTES + 1))
+
+    def _newest(self) -> tuple[int, Mark]:
+        found = [(mark, slot) for slot in (0, 1) if (mark := self._mark_in(slot)) is not None]
+        if not found or len({mark.volume for mark, _ in found}) > 1:
+            raise VolumeCorruptError(f"the fence {self._path} is garbled, so nobody can tell what is missing")
+        mark, slot = max(found, key=lambda pair: (pair[0].generation, pair[0].counter))
+        return slot, mark
+
+    def _mark_in(self, slot: int) -> Mark | None:
+        start = slot * _SLOT_BYTES
+        encoded = bytes(self._image[start : start + len(_MAGIC) + MARK_BYTES])
+        if not encoded.startswith(_MAGIC):
+            return None
+        try:
+            return Mark.decode(encoded[len(_MAGIC) :])
+        except ValueError:
+            return None
+
+
+def _slot(mark: Mark) -> bytes:
+    return _MAGIC + mark.encode()

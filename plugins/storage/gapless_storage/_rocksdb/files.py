@@ -1,0 +1,110 @@
+"""Files that survive a power cut, and a lock on a directory."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+from gapless.errors import StorageError, VolumeFailedError, VolumeFullError, VolumeLockedError
+
+if sys.platform != "win32":
+    import fcntl
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def storage_error(error: OSError, what: str) -> StorageError:
+    """What an error of the operating system means for the volume."""
+    kind = VolumeFullError if error.errno in _FULL else VolumeFailedError
+    return kind(f"{what}: {error}")
+
+
+def sync_file(descriptor: int) -> None:
+    """Blocks until the content of an open file is on disk. Releases the GIL meanwhile."""
+    if sys.platform == "darwin":  # fsync there leaves it in the drive's cache
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    elif sys.platform == "win32":
+        os.fsync(descriptor)
+    else:
+        os.fdatasync(descriptor)
+
+
+def sync_directory(directory: Path) -> None:
+    """Blocks until the names in a directory are on disk."""
+    if sys.platform != "win32":  # which has no such call, and needs none
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def make_directory(directory: Path) -> None:
+    """Makes a directory and what is missing above it, durably. One that exists is no error."""
+    if not directory.exists():
+        make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Puts a file there whole: after a power cut it is the old one or the new one."""
+    temporary = path.with_name(f"{path.name}.new")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)
+
+
+class DirectoryLock:
+    """Keeps others out of a directory for as long as this process lives, or until `release`.
+
+    RocksDB has a lock too, but takes it late: by then it has rewritten a file of its owner. POSIX record
+    locks are not inherited by a fork, which is wanted, and do not keep the same process out, so those
+    directories that this process holds are remembered.
+    """
+
+    _held: ClassVar[set[Path]] = set()
+    _held_guard: ClassVar = threading.Lock()
+
+    def __init__(self, directory: Path) -> None:
+        """Raises VolumeLockedError when somebody holds the directory."""
+        self._directory = directory.resolve()
+        with self._held_guard:
+            if self._directory in self._held:
+                raise VolumeLockedError(f"{directory} is in use by this very process: close that volume first")
+            self._file = (directory / "lock").open("a+b", buffering=0)
+            try:
+                self._lock(directory)
+            except BaseException:
+                self._file.close()
+                raise
+            self._held.add(self._directory)
+
+    def release(self) -> None:
+        """Lets others in. Idempotent."""
+        with self._held_guard:
+            if not self._file.closed:
+                self._held.discard(self._directory)
+                self._file.close()
+
+    def _lock(self, directory: Path) -> None:
+        if sys.platform == "win32":  # RocksDB's own lock has to do
+            return
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.seek(0)
+            holder = self._file.read(20).decode("ascii", "replace").strip() or "unknown"
+            raise VolumeLockedError(f"{directory} is in use by another process (its id: {holder})") from error
+        with contextlib.suppress(OSError):  # on a full disk only the process id is missing
+            self._file.truncate(0)
+            self._file.write(b"%d\n" % os.getpid())

@@ -1,0 +1,235 @@
+"""Creating a volume, and opening one: only its owner may, and only if nothing that was durable is missing.
+
+    directory/
+      volume.json   whose it is (`identity`)
+      lock          held while it is open
+      fence         the last durable batch (`fence`)
+      seal          what the database's files were at a clean close (`seal`)
+      rocksdb/      the database
+
+The order of creation is a story in four steps, each durable before the next: volume.json says
+"creating"; the database has its first batch; the fence says so; volume.json says "complete". Whoever
+finds "creating" begins anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from gapless.errors import (
+    ConfigurationError,
+    StorageError,
+    VolumeCorruptError,
+    VolumeForeignError,
+)
+from gapless.spi import VolumeIdentity
+from gapless_storage._rocksdb import wal
+from gapless_storage._rocksdb.engine import Engine, Tuning
+from gapless_storage._rocksdb.fence import Fence
+from gapless_storage._rocksdb.files import DirectoryLock, make_directory, storage_error, sync_directory
+from gapless_storage._rocksdb.identity import (
+    CREATING,
+    FILE_NAME,
+    Marker,
+    check_identity,
+    read_marker,
+    write_marker,
+)
+from gapless_storage._rocksdb.layout import Mark
+from gapless_storage._rocksdb.seal import is_sealed
+from gapless_storage._rocksdb.watchdog import inspect_within
+
+_LOGGER = logging.getLogger("gapless.storage.rocksdb")
+
+_NOT_FOREIGN = {FILE_NAME, f"{FILE_NAME}.new", "lock", "lost+found"}
+"""What a directory may hold that is to become a volume: the rest of an attempt, or a mount point's."""
+
+ADVICE = (
+    "Nothing was changed. Bring back a copy of the whole directory that was made later, "
+    "or move the directory away and start empty: then everything in it is given up"
+)
+
+
+@dataclass(slots=True)
+class Opened:
+    """An open volume's parts."""
+
+    directory: Path
+    lock: DirectoryLock
+    engine: Engine
+    fence: Fence
+    identity: VolumeIdentity
+    created: bool
+
+    @property
+    def seal_path(self) -> Path:
+        """Where the seal is kept."""
+        return self.directory / "seal"
+
+    @property
+    def database(self) -> Path:
+        """Where the database is kept."""
+        return self.directory / "rocksdb"
+
+
+def open_directory(directory: Path, wanted: VolumeIdentity, tuning: Tuning, watchdog_seconds: float) -> Opened:
+    """Opens the volume in `directory`, or makes one if there is nothing.
+
+    Raises ConfigurationError (no such place), VolumeForeignError, VolumeLockedError, VolumeCorruptError,
+    VolumeFullError, VolumeFailedError.
+    """
+    try:
+        _claim(directory)
+        lock = DirectoryLock(directory)
+    except OSError as error:
+        raise ConfigurationError(f"no volume can be kept in {directory}: {error.strerror}") from error
+    try:
+        marker = read_marker(directory)
+        if marker is None or marker.state == CREATING:
+            return _create(directory, lock, wanted, tuning)
+        check_identity(directory, marker, wanted)
+        return _open(directory, lock, marker, tuning, watchdog_seconds)
+    except OSError as error:
+        lock.release()
+        raise storage_error(error, f"{directory} cannot be opened") from error
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _claim(directory: Path) -> None:
+    """Makes the directory if it is not there; refuses one that others use."""
+    if directory.exists() and not directory.is_dir():
+        raise VolumeForeignError(f"{directory} is a file: a volume needs a directory of its own")
+    make_directory(directory)
+    names = set(os.listdir(directory))
+    if FILE_NAME not in names and (strange := sorted(names - _NOT_FOREIGN)):
+        raise VolumeForeignError(
+            f"{directory} is not empty and is no volume: it has no {FILE_NAME}, but {strange[0]!r}. "
+            "Give the volume a directory of its own"
+        )
+
+
+# ---------------------------------------------------------------------------------------- creating
+
+
+def _create(directory: Path, lock: DirectoryLock, identity: VolumeIdentity, tuning: Tuning) -> Opened:
+    database, fence_path = directory / "rocksdb", directory / "fence"
+    _LOGGER.info("making a volume in %s for node %r of network %r", directory, identity.node, identity.network)
+    shutil.rmtree(database, ignore_errors=True)
+    fence_path.unlink(missing_ok=True)
+    volume = os.urandom(16)
+    marker = Marker(identity.network, identity.node, volume.hex(), CREATING)
+    write_marker(directory, marker)
+    engine = Engine(database, tuning, create=True)
+    try:
+        mark = Mark(volume, 1, _random_opening(), 1)
+        engine.write(engine.marked_batch(mark))
+        engine.sync_log()
+        sync_directory(directory)
+        Fence.create(fence_path, mark)
+        write_marker(directory, marker.completed())
+        fence = Fence(fence_path)
+    except BaseException:
+        engine.close()
+        raise
+    return Opened(directory, lock, engine, fence, identity, created=True)
+
+
+# ----------------------------------------------------------------------------------------- opening
+
+
+def _open(
+    directory: Path, lock: DirectoryLock, marker: Marker, tuning: Tuning, watchdog_seconds: float
+) -> Opened:
+    fence = _open_fence(directory, marker)
+    try:
+        database = directory / "rocksdb"
+        if not database.is_dir():
+            raise VolumeCorruptError(f"the database {database} is missing. {ADVICE}")
+        if not is_sealed(directory / "seal", database, fence.mark):
+            _check_log(database, fence.mark, watchdog_seconds)
+        engine = Engine(database, tuning, create=False)
+        try:
+            _begin_generation(engine, fence, database)
+        except BaseException:
+            engine.close()
+            raise
+    except BaseException:
+        fence.close()
+        raise
+    return Opened(directory, lock, engine, fence, marker.identity, created=False)
+
+
+def _open_fence(directory: Path, marker: Marker) -> Fence:
+    try:
+        fence = Fence(directory / "fence")
+    except StorageError as error:
+        raise VolumeCorruptError(f"{error}. {ADVICE}") from error
+    if fence.mark.volume.hex() != marker.volume:
+        fence.close()
+        raise VolumeCorruptError(f"the fence in {directory} is another volume's. {ADVICE}")
+    return fence
+
+
+def _check_log(database: Path, fence: Mark, watchdog_seconds: float) -> None:
+    """Proves that every batch up to the fence is there; cuts off what was never durable."""
+    found = inspect_within(database, watchdog_seconds)
+    flushed = [_decode(encoded, database).counter if encoded else 0 for encoded in (found.default, found.log)]
+    chain = wal.follow(database, fence.volume, min(flushed))
+    if chain.counter < max(flushed):
+        raise VolumeCorruptError(
+            f"{database} disagrees with itself: the log ends at batch {chain.counter}, "
+            f"but data files hold batch {max(flushed)} ({chain.reason or 'logs are missing'}). {ADVICE}"
+        )
+    if chain.counter < fence.counter:
+        raise VolumeCorruptError(
+            f"batches {chain.counter + 1} to {fence.counter} are missing from {database}: they were durable, "
+            f"and the log ends at batch {chain.counter} ({chain.reason or 'logs are missing'}). {ADVICE}"
+        )
+    for part in chain.cuts:
+        _LOGGER.warning("%s: cutting off %d bytes that were never synced", part.path, part.cut_bytes)
+    wal.cut(chain)
+
+
+def _begin_generation(engine: Engine, fence: Fence, database: Path) -> None:
+    """Compares the open database with the fence, and begins the next generation in both."""
+    default, log = (_decode(encoded, database) if encoded else None for encoded in engine.marks())
+    if default is None or default != log:
+        raise VolumeCorruptError(f"{database} disagrees with itself: {default} and {log}. {ADVICE}")
+    _check_place(default, fence.mark, database)
+    mark = Mark(default.volume, fence.mark.generation + 1, _random_opening(), default.counter + 1)
+    engine.write(engine.marked_batch(mark))
+    engine.sync_log()
+    fence.advance(mark)
+
+
+def _check_place(mark: Mark, fence: Mark, database: Path) -> None:
+    """The fence's generation, and only that, may be behind: by the one opening that did not come to its end."""
+    if mark.volume != fence.volume:
+        raise VolumeCorruptError(f"{database} is the database of another volume. {ADVICE}")
+    if mark.counter < fence.counter:
+        raise VolumeCorruptError(
+            f"batches {mark.counter + 1} to {fence.counter} are missing from {database}, and were durable. {ADVICE}"
+        )
+    same = mark.generation == fence.generation and mark.opening == fence.opening
+    if not same and mark.generation != fence.generation + 1:
+        raise VolumeCorruptError(
+            f"{database} and its fence come from different copies of this volume: "
+            f"openings {mark.generation} and {fence.generation}. {ADVICE}"
+        )
+
+
+def _decode(encoded: bytes, database: Path) -> Mark:
+    try:
+        return Mark.decode(encoded)
+    except ValueError as error:
+        raise VolumeCorruptError(f"a mark in {database} is garbled: {error}. {ADVICE}") from error
+
+
+def _random_opening() -> int:
+    return int.from_bytes(os.urandom(8), "big")

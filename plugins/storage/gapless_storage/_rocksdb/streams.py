@@ -1,0 +1,239 @@
+"""Streams and tables on an engine. They stage into their volume's batch, and read what was written."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rocksdict import WriteBatch
+
+from gapless_storage._rocksdb.engine import Engine
+from gapless_storage._rocksdb.layout import (
+    INDEX_MAX,
+    RECORD_KEY,
+    chop_key,
+    reclaim_key,
+    row_prefix,
+    size_note_prefix,
+)
+
+_CHOPPED = struct.Struct(">QQQ")
+_PLACE = struct.Struct(">QQ")
+_NOTE_INDEX = struct.Struct(">Q")
+_NOTE_TOTAL = struct.Struct(">Q")
+
+NOTE_BYTES = 256 << 10
+"""How many bytes of records lie between two size notes."""
+_RECORD_OVERHEAD_BYTES = RECORD_KEY.size
+
+
+class SizeNotes:
+    """How many bytes of records were ever put up to an index: sparse notes, a straight line in between.
+
+    Sizes must be known after a reopen, and after a chop at any index, without reading the records.
+    """
+
+    def __init__(self, notes: Sequence[Place]) -> None:
+        """`notes` increase in both; the first is where the lines begin."""
+        self._indexes = [index for index, _ in notes]
+        self._totals = [total for _, total in notes]
+        self.last, self.total = notes[-1]
+
+    def add(self, index: int, record_bytes: int) -> bool:
+        """Counts a record. Whether it is time for a note of it."""
+        self.last = index
+        self.total += record_bytes + _RECORD_OVERHEAD_BYTES
+        if self.total - self._totals[-1] < NOTE_BYTES:
+            return False
+        self._indexes.append(index)
+        self._totals.append(self.total)
+        return True
+
+    def total_upto(self, index: int) -> int:
+        """About how many bytes were ever put up to an index."""
+        if index >= self.last:
+            return self.total
+        place = bisect_right(self._indexes, index)
+        if place == 0:
+            return self._totals[0]
+        low, low_total = self._indexes[place - 1], self._totals[place - 1]
+        if place < len(self._indexes):
+            high, high_total = self._indexes[place], self._totals[place]
+        else:
+            high, high_total = self.last, self.total
+        return low_total + (high_total - low_total) * (index - low) // (high - low)
+
+    def forget(self, index: int) -> None:
+        """Drops the notes up to an index but the last of them, where the line begins."""
+        count = max(0, bisect_right(self._indexes, index) - 1)
+        del self._indexes[:count]
+        del self._totals[:count]
+
+
+class Place(NamedTuple):
+    """A place in a stream; a tuple, so that another thread sees both values or neither."""
+
+    index: int
+    total: int
+    """Bytes ever put up to there."""
+
+
+class RocksdbStream:
+    """A stream of a RocksDB volume; see `gapless.spi.LogStream`."""
+
+    def __init__(self, name: str, stream_id: int, engine: Engine, staged: Callable[[], WriteBatch]) -> None:
+        self.name = name
+        self._id = stream_id
+        self._engine = engine
+        self._staged = staged
+        self._chopped, last = _read_chopped(engine, stream_id)
+        self._chop_staged: Place | None = None
+        self._reclaimed = _read_reclaimed(engine, stream_id)
+        notes = [note for note in _read_notes(engine, stream_id) if note.index > self.first]
+        self._sizes = SizeNotes([self._chopped, *notes])
+        for index, record in _records_after(engine, stream_id, self._sizes.last):
+            self._sizes.add(index, len(record))
+        self.last = max(last, self._sizes.last)
+
+    @property
+    def first(self) -> int:
+        """The chop point."""
+        return self._chopped.index
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the records above the chop point take."""
+        return self._sizes.total - self._chopped.total
+
+    @property
+    def reclaimable(self) -> int:
+        """About how many bytes were chopped and not yet given back."""
+        return self._chopped.total - self._reclaimed.total
+
+    def put(self, index: int, record: bytes) -> None:
+        """Stages a record. Raises ValueError if the index does not increase or is out of bounds."""
+        if not self.last < index <= INDEX_MAX:
+            raise ValueError(f"{self.name}: index {index} is not in ({self.last}, {INDEX_MAX}]")
+        batch = self._staged()
+        batch.put(RECORD_KEY.pack(self._id, index), record, self._engine.log_handle)
+        self.last = index
+        if self._sizes.add(index, len(record)):
+            note = size_note_prefix(self._id) + _NOTE_INDEX.pack(index)
+            batch.put(note, _NOTE_TOTAL.pack(self._sizes.total))
+
+    def read(self, after: int, upto: int, max_bytes: int = 1 << 20) -> Sequence[tuple[int, bytes]]:
+        """The written records that overlap (after, upto], in order; at least one, else up to `max_bytes`."""
+        if upto <= after:
+            return []
+        return self._engine.records(self._id, max(after, self._chopped.index), upto, max_bytes)
+
+    def chop(self, upto: int) -> None:
+        """Stages the removal of all records with an index <= `upto`."""
+        upto = min(upto, self.last)
+        if upto <= (self._chop_staged or self._chopped).index:
+            return
+        place = Place(upto, self._sizes.total_upto(upto))
+        self._staged().put(chop_key(self._id), _CHOPPED.pack(*place, self.last))
+        self._chop_staged = place
+        self._sizes.forget(self.first)
+
+    def apply_chop(self) -> None:
+        """The batch with the staged chop was written."""
+        if self._chop_staged is not None:
+            self._chopped, self._chop_staged = self._chop_staged, None
+
+    def plan_reclaim(self) -> Reclaim | None:
+        """What can be given back to the disk, or None. Called in any thread."""
+        after, upto = self._reclaimed, self._chopped
+        if upto.index <= after.index:
+            return None
+        notes = [note.index for note in _read_notes(self._engine, self._id) if note.index <= upto.index]
+        return Reclaim(self, after, upto, tuple(notes))
+
+    def stage_reclaim(self, plan: Reclaim, batch: WriteBatch) -> None:
+        """Puts the physical removal into `batch`."""
+        self._engine.delete_records(batch, self._id, plan.after.index, plan.upto.index)
+        for index in plan.notes:
+            batch.delete(size_note_prefix(self._id) + _NOTE_INDEX.pack(index))
+        batch.put(reclaim_key(self._id), _PLACE.pack(*plan.upto))
+
+    def finish_reclaim(self, plan: Reclaim) -> None:
+        """The batch was written: lets go of the files. Blocking."""
+        self._reclaimed = plan.upto
+        self._engine.compact_records(self._id, plan.upto.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Chopped records of a stream that are to be removed from the disk."""
+
+    stream: RocksdbStream
+    after: Place
+    upto: Place
+    notes: tuple[int, ...]
+    """The size notes that go with them; the chop point has a total of its own."""
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes that gives back."""
+        return self.upto.total - self.after.total
+
+
+class RocksdbTable:
+    """A table of a RocksDB volume; see `gapless.spi.Table`."""
+
+    def __init__(self, name: str, table_id: int, engine: Engine, staged: Callable[[], WriteBatch]) -> None:
+        self.name = name
+        self._prefix = row_prefix(table_id)
+        self._engine = engine
+        self._staged = staged
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value written under `key`, or None."""
+        return self._engine.get(self._prefix + key)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Stages `value` under `key`."""
+        self._staged().put(self._prefix + key, value)
+
+    def delete(self, key: bytes) -> None:
+        """Stages the removal of `key`."""
+        self._staged().delete(self._prefix + key)
+
+    def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All written pairs whose key starts with `prefix`, in key order, as of the call.
+
+        Read at once: a live iterator would keep the volume from closing.
+        """
+        skip = len(self._prefix)
+        return iter([(key[skip:], value) for key, value in self._engine.scan(self._prefix + prefix)])
+
+
+def _read_chopped(engine: Engine, stream_id: int) -> tuple[Place, int]:
+    """The chop point, and the stream's highest index at that time."""
+    row = engine.get(chop_key(stream_id))
+    index, total, last = _CHOPPED.unpack(row) if row is not None else (0, 0, 0)
+    return Place(index, total), int(last)
+
+
+def _read_reclaimed(engine: Engine, stream_id: int) -> Place:
+    row = engine.get(reclaim_key(stream_id))
+    return Place(*_PLACE.unpack(row)) if row is not None else Place(0, 0)
+
+
+def _read_notes(engine: Engine, stream_id: int) -> list[Place]:
+    prefix = size_note_prefix(stream_id)
+    return [
+        Place(_NOTE_INDEX.unpack(key[len(prefix) :])[0], _NOTE_TOTAL.unpack(value)[0])
+        for key, value in engine.scan(prefix)
+    ]
+
+
+def _records_after(engine: Engine, stream_id: int, after: int) -> Iterator[tuple[int, bytes]]:
+    """The few records behind the last size note."""
+    while records := engine.records(stream_id, after, INDEX_MAX, 4 * NOTE_BYTES):
+        yield from records
+        after = records[-1][0]

@@ -1,0 +1,276 @@
+"""The RocksDB storage: one database per volume, one log, one sync for streams and tables together.
+
+`write` hands what is staged to RocksDB as one batch, on the caller's thread, without a sync. `sync` blocks
+in two phases, each with a lock of its own, so that two threads may be in it at once and the next group's
+log is synced while this group's fence is:
+
+1. RocksDB's log is synced;
+2. the fence is synced, which says up to which batch phase 1 came. Only then is a batch durable.
+
+Any failure of either is final for the volume object: close it and open it anew, which decides from what is
+really on disk.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from rocksdict import WriteBatch
+
+from gapless.errors import ConfigurationError, StorageError, VolumeFailedError, VolumeFullError
+from gapless.plugins import hookimpl
+from gapless.spi import StorageCapabilities, VolumeIdentity
+from gapless_storage._rocksdb.engine import Tuning
+from gapless_storage._rocksdb.files import storage_error
+from gapless_storage._rocksdb.layout import (
+    NEXT_ID_KEY,
+    STREAM_ID_MAX,
+    Mark,
+    decode_id,
+    encode_id,
+    stream_name_key,
+    table_name_key,
+)
+from gapless_storage._rocksdb.opening import Opened, open_directory
+from gapless_storage._rocksdb.seal import seal
+from gapless_storage._rocksdb.streams import Reclaim, RocksdbStream, RocksdbTable
+
+
+class RocksdbOptions(BaseModel):
+    """The options of the RocksDB storage."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    write_buffer_bytes: Annotated[int, Field(ge=64 << 10, le=1 << 30)] = 16 << 20
+    """Memory for records before they are flushed to a data file. Four times as much log may have to be
+    replayed after a crash."""
+    compression: Literal["none", "lz4", "zstd"] = "lz4"
+    """Of data files. zstd halves them once more, and reading takes twice as long."""
+    watchdog_seconds: Annotated[float, Field(ge=1, le=3600)] = 10.0
+    """How long a verifying open may take before the volume is called corrupt."""
+
+
+class RocksdbVolume:
+    """A volume in a directory; see `gapless.spi.LogVolume`. Made by `open_storage`."""
+
+    capabilities = StorageCapabilities(durable=True)
+
+    def __init__(self, opened: Opened) -> None:
+        self.identity = opened.identity
+        self.created = opened.created
+        self._opened = opened
+        self._engine = opened.engine
+        self._fence = opened.fence
+        self._mark = opened.fence.mark  # of the newest batch written
+        self._synced = opened.fence.mark  # of the newest batch that phase 1 covers
+        self._batch: WriteBatch | None = None
+        self._batch_mark = self._mark
+        self._streams: dict[str, RocksdbStream] = {}
+        self._tables: dict[str, RocksdbTable] = {}
+        self._next_id: int | None = None
+        self._failure: StorageError | None = None
+        self._closed = False
+        # Always taken in this order, never the other way round.
+        self._reclaim_lock = threading.Lock()
+        self._log_lock = threading.Lock()
+        self._fence_lock = threading.Lock()
+        self._write_lock = threading.Lock()
+
+    # ------------------------------------------------------------------------------ what it holds
+
+    def stream(self, name: str) -> RocksdbStream:
+        """The stream of that name; a new one is made with the first write after this call."""
+        if name not in self._streams:
+            stream_id = self._id_of(stream_name_key(name))
+            self._streams[name] = RocksdbStream(name, stream_id, self._engine, self._staged)
+        return self._streams[name]
+
+    def table(self, name: str) -> RocksdbTable:
+        """The table of that name; a new one is made with the first write after this call."""
+        if name not in self._tables:
+            self._tables[name] = RocksdbTable(
+                name, self._id_of(table_name_key(name)), self._engine, self._staged
+            )
+        return self._tables[name]
+
+    @property
+    def reclaimable(self) -> int:
+        """About how many bytes `reclaim` would give back."""
+        return sum(stream.reclaimable for stream in self._streams.values())
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes left on the disk."""
+        return shutil.disk_usage(self._opened.directory).free
+
+    # ------------------------------------------------------------------------- writing and syncing
+
+    def write(self) -> None:
+        """Applies all that is staged as one atomic batch. Raises VolumeFailedError, VolumeFullError."""
+        with self._write_lock:
+            self._raise_if_unusable()
+            batch = self._batch
+            if batch is None:
+                return
+            try:
+                self._engine.write(batch)
+            except StorageError as error:
+                raise self._fail(error) from error
+            self._mark = self._batch_mark
+            self._batch = None
+        for stream in self._streams.values():
+            stream.apply_chop()
+
+    def sync(self) -> None:
+        """Blocks until everything written before the call is durable. Raises VolumeFailedError."""
+        self._sync_log()
+        self._sync_fence()
+
+    def _sync_log(self) -> None:
+        with self._log_lock:
+            self._raise_if_unusable()
+            mark = self._mark  # read before the sync: what is written during it may be missed
+            if mark is self._synced:
+                return
+            try:
+                self._engine.sync_log()
+            except StorageError as error:
+                raise self._fail(error) from error
+            self._synced = mark
+
+    def _sync_fence(self) -> None:
+        with self._fence_lock:
+            self._raise_if_unusable()
+            mark = self._synced  # at least what this thread's phase 1 covered, maybe a later thread's
+            if mark.counter <= self._fence.mark.counter:
+                return
+            try:
+                self._fence.advance(mark)
+            except OSError as error:
+                raise self._fail(storage_error(error, "the fence cannot be written")) from error
+            except StorageError as error:
+                raise self._fail(error) from error
+
+    # ---------------------------------------------------------------------------------- reclaiming
+
+    def reclaim(self) -> int:
+        """Gives the space of chopped records back to the disk. Blocks; writes wait a few ms for it once."""
+        with self._reclaim_lock:
+            self._raise_if_unusable()
+            plans = [plan for stream in [*self._streams.values()] if (plan := stream.plan_reclaim())]
+            if not plans:
+                return 0
+            try:
+                self._remove(plans)
+            except StorageError as error:
+                raise self._fail(error) from error
+        return sum(plan.bytes for plan in plans)
+
+    def _remove(self, plans: list[Reclaim]) -> None:
+        """What is in memory goes to files first, so that the deleted ranges are alone in theirs."""
+        self._engine.flush_log_family()
+        with self._write_lock:
+            self._raise_if_unusable()
+            batch = self._engine.repeating_batch(self._mark)
+            for plan in plans:
+                plan.stream.stage_reclaim(plan, batch)
+            self._engine.isolate_in_file(batch)
+        self._engine.flush_log_family()
+        for plan in plans:
+            plan.stream.finish_reclaim(plan)
+
+    # ------------------------------------------------------------------------------------- closing
+
+    def close(self) -> None:
+        """Syncs if it can, lets go of the volume in any case. What is staged and not written is dropped.
+
+        Raises VolumeFailedError only when the volume had not failed before and this last sync did.
+        """
+        if self._closed:
+            return
+        try:
+            if self._failure is None:
+                self.sync()
+        finally:
+            with self._reclaim_lock, self._log_lock, self._fence_lock, self._write_lock:
+                self._closed = True
+                self._release()
+
+    def _release(self) -> None:
+        fence = self._fence.mark
+        self._batch = None
+        self._fence.close()
+        if self._engine.close() and self._failure is None:
+            seal(self._opened.seal_path, self._opened.database, fence)
+        self._opened.lock.release()
+
+    # ----------------------------------------------------------------------------------- internals
+
+    def _staged(self) -> WriteBatch:
+        """The batch that the next `write` applies."""
+        if self._batch is None:
+            mark = self._mark
+            self._batch_mark = Mark(mark.volume, mark.generation, mark.opening, mark.counter + 1)
+            self._batch = self._engine.marked_batch(self._batch_mark)
+        return self._batch
+
+    def _id_of(self, name_key: bytes) -> int:
+        """The number of a stream or table; a new one is staged with its name."""
+        known = self._engine.get(name_key)
+        if known is not None:
+            return decode_id(known)
+        if self._next_id is None:
+            counted = self._engine.get(NEXT_ID_KEY)
+            self._next_id = decode_id(counted) if counted is not None else 1
+        number = self._next_id
+        assert number <= STREAM_ID_MAX
+        self._next_id += 1
+        batch = self._staged()
+        batch.put(NEXT_ID_KEY, encode_id(self._next_id))
+        batch.put(name_key, encode_id(number))
+        return number
+
+    def _fail(self, error: StorageError) -> StorageError:
+        """Remembers the first failure; what to raise for this one."""
+        if not isinstance(error, VolumeFailedError):
+            error = VolumeFailedError(str(error))
+        self._failure = self._failure or error
+        return error
+
+    def _raise_if_unusable(self) -> None:
+        if self._failure is not None:
+            kind = VolumeFullError if isinstance(self._failure, VolumeFullError) else VolumeFailedError
+            raise kind(f"the volume has failed before and must be reopened: {self._failure}")
+        if self._closed:
+            raise VolumeFailedError("the volume is closed")
+
+
+@hookimpl
+def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]) -> RocksdbVolume:
+    """The volume in the directory `path`, created if it is not there.
+
+    Raises ConfigurationError, VolumeForeignError, VolumeLockedError, VolumeCorruptError, VolumeFullError,
+    VolumeFailedError.
+    """
+    if not path:
+        raise ConfigurationError("the RocksDB storage needs a path: a directory of its own")
+    checked = _checked(options)
+    tuning = Tuning(checked.write_buffer_bytes, checked.compression)
+    return RocksdbVolume(open_directory(Path(path), identity, tuning, checked.watchdog_seconds))
+
+
+def _checked(options: Mapping[str, Any]) -> RocksdbOptions:
+    try:
+        return RocksdbOptions.model_validate(dict(options))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        known = ", ".join(RocksdbOptions.model_fields)
+        raise ConfigurationError(
+            f"storage option {key!r}: {first['msg']}; the options of the RocksDB storage are {known}"
+        ) from None

@@ -1,0 +1,102 @@
+"""What every kind of link here has in common: phases, the handler, limits, and how it all ends."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from typing import Any, Generic
+
+from gapless.spi import Link, LinkHandler
+from gapless_transport.options import LinkOptions
+from gapless_transport.outbox import Item, Outbox, WaterMark
+
+logger = logging.getLogger(__name__)
+
+
+class Phase(enum.Enum):
+    """Where a link stands. It only ever goes forward."""
+
+    OPEN = enum.auto()
+    CLOSING = enum.auto()
+    """`close` was called or the link has failed: nothing more is taken or handed over."""
+    CLOSED = enum.auto()
+    """The handler has heard of it."""
+
+
+class BaseLink(Generic[Item]):
+    """The half of a link that does not depend on how bytes travel.
+
+    A subclass sends what is in the outbox, calls `begin` when the link is up, `_tell` for whatever the
+    handler is to hear, and `_end` when all is over; and it provides `pending` and `_abort`.
+    """
+
+    def __init__(self, peer: str, options: LinkOptions, *, secure: bool) -> None:
+        self.peer = peer
+        self.secure = secure
+        self.refusal: Exception | None = None
+        """What `accept` raised, if it did."""
+        self._options = options
+        self._phase = Phase.OPEN
+        self._handler: LinkHandler | None = None
+        self._reason: str | None = None
+        self._paused = False
+        self._outbox: Outbox[Item] = Outbox()
+        self._mark = WaterMark(options.high_water, options.low_water)
+
+    @property
+    def pending(self) -> int:
+        """Bytes accepted by `send` that have not left this process."""
+        raise NotImplementedError
+
+    def begin(self, link: Link, accept: Callable[[Link], LinkHandler]) -> None:
+        """The link is up: asks for its handler. What `accept` raises is kept in `refusal`."""
+        try:
+            self._handler = accept(link)
+        except Exception as error:  # noqa: BLE001 — whatever it is, it concerns this link alone
+            self.refusal = error
+            self.fail(f"it was not accepted: {error}")
+
+    def fail(self, reason: str) -> None:
+        """Gives the link up at once: what is pending is lost. `on_closed` follows later."""
+        if self._phase is Phase.CLOSED:
+            return
+        if self._reason is None:
+            self._reason = reason
+        self._phase = Phase.CLOSING
+        self._outbox.clear()
+        self._abort()
+
+    def _abort(self) -> None:
+        """Breaks the connection; `_end` is called afterwards, but not from here."""
+        raise NotImplementedError
+
+    def _tell(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """Calls the handler; if it raises, that is logged and this link fails."""
+        try:
+            callback(*arguments)
+        except Exception:
+            logger.exception("the handler of the link with %s failed", self.peer)
+            self.fail("its handler failed")
+
+    def _note_pending(self) -> None:
+        """To be called when `pending` may have risen: minds the high-water mark and the hard limit."""
+        pending = self.pending
+        self._mark.note(pending)
+        if pending > self._options.pending_max:
+            self.fail(f"{pending} bytes were waiting to be sent, more than {self._options.pending_max}")
+
+    def _note_sent(self) -> None:
+        """To be called when `pending` has fallen: tells the handler if it waits for that."""
+        if self._phase is Phase.OPEN and self._handler is not None and self._mark.has_fallen(self.pending):
+            self._tell(self._handler.on_drained)
+
+    def _end(self, reason: str) -> None:
+        """All is over; `reason` is said if nobody has given one before."""
+        if self._phase is Phase.CLOSED:
+            return
+        self._phase = Phase.CLOSED
+        self._outbox.clear()
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            self._tell(handler.on_closed, reason if self._reason is None else self._reason)

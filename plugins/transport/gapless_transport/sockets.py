@@ -1,0 +1,117 @@
+"""Sockets of our own making, because not every loop lets us set up those that it makes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from typing import Any
+
+from gapless.errors import ConfigurationError
+from gapless_transport.addresses import render
+
+UNSENT_BYTES = 64 << 10
+"""How much the kernel may hold that it has not sent yet: what an urgent frame cannot overtake any more."""
+
+_OPTIONS = (
+    (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 10),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+    (socket.IPPROTO_TCP, "TCP_NOTSENT_LOWAT", UNSENT_BYTES),
+)
+
+
+def prepare(sock: socket.socket) -> None:
+    """Makes a connected socket ours: no delay, keepalive, a short queue in the kernel where there is a choice."""
+    sock.setblocking(False)
+    for level, name, value in _OPTIONS:
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(level, option, value)
+
+
+async def bind(address: str, host: str, port: int, backlog: int) -> list[socket.socket]:
+    """Listening sockets for every address that `host` means; for port 0, for the first of them.
+
+    Raises ConfigurationError when the name is unknown or the port is taken.
+    """
+    sockets: list[socket.socket] = []
+    absent: OSError | None = None
+    try:
+        for family, where in (await _resolve(address, host, port))[: 1 if port == 0 else None]:
+            try:
+                sockets.append(_listening(family, where, backlog))
+            except OSError as error:
+                # A name may mean an address that this machine does not have, as ::1 in many containers.
+                if error.errno != errno.EADDRNOTAVAIL:
+                    raise
+                absent = error
+        if absent is not None and not sockets:
+            raise absent
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        raise ConfigurationError(f"cannot listen on {address}: {error.strerror or error}") from error
+    return sockets
+
+
+async def connect(address: str, host: str, port: int) -> socket.socket:
+    """A socket connected to the first address of `host` that answers. Raises OSError if none does."""
+    problem: OSError | None = None
+    for family, where in await _resolve(address, host, port):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            prepare(sock)
+            await asyncio.get_running_loop().sock_connect(sock, where)
+        except OSError as error:
+            sock.close()
+            problem = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    assert problem is not None, "a name that can be resolved has an address"
+    if problem.errno is None:
+        raise problem
+    # The loops word this differently; an OSError made with a number takes the class that belongs to it.
+    raise OSError(problem.errno, f"{os.strerror(problem.errno)}: {address}") from problem
+
+
+def peer_of(sock: socket.socket) -> str:
+    """The other end's address, as far as it is known: it may be gone already."""
+    try:
+        host, port = sock.getpeername()[:2]
+    except OSError:
+        return "a vanished peer"
+    return render(host, port)
+
+
+async def _resolve(address: str, host: str, port: int) -> list[tuple[int, Any]]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise socket.gaierror(error.errno, f"{error.strerror}: {address}") from error
+    return [(family, where) for family, _, _, _, where in found]
+
+
+def _listening(family: int, where: Any, backlog: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        if os.name == "posix":
+            # Elsewhere this option would let two processes share the port.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # So that 0.0.0.0 and [::] can be bound side by side.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(where)
+        sock.listen(backlog)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,83 @@
+"""The transport `tcp`: links over TCP, with TLS if it is configured.
+
+Addresses are `HOST:PORT`; the host is a name, an IPv4 address, or an IPv6 address in brackets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gapless.plugins import hookimpl
+from gapless.spi import Link, LinkHandler, Listener, Transport
+from gapless_transport import addresses, sockets, tls
+from gapless_transport.options import checked
+from gapless_transport.tcp_link import TcpLink
+from gapless_transport.tcp_listener import TcpListener
+from gapless_transport.tcp_options import TcpOptions
+
+is_loopback = addresses.is_loopback
+
+
+class TcpTransport:
+    """Listens and dials with one set of options; see `gapless.spi.Transport`."""
+
+    scheme = "tcp"
+
+    def __init__(self, options: TcpOptions) -> None:
+        """Reads the certificates; raises ConfigurationError when one cannot be used."""
+        self._options = options
+        self._listening: ssl.SSLContext | None = None
+        self._dialing: ssl.SSLContext | None = None
+        if options.certificate is not None:
+            self._listening = tls.listening_context(options.certificate, options.key, options.client_ca)
+        if options.tls:
+            self._dialing = tls.dialing_context(options.ca, options.certificate, options.key)
+        self.encrypts = self._listening is not None
+        # The loop keeps a link alive only while it reads or writes for it; a paused one must live too.
+        self._dialed: set[TcpLink] = set()
+
+    def is_loopback(self, address: str) -> bool:
+        """Whether only this machine can reach a listener at `address`."""
+        return is_loopback(address)
+
+    async def listen(self, address: str, accept: Callable[[Link], LinkHandler]) -> Listener:
+        """Binds every address that the host of `address` means; with port 0, the first of them."""
+        host, port = addresses.parse(address)
+        bound = await sockets.bind(address, host, port, self._options.backlog)
+        real = addresses.render(host, bound[0].getsockname()[1])
+        return TcpListener(bound, real, accept, self._options, self._listening)
+
+    async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
+        """Connects to the first address that answers of those which the host of `address` means."""
+        host, port = addresses.parse(address)
+        secure = self._dialing is not None
+        connection = await sockets.connect(address, host, port)
+        link = TcpLink(accept, self._options, self._dialed.discard, peer=address, secure=secure)
+        self._dialed.add(link)
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: link,
+                sock=connection,
+                ssl=self._dialing,
+                server_hostname=(self._options.server_name or host) if secure else None,
+                ssl_handshake_timeout=self._options.handshake_timeout if secure else None,
+            )
+        except BaseException:
+            self._dialed.discard(link)
+            connection.close()
+            raise
+        if link.refusal is not None:
+            raise link.refusal
+        return link
+
+
+@hookimpl
+def open_transport(options: Mapping[str, Any]) -> Transport:
+    """The transport with these options: see `gapless_transport.tcp_options`.
+
+    Raises ConfigurationError naming the option that is unknown or wrong.
+    """
+    return TcpTransport(checked(TcpOptions, options, "tcp"))

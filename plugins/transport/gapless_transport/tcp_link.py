@@ -1,0 +1,256 @@
+"""A link over a socket: an asyncio protocol, with no task and no future per message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import TypeAlias, cast
+
+from gapless.core.framing import FrameDecoder, encode_header
+from gapless.errors import RemoteProtocolError
+from gapless.spi import Link, LinkHandler
+from gapless_transport.links import BaseLink, Phase
+from gapless_transport.options import LinkOptions
+
+CHUNK_BYTES = 64 << 10
+"""How much is given to the socket in one piece, and so how much an urgent frame may have to wait for."""
+
+Frame: TypeAlias = "tuple[bytes, ...]"
+"""The header, and the payload in one or two parts."""
+
+
+class TcpLink(BaseLink[Frame], asyncio.Protocol):
+    """One end of a TCP connection, with or without TLS.
+
+    What does not fit into the socket waits in the outbox, not in the transport's own buffer: there an
+    urgent frame could no longer overtake it. So the transport is given a chunk only when its buffer is
+    empty, and a frame, once begun, is finished before any other.
+    """
+
+    def __init__(
+        self,
+        accept: Callable[[Link], LinkHandler],
+        options: LinkOptions,
+        on_end: Callable[[TcpLink], None],
+        *,
+        peer: str,
+        secure: bool,
+    ) -> None:
+        """A link that asks `accept` for its handler once it is up, and tells `on_end` when it is over."""
+        super().__init__(peer, options, secure=secure)
+        self.begun = False
+        """Whether the connection has been up."""
+        self._accept = accept
+        self._on_end = on_end
+        self._decoder = FrameDecoder(options.frame_limit)
+        self._kept = b""
+        self._chunks: deque[bytes | memoryview] = deque()
+        self._chunk_bytes = 0
+        self._blocked = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # ------------------------------------------------------------------------------------ the owner
+
+    @property
+    def pending(self) -> int:
+        """Bytes accepted by `send` that have not left this process; TLS may hold up to 64 KiB more."""
+        if not self.begun or self._phase is Phase.CLOSED:
+            return 0
+        return self._outbox.size + self._chunk_bytes + self._transport.get_write_buffer_size()
+
+    def send(self, payloads: Sequence[bytes | tuple[bytes, bytes]], *, urgent: bool = False) -> None:
+        """Sends each payload as a frame; see `Link.send`."""
+        if self._phase is not Phase.OPEN:
+            return
+        frames = [_frame(payload) for payload in payloads]
+        sizes = [sum(map(len, frame)) for frame in frames]
+        if not self._blocked and sum(sizes) <= CHUNK_BYTES:
+            # The usual case. Nothing waits, because a link that is not blocked has an empty outbox.
+            self._write(b"".join(chain.from_iterable(frames)))
+        else:
+            for frame, size in zip(frames, sizes, strict=True):
+                self._outbox.put(frame, size, urgent=urgent)
+            self._flush()
+        if self._blocked:
+            self._note_pending()
+
+    def raise_limit(self, limit: int) -> None:
+        """Accepts frames of up to `limit` bytes from now on."""
+        self._decoder.limit = limit
+
+    def pause(self) -> None:
+        """Stops reading."""
+        if self._phase is Phase.OPEN and not self._paused:
+            self._paused = True
+            self._apply_pause()
+
+    def resume(self) -> None:
+        """Reads again, and hands over what had been read already."""
+        if self._phase is Phase.OPEN and self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+            self._loop.call_soon(self._hand_over_kept)
+
+    def close(self, reason: str = "") -> None:
+        """Sends what is pending within `close_timeout`, then closes."""
+        if self._phase is not Phase.OPEN:
+            return
+        self._phase = Phase.CLOSING
+        self._reason = reason
+        self._timer = self._loop.call_later(self._options.close_timeout, self._transport.abort)
+        # What still comes in is read, and dropped: a socket that is closed with unread data is reset,
+        # and a reset can overtake what we have sent. It is also how we hear that the other end is done.
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        self._finish_sending()
+
+    # ------------------------------------------------------------------------------------ the loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is up, and TLS is established."""
+        self._loop = asyncio.get_running_loop()
+        self._transport = cast("asyncio.Transport", transport)
+        # 1, not 0: with TLS, 0 means that the protocol is paused even by an empty buffer.
+        self._transport.set_write_buffer_limits(high=1, low=0)
+        self.begun = True
+        self.begin(self, self._accept)
+        if self._paused:
+            # Reading starts after this callback, whatever was said in it.
+            self._loop.call_soon(self._apply_pause)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        if self._paused:
+            self._kept += data
+        elif self._phase is Phase.OPEN:
+            self._hand_over(data)
+
+    def eof_received(self) -> None:
+        """The other end has closed: it reads no more, so there is nothing left to do here either."""
+        self.fail("the other end closed in the middle of a frame" if self._decoder.inside_frame else "")
+
+    def pause_writing(self) -> None:
+        """The socket is full."""
+        self._blocked = True
+
+    def resume_writing(self) -> None:
+        """The socket has taken everything."""
+        self._blocked = False
+        if self._phase is Phase.CLOSING:
+            self._finish_sending()
+            return
+        self._flush()
+        self._note_sent()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._chunks.clear()
+        self._chunk_bytes = 0
+        self._kept = b""
+        self._on_end(self)
+        self._end(_reason(exc))
+
+    # ------------------------------------------------------------------------------------ inside
+
+    def _abort(self) -> None:
+        self._chunks.clear()
+        self._chunk_bytes = 0
+        self._transport.abort()
+
+    def _apply_pause(self) -> None:
+        if self._paused:
+            self._transport.pause_reading()
+
+    def _hand_over_kept(self) -> None:
+        if self._phase is Phase.OPEN and not self._paused:
+            kept, self._kept = self._kept, b""
+            self._hand_over(kept)
+
+    def _hand_over(self, data: bytes) -> None:
+        """Gives the handler the frames that `data` completes.
+
+        The handler may raise the limit, pause or close meanwhile: so a frame that the decoder holds back
+        is judged after that, and handed over only if the link still stands open.
+        """
+        while self._handler is not None:
+            try:
+                payloads = self._decoder.feed(data)
+            except RemoteProtocolError as error:
+                self.fail(str(error))
+                return
+            if payloads:
+                self._tell(self._handler.on_frames, payloads)
+            if not self._decoder.held or self._paused or self._phase is not Phase.OPEN:
+                return
+            data = b""
+
+    def _flush(self) -> None:
+        """Gives the socket what it takes, urgent frames first."""
+        while not self._blocked:
+            if not self._chunks:
+                frames = self._outbox.take(CHUNK_BYTES)
+                if not frames:
+                    return
+                self._chunks.extend(cut(chain.from_iterable(frames), CHUNK_BYTES))
+                self._chunk_bytes = sum(map(len, self._chunks))
+            chunk = self._chunks.popleft()
+            self._chunk_bytes -= len(chunk)
+            self._write(chunk)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        # A transport that has failed logs a warning for each write until it tells us; spare people that.
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _finish_sending(self) -> None:
+        """Says goodbye once everything has been given to the socket."""
+        self._flush()
+        if self._chunks or self._outbox or self._transport.is_closing():
+            return
+        if self._transport.can_write_eof():
+            # The other end reads to here, closes, and we hear of that in `eof_received`.
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+
+def cut(pieces: Iterable[bytes], size: int) -> list[bytes | memoryview]:
+    """The bytes of `pieces` in chunks of `size`, the last one shorter.
+
+    A chunk that lies within one piece refers to it; only the others are copied. (Writing a header and a
+    large payload with `writelines` would copy less, but before Python 3.12 asyncio joins what it is given, and
+    3.12.0 to 3.12.8 forget to say that the socket is full.)
+    """
+    chunks: list[bytes | memoryview] = []
+    gathered: list[memoryview] = []
+    room = size
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
+            part, view = view[:room], view[room:]
+            gathered.append(part)
+            room -= len(part)
+            if not room:
+                chunks.append(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+                gathered = []
+                room = size
+    if gathered:
+        chunks.append(b"".join(gathered))
+    return chunks
+
+
+def _frame(payload: bytes | tuple[bytes, bytes]) -> Frame:
+    if isinstance(payload, tuple):
+        return (encode_header(*payload), *payload)
+    return (encode_header(payload), payload)
+
+
+def _reason(error: Exception | None) -> str:
+    if error is None:
+        return ""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

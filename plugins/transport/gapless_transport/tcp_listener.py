@@ -1,0 +1,106 @@
+"""An open port. It accepts by itself, because uvloop closes a listener for good when files run out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+
+from gapless.spi import Link, LinkHandler
+from gapless_transport.sockets import peer_of, prepare
+from gapless_transport.tcp_link import TcpLink
+from gapless_transport.tcp_options import TcpOptions
+
+logger = logging.getLogger(__name__)
+
+ACCEPT_PAUSE_SECONDS = 0.5
+"""How long a listener rests when the process or the machine has no file or memory left for a connection."""
+
+
+class TcpListener:
+    """Accepts connections on its sockets; see `gapless.spi.Listener`."""
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        address: str,
+        accept: Callable[[Link], LinkHandler],
+        options: TcpOptions,
+        context: ssl.SSLContext | None,
+    ) -> None:
+        """Takes the listening sockets over and starts to accept."""
+        self.address = address
+        self._accept = accept
+        self._options = options
+        self._context = context
+        self._sockets = sockets
+        self._full = False
+        # Every connection counts from the moment it is accepted, long before TLS is established.
+        self._links: set[TcpLink] = set()
+        self._handshakes: dict[TcpLink, asyncio.Task[None]] = {}
+        self._tasks = [asyncio.create_task(self._accept_forever(sock)) for sock in sockets]
+
+    async def close(self) -> None:
+        """Accepts no more. Connections that are not links yet are closed; links go on."""
+        tasks = [*self._tasks, *(task for link, task in self._handshakes.items() if not link.begun)]
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for sock in self._sockets:
+            sock.close()
+
+    async def _accept_forever(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        resting = False
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except ConnectionError:
+                continue
+            except OSError as error:
+                if not resting:
+                    logger.warning("%s cannot accept connections for now: %s", self.address, error)
+                resting = True
+                await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+                continue
+            resting = False
+            self._welcome(connection)
+
+    def _welcome(self, connection: socket.socket) -> None:
+        if len(self._links) >= self._options.connections_max:
+            if not self._full:
+                logger.warning("%s refuses connections: it has %d already", self.address, len(self._links))
+            self._full = True
+            connection.close()
+            return
+        self._full = False
+        link = TcpLink(
+            self._accept,
+            self._options,
+            self._links.discard,
+            peer=peer_of(connection),
+            secure=self._context is not None,
+        )
+        self._links.add(link)
+        self._handshakes[link] = asyncio.create_task(self._establish(link, connection))
+
+    async def _establish(self, link: TcpLink, connection: socket.socket) -> None:
+        timeout = self._options.handshake_timeout if self._context is not None else None
+        try:
+            prepare(connection)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: link, connection, ssl=self._context, ssl_handshake_timeout=timeout
+            )
+        except OSError as error:
+            logger.info("%s: no link with %s: %s", self.address, link.peer, error)
+        finally:
+            del self._handshakes[link]
+            if not link.begun:
+                self._links.discard(link)
+                connection.close()
+        if link.refusal is not None:
+            logger.error("%s: link with %s was not accepted", self.address, link.peer, exc_info=link.refusal)

@@ -1,0 +1,53 @@
+"""What can be configured of the transport `tcp`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from gapless_transport.options import LinkOptions
+
+
+def connections_default() -> int:
+    """How many connections a listener takes if nobody says: nine tenths of the files this process may open."""
+    try:
+        import resource
+    except ImportError:
+        return 1000
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else max(1, soft * 9 // 10)
+
+
+class TcpOptions(LinkOptions):
+    """Certificates and limits. Times are in seconds."""
+
+    certificate: Path | None = None
+    """PEM file with the certificate, and those between it and its authority. Listening then means TLS."""
+    key: Path | None = None
+    """PEM file with the certificate's key, if it is not in the same file."""
+    client_ca: Path | None = None
+    """PEM file with authorities: whoever dials us must show a certificate signed by one of them."""
+    tls: bool = False
+    """Dial with TLS."""
+    ca: Path | None = None
+    """PEM file with the authorities to trust when dialing, instead of the system's."""
+    server_name: str | None = None
+    """The name that the certificate must bear when dialing, if it is not the host dialed."""
+    handshake_timeout: float = Field(5.0, gt=0)
+    """How long a TLS handshake may take."""
+    connections_max: int = Field(default_factory=connections_default, ge=1)
+    """How many connections a listener holds; further ones are closed at once."""
+    backlog: int = Field(1024, ge=1)
+    """How many connections may wait to be accepted."""
+
+    @model_validator(mode="after")
+    def _tls_options_go_together(self) -> TcpOptions:
+        for names, needed, given in (
+            (("key", "client_ca"), "certificate", self.certificate is not None),
+            (("ca", "server_name"), "tls", self.tls),
+        ):
+            for name in names:
+                if getattr(self, name) is not None and not given:
+                    raise ValueError(f"option {name!r} means nothing without {needed!r}")
+        return self

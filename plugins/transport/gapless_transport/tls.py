@@ -1,0 +1,62 @@
+"""TLS contexts: version 1.3 only, certificates and host names always checked when dialing."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from gapless.errors import ConfigurationError
+
+
+def listening_context(certificate: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
+    """The context of a listener that shows `certificate`.
+
+    With `client_ca`, only clients with a certificate signed by it come in. Raises ConfigurationError,
+    naming the option, when a file cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # Links live long, so nobody resumes a session; without tickets there is no state to keep or to flood.
+    context.num_tickets = 0
+    _load_certificate(context, certificate, key)
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        _load_authorities(context, client_ca, "client_ca")
+    return context
+
+
+def dialing_context(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+    """The context of a dialer: trusts `ca` alone, or else what this system trusts (and SSL_CERT_FILE).
+
+    With `certificate`, that is shown to a listener who asks. Raises ConfigurationError, naming the
+    option, when a file cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if ca is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _load_authorities(context, ca, "ca")
+    if certificate is not None:
+        _load_certificate(context, certificate, key)
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, path: Path, option: str) -> None:
+    try:
+        context.load_verify_locations(cafile=path)
+    except OSError as error:
+        raise ConfigurationError(f"transport 'tcp': option {option!r}: cannot use {path}: {error}") from error
+
+
+def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except OSError as error:
+        files = f"{certificate} with {key}" if key else str(certificate)
+        raise ConfigurationError(f"transport 'tcp': option 'certificate': cannot use {files}: {error}") from error
+
+
+def _no_password() -> str:
+    """Called for an encrypted key; without this, OpenSSL would ask at the terminal and block."""
+    raise ConfigurationError("transport 'tcp': option 'key': the key is encrypted; gapless needs it in the clear")

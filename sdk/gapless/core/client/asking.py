@@ -1,0 +1,113 @@
+"""Questions with one answer: listings, and removing a subscription. Asked again after a reconnect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gapless.core.client.backoff import Backoff
+from gapless.core.client.deadlines import Deadlines, Timer
+from gapless.core.client.effects import Answered, Failed, Result
+from gapless.core.client.outbox import Outbox
+from gapless.core.client.refusals import TEMPORARY, request_error
+from gapless.core.messages import (
+    ClientMessage,
+    Code,
+    Done,
+    PubendList,
+    RequestFailed,
+    SubscriptionList,
+    Unsubscribe,
+)
+from gapless.errors import GaplessError
+
+
+class Question:
+    """One question that has no answer yet."""
+
+    __slots__ = ("backoff", "message", "uncertain")
+
+    def __init__(self, message: ClientMessage, backoff: Backoff) -> None:
+        self.message = message
+        self.backoff = backoff
+        self.uncertain = False
+        """Whether a session ended after it was asked: then it may have been carried out."""
+
+
+class Asking:
+    """The questions of one connection."""
+
+    def __init__(self, outbox: Outbox, deadlines: Deadlines, backoff: Callable[[], Backoff]) -> None:
+        self._outbox = outbox
+        self._deadlines = deadlines
+        self._backoff = backoff
+        self._questions: dict[int, Question] = {}
+
+    def handlers(self, otherwise: Callable[[RequestFailed], None]) -> Mapping[type, Callable[[Any], None]]:
+        """Which messages are answers; `otherwise` takes failures of what was not asked here."""
+
+        def on_failed(message: RequestFailed) -> None:
+            if message.request in self._questions:
+                self._on_failed(message)
+            else:
+                otherwise(message)
+
+        return {
+            Done: lambda message: self._answer(message.request, None),
+            SubscriptionList: lambda message: self._answer(message.request, message.rows),
+            PubendList: lambda message: self._answer(message.request, message.rows),
+            RequestFailed: on_failed,
+        }
+
+    # What happened.
+
+    def on_session(self) -> None:
+        """A session is open: ask what was not answered."""
+        for question in self._questions.values():
+            self._outbox.send(question.message)
+
+    def on_session_over(self) -> None:
+        """Whatever was asked will be asked again, and may have been carried out already."""
+        for number, question in self._questions.items():
+            question.uncertain = True
+            self._deadlines.stop(Timer.QUESTION, number)
+
+    def on_deadline(self, number: int) -> None:
+        """The time to ask once more has come."""
+        if number in self._questions and self._outbox.open:
+            self._outbox.send(self._questions[number].message)
+
+    # Commands.
+
+    def ask(self, number: int, message: ClientMessage) -> int:
+        """Asks, at once if there is a session."""
+        self._questions[number] = Question(message, self._backoff())
+        if self._outbox.open:
+            self._outbox.send(message)
+        return number
+
+    def fail_all(self, error: GaplessError) -> None:
+        """There will be no answers."""
+        for number in self._questions:
+            self._outbox.tell(Failed(number, error))
+        self._questions.clear()
+
+    # How it is done.
+
+    def _answer(self, number: int, result: Result) -> None:
+        if self._questions.pop(number, None) is not None:
+            self._outbox.tell(Answered(number, result))
+
+    def _on_failed(self, message: RequestFailed) -> None:
+        question = self._questions[message.request]
+        if message.code in TEMPORARY:
+            due = self._outbox.now + question.backoff.next()
+            self._deadlines.set(Timer.QUESTION, due, message.request)
+            return
+        del self._questions[message.request]
+        gone = question.uncertain and message.code is Code.NOT_FOUND
+        if gone and isinstance(question.message, Unsubscribe):
+            # The first asking had removed it; only its answer was lost.
+            self._outbox.tell(Answered(message.request, None))
+        else:
+            self._outbox.tell(Failed(message.request, request_error(message)))

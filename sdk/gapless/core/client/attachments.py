@@ -1,0 +1,215 @@
+"""All subscriptions of one connection, and the numbers by which the broker speaks of them in a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from gapless.core.client.backoff import Backoff
+from gapless.core.client.deadlines import Deadlines
+from gapless.core.client.outbox import Outbox
+from gapless.core.client.subscribing import Phase, SubscriptionCore, Wanted
+from gapless.core.messages import (
+    Code,
+    Deliver,
+    Detach,
+    Detached,
+    Gap,
+    InUse,
+    PubendNumber,
+    RequestFailed,
+    Silence,
+    Subscribed,
+)
+from gapless.core.ticks import PubendId, Tick
+from gapless.errors import GaplessError, RemoteProtocolError
+
+
+class Attachments:
+    """Finds the subscription that a message or a command is for; one that is over is forgotten."""
+
+    def __init__(self, outbox: Outbox, deadlines: Deadlines, backoff: Callable[[], Backoff]) -> None:
+        self._outbox = outbox
+        self._deadlines = deadlines
+        self._backoff = backoff
+        self._subscriptions: dict[int, SubscriptionCore] = {}
+        self._attached: dict[int, SubscriptionCore] = {}
+        """By the broker's id, in this session."""
+        self._pubends: dict[int, PubendId] = {}
+        """What each number stands for, in this session."""
+        self._unsent: dict[int, SubscriptionCore] = {}
+        """Subscriptions with acknowledgements that the broker was not told."""
+        self._abandoned: dict[int, str | None] = {}
+        """Names of what was asked for and is not wanted any more, by the number of the request."""
+
+    def get(self, number: int) -> SubscriptionCore | None:
+        """The subscription with this number, unless it is over."""
+        return self._subscriptions.get(number)
+
+    def handlers(self) -> Mapping[type, Callable[[Any], None]]:
+        """Which of the broker's messages are for subscriptions. One that is over hears nothing."""
+        return {
+            Deliver: self._on_deliver,
+            Silence: self._on_silence,
+            Gap: self._on_gap,
+            PubendNumber: self._on_pubend_number,
+            Subscribed: self._on_subscribed,
+            Detached: self._on_detached,
+        }
+
+    # What happened.
+
+    def on_session(self) -> None:
+        """A session is open."""
+        for subscription in self._subscriptions.values():
+            subscription.on_session()
+        self._unsent.clear()
+
+    def on_session_over(self) -> None:
+        """The session is over, and its numbers mean nothing any more."""
+        self._attached.clear()
+        self._pubends.clear()
+        self._abandoned.clear()
+        for subscription in self._subscriptions.values():
+            subscription.on_session_over()
+
+    def on_deadline(self, number: int) -> None:
+        """What a subscription put off is due."""
+        subscription = self._subscriptions.get(number)
+        if subscription is not None:
+            subscription.on_deadline()
+
+    def on_request_failed(self, message: RequestFailed) -> None:
+        """A Subscribe was refused, unless the number means nothing any more."""
+        self._abandoned.pop(message.request, None)
+        subscription = self._subscriptions.get(message.request)
+        if subscription is None or subscription.phase is not Phase.ASKING:
+            return
+        if message.code is Code.IN_USE and subscription.was_in_own_way:
+            subscription.was_in_own_way = False
+            subscription.on_session()
+            return
+        subscription.on_failed(message, self._outbox.now)
+        self._forget_if_over(subscription)
+
+    # Commands.
+
+    def subscribe(self, number: int, wanted: Wanted) -> int:
+        """Attaches, at once if there is a session."""
+        subscription = SubscriptionCore(number, wanted, self._backoff(), self._outbox, self._deadlines)
+        self._subscriptions[number] = subscription
+        if self._outbox.open:
+            subscription.on_session()
+        return number
+
+    def acknowledge(self, number: int, positions: Mapping[PubendId, Tick]) -> bool:
+        """Notes an acknowledgement; returns whether there is something to be sent."""
+        subscription = self._subscriptions.get(number)
+        if subscription is None or not subscription.acknowledge(positions):
+            return False
+        self._unsent[number] = subscription
+        return True
+
+    def send_acknowledgements(self) -> None:
+        """Sends what has gathered: one message per subscription."""
+        for subscription in self._unsent.values():
+            subscription.send_acknowledgement()
+        self._unsent.clear()
+
+    def detach(self, number: int) -> None:
+        """Ends a subscription's consumption, if it is not over."""
+        subscription = self._subscriptions.get(number)
+        if subscription is not None:
+            self._release(subscription)
+            subscription.end()
+            self._forget_if_over(subscription)
+
+    def fail_all(self, error: GaplessError) -> None:
+        """Ends all subscriptions."""
+        for subscription in list(self._subscriptions.values()):
+            subscription.fail(error)
+        self._subscriptions.clear()
+        self._attached.clear()
+        self._unsent.clear()
+
+    # How it is done.
+
+    def _forget_if_over(self, subscription: SubscriptionCore) -> None:
+        if subscription.phase is Phase.OVER:
+            self._subscriptions.pop(subscription.number, None)
+            self._unsent.pop(subscription.number, None)
+            if self._attached.get(subscription.sid) is subscription:
+                del self._attached[subscription.sid]
+
+    def _on_subscribed(self, message: Subscribed) -> None:
+        subscription = self._subscriptions.get(message.request)
+        if subscription is None:
+            self._let_go(message)
+            return
+        if subscription.phase is not Phase.ASKING:
+            raise RemoteProtocolError(f"subscription {message.sid} was attached twice")
+        other = self._attached.get(message.sid)
+        if other is not None:
+            raise RemoteProtocolError(f"the broker gives one id, {message.sid}, to two subscriptions")
+        subscription.on_subscribed(message)
+        self._attached[message.sid] = subscription
+
+    def _release(self, subscription: SubscriptionCore) -> None:
+        """Tells the broker that a subscription is not wanted any more: now, or as soon as it has an id."""
+        if subscription.phase is Phase.ASKING:
+            self._abandoned[subscription.number] = subscription.wanted.name
+        subscription.release()
+
+    def _let_go(self, message: Subscribed) -> None:
+        """Attached, but the application has gone meanwhile; it may have asked for the same name again.
+
+        1. subscribe (a), given up before the answer; subscribe (b).
+        2. The broker attaches (a), then finds (b) in conflict with it: refuses (b), lets it wait, or takes
+           the subscription, with the same id, from (a).
+        3. We hear of (a), and detach: unless (b) has taken it, for that would end (b). Where (b) was refused,
+           it was refused for the sake of a consumer that nobody wanted, so it asks once more.
+        """
+        name = self._abandoned.pop(message.request, None)
+        alive = self._subscriptions.values()
+        newer = [] if name is None else [core for core in alive if core.wanted.name == name]
+        if not any(core.wanted.in_use is InUse.TAKEOVER for core in newer):
+            self._outbox.send(Detach(message.sid))
+        for core in newer:
+            core.was_in_own_way = True
+
+    def _on_detached(self, message: Detached) -> None:
+        subscription = self._attached.get(message.sid)
+        if subscription is not None:
+            subscription.on_detached(message.code, message.reason)
+            self._forget_if_over(subscription)
+
+    def _on_pubend_number(self, message: PubendNumber) -> None:
+        self._pubends[message.number] = message.pubend
+
+    def _on_deliver(self, message: Deliver) -> None:
+        pubend = self._pubend(message.number)
+        subscription = self._attached.get(message.sid)
+        if subscription is not None:
+            subscription.on_events(pubend, message.columns)
+
+    def _on_silence(self, message: Silence) -> None:
+        pubend = self._pubend(message.number)
+        for subscription in self._meant(message.sids):
+            subscription.on_silence(pubend, message.upto)
+
+    def _on_gap(self, message: Gap) -> None:
+        pubend = self._pubend(message.number)
+        subscription = self._attached.get(message.sid)
+        if subscription is not None:
+            subscription.on_gap(pubend, message.start, message.end, message.reason)
+
+    def _meant(self, sids: list[int] | None) -> Iterable[SubscriptionCore]:
+        if sids is None:
+            return self._attached.values()
+        return [self._attached[sid] for sid in sids if sid in self._attached]
+
+    def _pubend(self, number: int) -> PubendId:
+        pubend = self._pubends.get(number)
+        if pubend is None:
+            raise RemoteProtocolError(f"the broker speaks of pubend number {number}, which it never named")
+        return pubend

@@ -1,0 +1,479 @@
+"""The client's side of the protocol: one session after another, and what outlives them (algorithms.md 3.10).
+
+    NEW ─start─▶ DIALLING ─link up─▶ GREETING ─Welcome─▶ OPEN
+                    ▲ │                 │                 │
+                    │ └──────── refused, lost, too late ──┤      any ─close(), refused for good─▶ CLOSED
+                    └─────────── WAITING ◀────────────────┘
+
+Publishers, subscriptions and questions live in here through all sessions. Each is one number, from one
+counter; what becomes of it is told with that number. Links are numbered too: whatever an earlier link
+says is ignored, as is every frame of an earlier session.
+
+Rules of this module: as for every core (`gapless.core`): no clock, no I/O, no task, no randomness of its
+own. `now` is monotonic nanoseconds. A frame that breaks the protocol changes nothing but ends the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from gapless.core.client.asking import Asking
+from gapless.core.client.attachments import Attachments
+from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
+from gapless.core.client.deadlines import Deadlines, Timer
+from gapless.core.client.effects import (
+    Closed,
+    Connected,
+    Dial,
+    Disconnected,
+    Effect,
+    Hangup,
+    Notice,
+    RaiseLimit,
+    Unreachable,
+)
+from gapless.core.client.outbox import Outbox
+from gapless.core.client.publishers import Publishers
+from gapless.core.client.refusals import TEMPORARY, error_of
+from gapless.core.codec import decode_server, session_of
+from gapless.core.messages import (
+    PROTOCOL,
+    Alive,
+    Closing,
+    Code,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    ListPubends,
+    ListSubscriptions,
+    Refused,
+    Unsubscribe,
+    Welcome,
+)
+from gapless.errors import (
+    ConnectionClosedError,
+    GaplessError,
+    PublishUncertainError,
+    RemoteProtocolError,
+)
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from gapless.core.client.items import Item
+    from gapless.core.client.publishing import PublisherCore
+    from gapless.core.client.subscribing import SubscriptionCore, Wanted
+    from gapless.core.events import EventColumns
+    from gapless.core.ticks import PubendId, Tick
+
+HEARTBEATS_MISSED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Times of a client, in nanoseconds."""
+
+    connect: int = 10 * SECOND
+    """How long dialling and greeting may take together."""
+    backoff_first: int = 100 * MILLISECOND
+    backoff_most: int = 5 * SECOND
+    steady: int = SECOND
+    """A session that lasted so long was a good one: the next try does not wait long."""
+    retry_first: int = 100 * MILLISECOND
+    """The first delay before a publisher or a subscription tries again what the broker put off."""
+    retry_most: int = 5 * SECOND
+    acknowledge: int = 100 * MILLISECOND
+    """Acknowledgements are sent no more often than this."""
+
+
+class Phase(Enum):
+    """Where the connection stands."""
+
+    NEW = "new"
+    WAITING = "waiting"
+    DIALLING = "dialling"
+    GREETING = "greeting"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class ClientCore:
+    """One client: tell it what happened, give it commands, then do what `take_effects` says."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        client_id: str,
+        instance: str,
+        random: Random,
+        credentials: bytes = b"",
+        settings: Settings | None = None,
+    ) -> None:
+        """`instance` is unique to this object; `random` is for the jitter of delays alone."""
+        assert addresses
+        self.phase = Phase.NEW
+        self.client_id = client_id
+        self.network = ""
+        """The network's id: from the first Welcome on, no other network will do."""
+        self.welcome: Welcome | None = None
+        """What the broker said when the newest session was opened."""
+        self._addresses = tuple(addresses)
+        self._instance = instance
+        self._credentials = credentials
+        self._settings = settings or Settings()
+        self._backoff = Backoff(random, self._settings.backoff_first, self._settings.backoff_most)
+        self._outbox = Outbox()
+        self._deadlines = Deadlines()
+        self._turn = 0
+        """How many links were dialled: each is for the next address."""
+        self._opened_at = 0
+        self._heard_at = 0
+        self._acknowledged_at = -self._settings.acknowledge
+        self._failures: dict[str, str] = {}
+        """Why each address failed, of those tried since a session was last open."""
+        self._refusals: dict[str, GaplessError] = {}
+        """Which addresses refused for good since a session was last open."""
+        self._numbers = 0
+
+        def backoff() -> Backoff:
+            return Backoff(random, self._settings.retry_first, self._settings.retry_most)
+
+        self._publishers = Publishers(self._outbox, self._deadlines, backoff)
+        self._attachments = Attachments(self._outbox, self._deadlines, backoff)
+        self._asking = Asking(self._outbox, self._deadlines, backoff)
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Alive: self._on_alive,
+            Closing: self._on_closing,
+            **self._publishers.handlers(),
+            **self._attachments.handlers(),
+            **self._asking.handlers(self._attachments.on_request_failed),
+        }
+
+    # Getters.
+
+    @property
+    def connected(self) -> bool:
+        """Whether a session is open."""
+        return self.phase is Phase.OPEN
+
+    def publisher(self, number: int) -> PublisherCore | None:
+        """The publisher with this number, unless it is over."""
+        return self._publishers.get(number)
+
+    def subscription(self, number: int) -> SubscriptionCore | None:
+        """The subscription with this number, unless it is over."""
+        return self._attachments.get(number)
+
+    # What happened.
+
+    def on_link_up(self, link: int, now: int) -> None:
+        """A link that was to be dialled is there."""
+        if self.phase is not Phase.DIALLING or link != self._outbox.link:
+            return
+        self._at(now)
+        self.phase = Phase.GREETING
+        hello = Hello(PROTOCOL, self.network, self.client_id, self._instance, self._credentials)
+        self._outbox.send_last(hello)
+
+    def on_link_down(self, link: int, reason: str, now: int) -> None:
+        """A link is gone, or could not be dialled."""
+        if link == self._outbox.link and self.phase in {Phase.DIALLING, Phase.GREETING, Phase.OPEN}:
+            self._at(now)
+            self._lost(reason or "the broker closed the connection")
+
+    def on_frames(self, link: int, payloads: Sequence[bytes], now: int) -> None:
+        """Frames arrived on a link."""
+        if link != self._outbox.link:
+            return
+        self._at(now)
+        self._heard_at = now
+        try:
+            for payload in payloads:
+                if self.phase is Phase.OPEN:
+                    self._on_frame(payload)
+                elif self.phase is Phase.GREETING:
+                    self._on_greeting(payload)
+                else:
+                    return
+        except RemoteProtocolError as error:
+            self._hang_up(f"protocol violation: {error}")
+
+    def on_deadline(self, now: int) -> None:
+        """The time of `deadline()` has come."""
+        self._at(now)
+        for timer, number in self._deadlines.take_expired(now):
+            if timer is Timer.PUBLISHER:
+                self._publishers.on_deadline(number)
+            elif timer is Timer.SUBSCRIPTION:
+                self._attachments.on_deadline(number)
+            elif timer is Timer.QUESTION:
+                self._asking.on_deadline(number)
+            elif timer is Timer.ACKNOWLEDGE:
+                self._acknowledged_at = now
+                self._attachments.send_acknowledgements()
+            else:
+                self._on_own_deadline(timer)
+
+    # Commands.
+
+    def start(self, now: int) -> None:
+        """Begins to connect."""
+        assert self.phase is Phase.NEW
+        self._at(now)
+        self._dial()
+
+    def open_publisher(self, name: str, instance: str, topic: str | None, now: int) -> int:
+        """Opens a publisher; `instance` is unique to it. Answered by PublisherReady, or it failed."""
+        self._at(now)
+        welcome = self.welcome if self.connected else None
+        return self._publishers.open(self._number(), name, instance, topic, welcome)
+
+    def publish(self, publisher: int, events: EventColumns, now: int) -> int:
+        """Queues a batch of a publisher that is not over; its answer comes under the ticket returned."""
+        self._at(now)
+        return self._publishers.publish(publisher, events)
+
+    def close_publisher(self, publisher: int, now: int) -> None:
+        """Forgets a publisher; what is unanswered is uncertain."""
+        self._at(now)
+        self._publishers.fail(publisher, PublishUncertainError("the publisher was closed before the answer"))
+
+    def subscribe(self, wanted: Wanted, now: int) -> int:
+        """Attaches to a subscription. Answered by Attached; from then on, or before that, it may fail.
+
+        A subscription of the same name that this client consumes already is taken over from it.
+        """
+        self._at(now)
+        return self._attachments.subscribe(self._number(), wanted)
+
+    def take(self, subscription: int, now: int, events_max: int | None = None) -> Item | None:
+        """The next thing for the application: everything taken before is done with then.
+
+        Without `events_max` as it arrived; with it, up to so many events of one pubend that are there.
+        """
+        self._at(now)
+        core = self._attachments.get(subscription)
+        return None if core is None else core.take(events_max)
+
+    def acknowledge(self, subscription: int, positions: Mapping[PubendId, Tick], now: int) -> None:
+        """Everything up to these positions is done with. Sent at the end of this turn, or a little later."""
+        self._at(now)
+        if self._attachments.acknowledge(subscription, positions):
+            self._deadlines.set_earlier(
+                Timer.ACKNOWLEDGE, max(now, self._acknowledged_at + self._settings.acknowledge)
+            )
+
+    def drain(self, subscription: int, now: int) -> None:
+        """From now on `take` finds nothing."""
+        self._at(now)
+        core = self._attachments.get(subscription)
+        if core is not None:
+            core.drain()
+
+    def detach(self, subscription: int, now: int) -> None:
+        """Ends the consumption of a subscription. Nothing more is heard of it."""
+        self._at(now)
+        self._attachments.detach(subscription)
+
+    def unsubscribe(self, name: str, client_id: str, now: int) -> int:
+        """Removes a durable subscription. Answered by None."""
+        self._at(now)
+        number = self._number()
+        return self._asking.ask(number, Unsubscribe(number, name, client_id))
+
+    def list_subscriptions(self, now: int) -> int:
+        """Asks for all durable subscriptions. Answered by their rows."""
+        self._at(now)
+        number = self._number()
+        return self._asking.ask(number, ListSubscriptions(number))
+
+    def list_pubends(self, now: int) -> int:
+        """Asks for all pubends. Answered by their rows."""
+        self._at(now)
+        number = self._number()
+        return self._asking.ask(number, ListPubends(number))
+
+    def close(self, now: int) -> None:
+        """Says goodbye and ends everything: what is unanswered then is uncertain."""
+        self._at(now)
+        if self.phase is Phase.OPEN:
+            self._attachments.send_acknowledgements()
+            self._outbox.send_last(Goodbye())
+        self._shut("the connection was closed", None)
+
+    # What to do.
+
+    def deadline(self) -> int | None:
+        """When `on_deadline` wants to be called."""
+        return self._deadlines.next()
+
+    def take_effects(self) -> list[Effect]:
+        """What to do, in order; emptied by the call."""
+        return self._outbox.take()
+
+    # Connecting.
+
+    @property
+    def _address(self) -> str:
+        return self._addresses[(self._turn - 1) % len(self._addresses)]
+
+    def _at(self, now: int) -> None:
+        self._outbox.now = now
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _dial(self) -> None:
+        self.phase = Phase.DIALLING
+        self._turn += 1
+        self._outbox.link = self._turn
+        self._outbox.emit(Dial(self._turn, self._address))
+        self._deadlines.set(Timer.CONNECT, self._outbox.now + self._settings.connect)
+
+    def _on_greeting(self, payload: bytes) -> None:
+        if session_of(payload):
+            return
+        message = decode_server(payload)
+        if isinstance(message, Refused):
+            self._refused(message)
+        elif isinstance(message, Welcome):
+            self._welcomed(message)
+        else:
+            raise RemoteProtocolError(f"the broker answered Hello with {type(message).__name__}")
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        if not welcome.session or welcome.protocol != PROTOCOL or welcome.heartbeat_ms < 1:
+            raise RemoteProtocolError("the broker's Welcome makes no sense")
+        if self.network and welcome.network != self.network:
+            reason = f"{self._address} is in network {welcome.network!r}, not in {self.network!r}"
+            self._refused(Refused(Code.NETWORK_MISMATCH, reason))
+            return
+        now = self._outbox.now
+        self.phase = Phase.OPEN
+        self.network = welcome.network
+        self.welcome = welcome
+        self._opened_at = now
+        self._failures.clear()
+        self._refusals.clear()
+        self._outbox.session = welcome.session
+        self._deadlines.stop(Timer.CONNECT)
+        self._deadlines.set(Timer.HEARTBEAT, now + self._heartbeat)
+        self._deadlines.set(Timer.SILENCE, now + HEARTBEATS_MISSED * self._heartbeat)
+        self._outbox.tell(RaiseLimit(self._outbox.link, welcome.max_frame_bytes))
+        self._outbox.tell(Connected(self._address, welcome.node, welcome.network))
+        self._publishers.on_session(welcome)
+        self._attachments.on_session()
+        self._asking.on_session()
+
+    def _refused(self, refused: Refused) -> None:
+        """A refusal ends the connection once every address has refused for good since it was last open."""
+        if refused.code in TEMPORARY:
+            self._hang_up(refused.reason)
+            return
+        error = error_of(refused.code, refused.reason)
+        self._refusals[self._address] = error
+        if len(self._refusals) == len(set(self._addresses)):
+            self._shut(str(error), error)
+        else:
+            self._outbox.tell(Notice(f"{self._address} refuses this client: {refused.reason}"))
+            self._hang_up(refused.reason)
+
+    def _hang_up(self, reason: str) -> None:
+        self._outbox.emit(Hangup(self._outbox.link, reason))
+        self._lost(reason)
+
+    def _lost(self, reason: str) -> None:
+        """The link is gone: try the next address, after a while."""
+        now = self._outbox.now
+        address = self._address
+        if self.phase is Phase.OPEN:
+            if now - self._opened_at >= self._settings.steady:
+                self._backoff.reset()
+            self._end_session()
+            self._outbox.tell(Disconnected(address, reason))
+        else:
+            self._failures[address] = reason
+        if len(self._failures) == len(set(self._addresses)):
+            reasons = "; ".join(f"{where}: {why}" for where, why in self._failures.items())
+            self._failures.clear()
+            self._outbox.tell(Unreachable(reasons))
+        self.phase = Phase.WAITING
+        self._outbox.link = 0
+        self._deadlines.set(Timer.CONNECT, now + self._backoff.next())
+
+    def _end_session(self) -> None:
+        self._outbox.session = 0
+        self._deadlines.stop(Timer.HEARTBEAT)
+        self._deadlines.stop(Timer.SILENCE)
+        self._publishers.on_session_over()
+        self._attachments.on_session_over()
+        self._asking.on_session_over()
+
+    def _shut(self, reason: str, error: GaplessError | None) -> None:
+        """The end: nothing will be done, said or heard any more."""
+        if self.phase is Phase.CLOSED:
+            return
+        if self._outbox.link:
+            self._outbox.emit(Hangup(self._outbox.link, reason))
+        self.phase = Phase.CLOSED
+        self._outbox.session = self._outbox.link = 0
+        self._publishers.fail_all(PublishUncertainError(f"{reason} before the broker answered"))
+        self._attachments.fail_all(error or ConnectionClosedError(reason))
+        self._asking.fail_all(error or ConnectionClosedError(reason))
+        self._deadlines.clear()
+        self._outbox.tell(Closed(error))
+
+    # In a session.
+
+    def _on_frame(self, payload: bytes) -> None:
+        if session_of(payload) != self._outbox.session:
+            return
+        message = decode_server(payload)
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            raise RemoteProtocolError(f"an unexpected {type(message).__name__}")
+        handler(message)
+
+    def _on_alive(self, _message: Alive) -> None:
+        """That something was heard is noted with every frame."""
+
+    def _on_closing(self, closing: Closing) -> None:
+        self._hang_up(closing.reason or "the broker ended the session")
+
+    @property
+    def _heartbeat(self) -> int:
+        return self.welcome.heartbeat_ms * MILLISECOND if self.welcome else SECOND
+
+    def _on_own_deadline(self, timer: Timer) -> None:
+        now = self._outbox.now
+        if timer is Timer.CONNECT:
+            if self.phase is Phase.WAITING:
+                self._dial()
+            else:
+                self._hang_up("the broker did not answer in time")
+        elif timer is Timer.HEARTBEAT:
+            if self._outbox.sent_at + self._heartbeat <= now:
+                self._outbox.send(Heartbeat())
+            self._deadlines.set(Timer.HEARTBEAT, self._outbox.sent_at + self._heartbeat)
+        else:
+            self._on_silence(now)
+
+    def _on_silence(self, now: int) -> None:
+        """Judges the link by what was heard; one that was silent too long is dead.
+
+        A process that slept through its own deadline has not read what lies in its socket: silence that it
+        could not have heard is no proof, so it listens for one more interval.
+        """
+        due = self._heard_at + HEARTBEATS_MISSED * self._heartbeat
+        if due + self._heartbeat <= now:
+            self._heard_at = now - (HEARTBEATS_MISSED - 1) * self._heartbeat
+            due = now + self._heartbeat
+        if due <= now:
+            self._hang_up(f"nothing was heard for {HEARTBEATS_MISSED * self._heartbeat / SECOND:g} s")
+        else:
+            self._deadlines.set(Timer.SILENCE, due)

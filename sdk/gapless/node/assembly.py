@@ -1,0 +1,122 @@
+"""From a configuration to the parts of a node: plugins are found and asked once, at start-up.
+
+What is wrong with the configuration comes out here, before anything is opened or bound (design.md 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gapless import plugins
+from gapless.core.roles import Role, RoleContext
+from gapless.core.routing import RouterContext
+from gapless.core.sessions import BrokerIdentity
+from gapless.errors import ConfigurationError
+from gapless.node.identity import claim
+from gapless.node.machine import ROUTER_TABLE, Machine
+from gapless.node.recovery import VolumeReader
+from gapless.spi import VolumeIdentity
+
+if TYPE_CHECKING:
+    from gapless.node.config import ListenSection, NodeConfig
+    from gapless.node.identity import NodeIdentity
+    from gapless.spi import Authenticator, LogVolume, Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The plugins that a configuration names, loaded; the makers are called anew for each run."""
+
+    config: NodeConfig
+    authenticator: Authenticator
+    listeners: tuple[tuple[ListenSection, Transport], ...]
+    open_storage: Any
+    open_routing: Any
+    open_roles: Mapping[str, Any]
+
+
+def load_plugins(config: NodeConfig) -> Loaded:
+    """Finds every plugin that the configuration names. Raises ConfigurationError when something is wrong."""
+    with said_of(config, "auth"):
+        authenticator = plugins.load("auth", config.auth.plugin)(options=config.auth.options)
+    listeners = []
+    for number, listen in enumerate(config.listen):
+        with said_of(config, f"listen.{number}"):
+            transport = plugins.load("transport", listen.transport)(options=listen.options)
+            check_exposure(listen.address, transport, authenticator, insecure=config.node.insecure)
+        listeners.append((listen, transport))
+    with said_of(config, "storage"):
+        open_storage = plugins.load("storage", config.storage.plugin)
+    with said_of(config, "routing"):
+        open_routing = plugins.load("routing", config.routing.plugin)
+    with said_of(config, "node.roles"):
+        open_roles = {name: plugins.load("role", name) for name in config.node.roles}
+    return Loaded(config, authenticator, tuple(listeners), open_storage, open_routing, open_roles)
+
+
+@contextmanager
+def said_of(config: NodeConfig, key: str) -> Iterator[None]:
+    """Puts the file and the key, or section, before what a plugin finds wrong with its settings."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise type(error)(f"{config.source or 'configuration'}: {key}: {error}") from error
+
+
+def check_exposure(
+    address: str, transport: Transport, authenticator: Authenticator, *, insecure: bool
+) -> None:
+    """Refuses to listen beyond this machine without TLS and real authentication (design.md 9)."""
+    missing = [] if transport.encrypts else ["TLS (its certificate)"]
+    if not authenticator.trusted:
+        missing.append("an authenticator that checks something ([auth])")
+    if missing and not insecure and not transport.is_loopback(address):
+        raise ConfigurationError(
+            f"address {address!r} can be reached from other machines, which needs {' and '.join(missing)};"
+            " to do without, set insecure = true in [node]"
+        )
+
+
+def open_volume(loaded: Loaded) -> tuple[LogVolume, NodeIdentity]:
+    """Opens the volume and counts this start in it. Blocks. Raises StorageError."""
+    node, storage = loaded.config.node, loaded.config.storage
+    wanted = VolumeIdentity(node.network, node.name)
+    with said_of(loaded.config, "storage"):
+        volume: LogVolume = loaded.open_storage(path=storage.path, identity=wanted, options=storage.options)
+    try:
+        return volume, claim(volume, node.network)
+    except BaseException:
+        volume.close()
+        raise
+
+
+def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now: int, wall: int) -> Machine:
+    """A machine recovered from the volume, started. Raises what a role or router raises at start-up."""
+    config = loaded.config
+    name = config.node.name
+    reader = VolumeReader(volume)
+    broker = BrokerIdentity(name, identity.network, volume.capabilities.durable, identity.boot)
+    roles: list[Role] = []
+    for role, open_role in loaded.open_roles.items():
+        context = RoleContext(
+            broker=name,
+            network=identity.network,
+            storage_id=identity.storage_id,
+            reader=reader,
+            now=now,
+            wall=wall,
+            secret=identity.secret,
+            config=config.role(role),
+        )
+        with said_of(config, role):
+            roles.append(open_role(context=context))
+    with said_of(config, "routing"):
+        router = loaded.open_routing(options=config.routing.options)
+    machine = Machine(broker, config.limits.of_sessions, loaded.authenticator, router, roles)
+    saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}
+    # Any seed will do, as long as it differs from start to start; this one can be told from the logs.
+    machine.start(now, wall, RouterContext(name, identity.boot, config.routing.options, saved))
+    return machine

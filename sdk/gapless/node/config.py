@@ -1,0 +1,268 @@
+"""A node's configuration: a TOML file, the environment over it, and all of it checked before anything starts.
+
+    [node]      name, network, roles, insecure, min_free_bytes
+    [storage]   plugin, path, and what else the plugin takes
+    [[listen]]  transport, address, and what else the transport takes (certificate, key, …)
+    [auth]      plugin, and what else it takes
+    [routing]   plugin, and what else it takes
+    [limits]    what clients are allowed
+    [phb] [shb] what the roles take; a role of another name has a section of that name
+
+`GAPLESS_NODE__NAME=desk` sets `name` of `[node]`, `GAPLESS_LISTEN__0__ADDRESS` the first listener's
+address; a value that begins with `[` or `{` is JSON. Variables without `__` are none of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+
+from gapless.core.sessions import Limits
+from gapless.errors import ConfigurationError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PREFIX = "GAPLESS_"
+SECOND = 1_000_000_000
+MEBIBYTE = 1 << 20
+
+
+class Section(BaseModel):
+    """A section of which every key is known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PluginSection(BaseModel):
+    """A section that names a plugin; keys that are not ours are the plugin's own, which it checks."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The plugin's own settings."""
+        return dict(self.model_extra or {})
+
+
+class NodeSection(Section):
+    """Who the node is."""
+
+    name: str = Field(default="broker", min_length=1, max_length=255, pattern=r"^[A-Za-z0-9._-]+$")
+    """Unique in the network; a volume belongs to the node that created it."""
+    network: str = Field(default="", max_length=255)
+    """"": the one that the volume belongs to, and a new one for a new volume."""
+    roles: tuple[str, ...] = Field(default=("phb", "shb"), min_length=1)
+    insecure: bool = False
+    """Whether to listen beyond loopback although not everything that should protect it is there."""
+    min_free_bytes: int = Field(default=64 * MEBIBYTE, ge=0)
+    """With less left on the disk, publishers have to wait."""
+
+
+class StorageSection(PluginSection):
+    """Where the node keeps its volume."""
+
+    plugin: str = "rocksdb"
+    path: str = "./gapless-data"
+    """Relative to the working directory."""
+
+
+class ListenSection(PluginSection):
+    """An address to listen on. What the transport takes beside it (certificate, key, …) it checks itself."""
+
+    transport: str = "tcp"
+    address: str = "127.0.0.1:7400"
+
+
+class AuthSection(PluginSection):
+    """How clients prove who they are."""
+
+    plugin: str = "anonymous"
+
+
+class RoutingSection(PluginSection):
+    """How roles reach each other."""
+
+    plugin: str = "local"
+
+
+class LimitsSection(Section):
+    """What clients are allowed; times in seconds."""
+
+    heartbeat: float = Field(default=5.0, gt=0, le=3600)
+    handshake: float = Field(default=5.0, gt=0, le=3600)
+    connections: int = Field(default=10_000, ge=1)
+    publishers: int = Field(default=4096, ge=1)
+    """Of one session."""
+    max_event_bytes: int = Field(default=MEBIBYTE, ge=1, le=16 * MEBIBYTE)
+    max_frame_bytes: int = Field(default=4 * MEBIBYTE, ge=8192, le=64 * MEBIBYTE)
+    window_batches: int = Field(default=128, ge=1, le=1 << 16)
+    window_bytes: int = Field(default=8 * MEBIBYTE, ge=1)
+
+    @model_validator(mode="after")
+    def _largest_event_fits(self) -> LimitsSection:
+        if self.max_frame_bytes < self.max_event_bytes + 1024:
+            raise ValueError("max_frame_bytes must be at least 1024 more than max_event_bytes")
+        return self
+
+    @property
+    def of_sessions(self) -> Limits:
+        """The same in the core's words."""
+        return Limits(
+            handshake=round(self.handshake * SECOND),
+            heartbeat=round(self.heartbeat * SECOND),
+            stall=round(3 * self.heartbeat * SECOND),
+            links=self.connections,
+            publishers=self.publishers,
+            event_bytes=self.max_event_bytes,
+            frame_bytes=self.max_frame_bytes,
+            window_batches=self.window_batches,
+            window_bytes=self.window_bytes,
+        )
+
+
+class NodeConfig(BaseModel):
+    """All of a node's configuration."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    node: NodeSection = NodeSection()
+    storage: StorageSection = StorageSection()
+    listen: tuple[ListenSection, ...] = (ListenSection(),)
+    auth: AuthSection = AuthSection()
+    routing: RoutingSection = RoutingSection()
+    limits: LimitsSection = LimitsSection()
+    _source: str = PrivateAttr(default="")
+
+    @property
+    def source(self) -> str:
+        """The file it was read from; "" when there is none."""
+        return self._source
+
+    def role(self, name: str) -> dict[str, Any]:
+        """A role's own section, unchecked: the role does that."""
+        return dict((self.model_extra or {}).get(name, {}))
+
+    @model_validator(mode="after")
+    def _knows_every_section(self) -> NodeConfig:
+        for name, section in (self.model_extra or {}).items():
+            if name not in self.node.roles:
+                hint = suggestion(name, [*type(self).model_fields, *self.node.roles])
+                raise ValueError(f"there is no section [{name}]{hint}")
+            if not isinstance(section, Mapping):
+                raise ValueError(f"[{name}] must be a section, not {section!r}")  # noqa: TRY004 - pydantic's way
+        return self
+
+
+def load_config(path: Path | str | None = None, environment: Mapping[str, str] | None = None) -> NodeConfig:
+    """The configuration of a file (None: only defaults) with the environment's settings over it.
+
+    Raises ConfigurationError, which names the file or the variable, the key, and what is wrong with it.
+    """
+    settings = _read_file(Path(path)) if path is not None else {}
+    variables = _apply_environment(settings, environment or {})
+    return make_config(settings, str(path) if path is not None else "", variables)
+
+
+def make_config(
+    settings: Mapping[str, Any], source: str = "", variables: Mapping[tuple[str, ...], str] | None = None
+) -> NodeConfig:
+    """The configuration of these settings, from `source`. Raises ConfigurationError."""
+    try:
+        config = NodeConfig.model_validate(settings)
+    except ValidationError as error:
+        problems = [_problem(detail, source, variables or {}) for detail in error.errors()]
+        raise ConfigurationError("\n".join(problems)) from None
+    config._source = source  # noqa: SLF001 - of this very module
+    return config
+
+
+def suggestion(name: str, known: list[str]) -> str:
+    """A question in brackets when something known looks alike, or nothing."""
+    close = get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+# ------------------------------------------------------------------------------------------ sources
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        settings: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: is not TOML: {error}") from error
+    return settings
+
+
+def _apply_environment(
+    settings: dict[str, Any], environment: Mapping[str, str]
+) -> dict[tuple[str, ...], str]:
+    """Puts the environment's settings over a file's; returns which variable set which key."""
+    variables: dict[tuple[str, ...], str] = {}
+    for variable in sorted(environment):
+        path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
+        if variable.startswith(PREFIX) and len(path) > 1:
+            _put(settings, path, _value(variable, environment[variable]), variable)
+            variables[path] = variable
+    return variables
+
+
+def _put(settings: Any, path: tuple[str, ...], value: Any, variable: str) -> None:
+    for part, following in zip(path, [*path[1:], None]):  # noqa: B905 - as long as each other
+        key: Any = part
+        if isinstance(settings, list):
+            if not part.isdecimal() or int(part) > len(settings):
+                raise ConfigurationError(
+                    f"{variable}: {part!r} is not the number of an entry, or of the next one"
+                )
+            key = int(part)
+            if key == len(settings):
+                settings.append({})
+        if following is None:
+            settings[key] = value
+            return
+        missing = key not in settings if isinstance(settings, dict) else False
+        if missing:
+            settings[key] = [] if following == "0" else {}
+        settings = settings[key]
+        if not isinstance(settings, (dict, list)):
+            raise ConfigurationError(f"{variable}: {part!r} is not a section")
+
+
+def _value(variable: str, text: str) -> Any:
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{variable}: is not JSON: {error}") from error
+
+
+def _problem(detail: Any, source: str, variables: Mapping[tuple[str, ...], str]) -> str:
+    """One line: where it was set, which key it is, and what is wrong."""
+    location = tuple(str(part) for part in detail["loc"])
+    where = variables.get(location) or source or "configuration"
+    if not location:
+        return f"{where}: {detail['msg'].removeprefix('Value error, ')}"
+    key = ".".join(location)
+    if detail["type"] == "extra_forbidden":
+        return f"{where}: there is no key {key!r}{suggestion(location[-1], _known_keys(location[:-1]))}"
+    shown = f", not {detail['input']!r}" if detail["type"] not in {"missing", "value_error"} else ""
+    return f"{where}: {key}: {detail['msg'].removeprefix('Value error, ')}{shown}"
+
+
+def _known_keys(location: tuple[str, ...]) -> list[str]:
+    model: Any = NodeConfig
+    for part in location:
+        model = model.model_fields[part].annotation
+    return list(model.model_fields)

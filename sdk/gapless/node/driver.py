@@ -1,0 +1,296 @@
+"""A node: listeners, and one run of the machine after another.
+
+    start ──▶ run ──▶ stop
+               ▲  │ the storage failed, or the code did
+               │  ▼
+             reopen and recover, after a pause that grows
+
+A failure of the storage, or an exception in a core (which may have left it in any state), ends the run:
+nothing is acknowledged any more, every link is closed, the machine is thrown away, and the volume is
+opened anew and recovered: the same path as after a crash of the process. Listeners stay bound meanwhile;
+who connects is told to come again. Several crashes of the code within a minute end the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gapless import plugins
+from gapless.core.codec import encode
+from gapless.core.messages import Code, Refused
+from gapless.errors import (
+    ConfigurationError,
+    StorageError,
+    VolumeCorruptError,
+    VolumeForeignError,
+)
+from gapless.node.assembly import Loaded, load_plugins, make_machine, open_volume
+from gapless.node.run import Clock, Run, system_clock
+
+if TYPE_CHECKING:
+    from gapless.node.config import NodeConfig
+    from gapless.spi import Link, LinkHandler, Listener
+
+log = logging.getLogger("gapless.node")
+
+PAUSE_FIRST = 0.1
+PAUSE_MOST = 5.0
+"""Seconds before another run is tried; doubling."""
+CALM = 60.0
+"""Seconds after which a run has gone well, and earlier failures are forgotten."""
+CRASHES_MAX = 5
+"""So many crashes of the code within `CALM` end the node."""
+PATIENCE = 5.0
+"""Seconds that an orderly end waits for the disk, and for the clients."""
+
+Result = TypeVar("Result")
+
+
+class Node:
+    """A process's broker: roles over one volume, reachable through its listeners and through `dial`."""
+
+    def __init__(self, loaded: Loaded, clock: Clock) -> None:
+        """Use `Node.start`."""
+        self._loaded = loaded
+        self._clock = clock
+        self._listeners: list[Listener] = []
+        self._internal: tuple[Any, Listener] | None = None
+        self._run: Run | None = None
+        self._run_began = 0.0
+        self._failure: BaseException | None = None
+        """Why the run that is being started has failed."""
+        self._crashes: deque[float] = deque(maxlen=CRASHES_MAX)
+        self._pause = PAUSE_FIRST
+        self._restarting: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._error: BaseException | None = None
+
+    @classmethod
+    async def start(cls, config: NodeConfig, *, clock: Clock = system_clock) -> Node:
+        """A node that serves.
+
+        Raises ConfigurationError when a setting or a plugin is wrong or an address cannot be bound, and
+        StorageError when the volume cannot be opened.
+        """
+        node = cls(load_plugins(config), clock)
+        node._run = await node._begin_run()
+        try:
+            await node._listen()
+        except BaseException:
+            await node.stop("the node could not start")
+            raise
+        return node
+
+    # Getters.
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses really bound, in the order of the configuration."""
+        return [listener.address for listener in self._listeners]
+
+    @property
+    def address(self) -> str:
+        """The first listener's address. Raises ConfigurationError when the node has none."""
+        if not self._listeners:
+            raise ConfigurationError("the node has no listener; it can be reached by Node.dial alone")
+        return self._listeners[0].address
+
+    @property
+    def url(self) -> str:
+        """What a client connects to."""
+        address = self.address
+        _, transport = self._loaded.listeners[0]
+        return f"{'gapless+tls' if transport.encrypts else 'gapless'}://{address}"
+
+    @property
+    def serving(self) -> bool:
+        """Whether clients are served just now; False while the node recovers from a failure."""
+        return self._run is not None and self._run.alive
+
+    def status(self) -> dict[str, Any]:
+        """What `gapless doctor` shows."""
+        node = self._loaded.config.node
+        running = self._run.status() if self._run is not None and self._run.alive else {}
+        return {"node": node.name, "serving": self.serving, "addresses": self.addresses, **running}
+
+    # Commands.
+
+    async def dial(self, accept: Callable[[Link], LinkHandler]) -> Link:
+        """A client's link to this node that stays in the process."""
+        if self._internal is None:
+            transport = plugins.load("transport", "memory")(options={})
+            self._internal = transport, await transport.listen(f"node-{id(self)}", self._accept)
+        transport, listener = self._internal
+        link: Link = await transport.dial(listener.address, accept)
+        return link
+
+    async def stop(self, reason: str = "the node is stopping") -> None:
+        """Ends in order: clients are told, everything is synced, the volume is closed. Idempotent."""
+        first = not self._stopping.is_set()
+        self._stopping.set()
+        if not first:
+            await self._ended.wait()
+            return
+        if self._restarting is not None:
+            await asyncio.wait([self._restarting])
+        await self._close_listeners()
+        run, self._run = self._run, None
+        if run is not None:
+            await run.stop(reason, PATIENCE)
+        self._ended.set()
+
+    async def wait(self) -> None:
+        """Waits until the node has ended. Raises the error for which it gave up, if it did."""
+        await self._ended.wait()
+        if self._error is not None:
+            raise self._error
+
+    # Links.
+
+    async def _listen(self) -> None:
+        for listen, transport in self._loaded.listeners:
+            self._listeners.append(await transport.listen(listen.address, self._accept))
+        node = self._loaded.config.node
+        log.info("node %r serves on %s", node.name, ", ".join(self.addresses) or "no address")
+
+    async def _close_listeners(self) -> None:
+        listeners = [*self._listeners, *([self._internal[1]] if self._internal else [])]
+        for listener in listeners:
+            await listener.close()
+
+    def _accept(self, link: Link) -> LinkHandler:
+        if self._run is not None and self._run.alive:
+            return self._run.accept(link)
+        reason = "the broker is recovering"
+        link.send([encode(0, Refused(Code.RETRY, reason))])
+        link.close(reason)
+        return Deaf()
+
+    # Runs.
+
+    async def _begin_run(self) -> Run:
+        """Opens the volume, recovers the machine, and starts it. Raises what goes wrong."""
+        volume, identity = open_volume(self._loaded)
+        try:
+            machine = make_machine(self._loaded, volume, identity, *self._clock())
+        except BaseException:
+            volume.close()
+            raise
+        min_free_bytes = self._loaded.config.node.min_free_bytes
+        run = Run(machine, volume, self._on_run_failed, min_free_bytes=min_free_bytes, clock=self._clock)
+        self._run_began = time.monotonic()
+        self._failure = None
+        run.start()
+        if not run.alive:
+            run.abandon("the node could not start")
+            await run.closed()
+            assert self._failure is not None
+            raise self._failure
+        return run
+
+    def _on_run_failed(self, run: Run, error: BaseException) -> None:
+        if run is not self._run:
+            self._failure = error
+            return
+        self._restarting = asyncio.get_running_loop().create_task(self._replace(run, error))
+
+    async def _replace(self, run: Run, error: BaseException) -> None:
+        """Throws away a run that failed and starts another one, as often as it takes."""
+        self._run = None
+        run.abandon("the broker has failed and recovers")
+        began = self._run_began
+        if time.monotonic() - began > CALM:
+            self._pause = PAUSE_FIRST
+        self._report(error)
+        await run.closed()
+        while not self._stopping.is_set() and not self._is_final(error):
+            await self._sleep()
+            try:
+                self._run = await self._begin_run()
+            except Exception as another:  # noqa: BLE001 - judged by _is_final
+                error = another
+                self._report(error)
+                continue
+            log.warning("node %r has recovered and serves again", self._loaded.config.node.name)
+            return
+        if self._is_final(error):
+            await self._give_up(error)
+
+    def _report(self, error: BaseException) -> None:
+        if isinstance(error, StorageError):
+            log.error("the storage has failed, nothing was acknowledged that is not durable: %s", error)
+        else:
+            self._crashes.append(time.monotonic())
+            log.error("a bug: an exception in a core; the node starts over", exc_info=error)
+
+    def _is_final(self, error: BaseException) -> bool:
+        if isinstance(error, (VolumeCorruptError, VolumeForeignError, ConfigurationError)):
+            return True
+        full = len(self._crashes) == CRASHES_MAX
+        return full and time.monotonic() - self._crashes[0] < CALM and not isinstance(error, StorageError)
+
+    async def _sleep(self) -> None:
+        """Pauses before the next attempt, unless the node is stopped meanwhile."""
+        pause, self._pause = self._pause, min(2 * self._pause, PAUSE_MOST)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([stopping], timeout=pause)
+        finally:
+            stopping.cancel()
+
+    async def _give_up(self, error: BaseException) -> None:
+        log.critical("node %r gives up: %s", self._loaded.config.node.name, error)
+        self._error = error
+        await self._close_listeners()
+        self._stopping.set()
+        self._ended.set()
+
+
+class Deaf:
+    """Hears a link that was refused."""
+
+    def on_frames(self, payloads: Sequence[bytes]) -> None:
+        """Whatever is said."""
+
+    def on_drained(self) -> None:
+        """Nothing waits for that."""
+
+    def on_closed(self, reason: str) -> None:
+        """As asked."""
+
+
+async def serve(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> None:
+    """Runs a node until SIGINT or SIGTERM, then stops it in order. Raises what `start` and `wait` raise."""
+    node = await Node.start(config)
+    loop = asyncio.get_running_loop()
+    stops: list[asyncio.Task[None]] = []
+
+    def stop() -> None:
+        stops.append(loop.create_task(node.stop()))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows: KeyboardInterrupt ends the process
+            loop.add_signal_handler(number, stop)
+    if on_ready is not None:
+        on_ready(node)
+    try:
+        await node.wait()
+    finally:
+        await node.stop()
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Runs a coroutine to its end, on uvloop where that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)

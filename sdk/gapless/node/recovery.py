@@ -1,0 +1,43 @@
+"""What roles read of a volume while they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gapless.spi import LogVolume
+
+
+class VolumeReader:
+    """A `RecoveryReader` over a volume. Reads as it goes, so that a long log is never held in memory."""
+
+    def __init__(self, volume: LogVolume) -> None:
+        self._volume = volume
+
+    def scan(self, table: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All pairs of a table whose key starts with `prefix`, in key order."""
+        return self._volume.table(table).scan(prefix)
+
+    def records(self, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        """All records of a stream with an index > after, in order."""
+        log = self._volume.stream(stream)
+        last = log.last
+        while after < last:
+            records = log.read(after, last)
+            if not records:
+                return
+            yield from records
+            after = records[-1][0]
+
+    def first(self, stream: str) -> int:
+        """A stream's chop point."""
+        return self._volume.stream(stream).first
+
+    def last(self, stream: str) -> int:
+        """A stream's highest index ever put, or 0."""
+        return self._volume.stream(stream).last
+
+    def size(self, stream: str) -> int:
+        """About how many bytes a stream's records take."""
+        return self._volume.stream(stream).size

@@ -1,0 +1,115 @@
+"""Looks after the disk once a second: how much is left, and whether it is worth giving space back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from gapless.spi import LogVolume
+
+log = logging.getLogger("gapless.node")
+
+INTERVAL = 1.0
+"""Seconds between two looks."""
+RECLAIM_BYTES = 64 << 20
+"""So much is given back at once (storage.md 6)."""
+RECLAIM_BYTES_IDLE = 1 << 20
+"""So much is given back when it has not grown for a while, or when space is low."""
+IDLE_LOOKS = 60
+
+
+class OnSpace(Protocol):
+    """Hears that space is low, or no longer."""
+
+    def __call__(self, *, low: bool) -> None:
+        """Called when it changes."""
+
+
+class Upkeep:
+    """The watch over one volume."""
+
+    def __init__(
+        self,
+        volume: LogVolume,
+        min_free_bytes: int,
+        on_space: OnSpace,
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """`on_failed` gets what `reclaim` raised."""
+        self._loop = asyncio.get_running_loop()
+        self._volume = volume
+        self._min_free_bytes = min_free_bytes
+        self._on_space = on_space
+        self._on_failed = on_failed
+        self._low = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._reclaiming: asyncio.Future[int] | None = None
+        self._reclaimable = 0
+        self._looks_unchanged = 0
+        self._stopped = False
+
+    def status(self) -> dict[str, object]:
+        """What `gapless doctor` shows."""
+        return {
+            "free_bytes": self._volume.free_bytes,
+            "space_low": self._low,
+            "reclaimable_bytes": self._volume.reclaimable,
+        }
+
+    def start(self) -> None:
+        """Looks now, and every second from now on."""
+        self._look()
+
+    def stop(self) -> None:
+        """Looks no more; a reclaim that runs goes on."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def idle(self) -> None:
+        """Waits until no reclaim runs."""
+        if self._reclaiming is not None:
+            await asyncio.wait([self._reclaiming])
+
+    def _look(self) -> None:
+        if self._stopped:
+            return
+        try:
+            self._look_at_space()
+            self._look_at_reclaimable()
+        except Exception as error:  # noqa: BLE001 - a volume that cannot be asked has failed
+            self._on_failed(error)
+            return
+        self._timer = self._loop.call_later(INTERVAL, self._look)
+
+    def _look_at_space(self) -> None:
+        free = self._volume.free_bytes
+        low = free is not None and free < self._min_free_bytes
+        if low != self._low:
+            self._low = low
+            if low:
+                log.warning("only %s bytes are left on the disk: publishers have to wait", free)
+            else:
+                log.warning("%s bytes are left on the disk: publishers go on", free)
+            self._on_space(low=low)
+
+    def _look_at_reclaimable(self) -> None:
+        reclaimable = self._volume.reclaimable
+        unchanged = reclaimable == self._reclaimable
+        self._looks_unchanged = self._looks_unchanged + 1 if unchanged else 0
+        self._reclaimable = reclaimable
+        idle = self._looks_unchanged >= IDLE_LOOKS
+        wanted = RECLAIM_BYTES_IDLE if idle or self._low else RECLAIM_BYTES
+        if reclaimable >= wanted and self._reclaiming is None:
+            self._looks_unchanged = 0
+            self._reclaiming = self._loop.run_in_executor(None, self._volume.reclaim)
+            self._reclaiming.add_done_callback(self._on_reclaimed)
+
+    def _on_reclaimed(self, reclaiming: asyncio.Future[int]) -> None:
+        self._reclaiming = None
+        error = None if reclaiming.cancelled() else reclaiming.exception()
+        if error is not None and not self._stopped:
+            self._on_failed(error)

@@ -1,0 +1,79 @@
+"""What a request to subscribe must satisfy; what does not is refused, and nothing has changed (INV18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gapless.core.messages import Code, Position, RequestFailed, Subscribe
+from gapless.core.ticks import PubendId
+from gapless.core.tokens import check_seal
+from gapless.errors import InvalidSelectorError, InvalidTopicError
+from gapless.selectors.filters import Filter
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.subscriptions import Subscription
+
+
+class RefusedError(Exception):
+    """A request is refused: the code and the reason that the client is told."""
+
+    def __init__(self, code: Code, reason: str, expression: str = "", position: int = 0) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.expression = expression
+        self.position = position
+
+    def answer(self, request: int) -> RequestFailed:
+        """The message that says so."""
+        return RequestFailed(request, self.code, str(self), self.expression, self.position)
+
+
+def checked_filter(request: Subscribe) -> Filter:
+    """The request's filter. Raises RefusedError when it is not well-formed."""
+    try:
+        return Filter(tuple(request.topics), request.selector)
+    except InvalidSelectorError as error:
+        raise RefusedError(Code.INVALID_SELECTOR, error.message, error.expression, error.position) from error
+    except InvalidTopicError as error:
+        raise RefusedError(Code.INVALID_TOPIC, str(error)) from error
+
+
+def check_same(request: Subscribe, subscription: Subscription) -> None:
+    """A subscription that exists is attached to with the topics and the selector it has."""
+    if request.sid or checked_filter(request) == subscription.filter:
+        return
+    has = f"topics {', '.join(subscription.topics)} and selector {subscription.selector!r}"
+    raise RefusedError(
+        Code.MISMATCH, f"subscription {subscription.name!r} exists with {has}; unsubscribe it first, or use these"
+    )
+
+
+def check_token(request: Subscribe, subscription: Subscription, hosting: Hosting) -> None:
+    """A token that was issued for a subscription positions that one only, and only with its seal (U04 to U06)."""
+    if not request.token_sid:
+        return
+    if (request.token_sid, request.token_generation) != (subscription.sid, subscription.generation):
+        raise RefusedError(
+            Code.TOKEN_MISMATCH, "the token belongs to another subscription, or to an earlier one of this name"
+        )
+    sealed = (hosting.secret, hosting.network, subscription.sid, subscription.generation)
+    if not check_seal(*sealed, request.token_seal):
+        raise RefusedError(Code.INVALID_TOKEN, "the token was not issued by this network, or was tampered with")
+
+
+def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream]) -> None:
+    """A token of a pubend's other epoch, or of ticks that a broker lost, is refused (U03)."""
+    names = {pubend.rpartition("@")[0]: pubend for pubend in streams}
+    for position in positions:
+        name = position.pubend.rpartition("@")[0]
+        stream = streams.get(position.pubend)
+        if stream is None and name in names:
+            raise RefusedError(
+                Code.TOKEN_MISMATCH, f"the token names {position.pubend}, but that pubend began anew as {names[name]}"
+            )
+        if stream is not None and any(lo < position.tick <= hi for lo, hi in stream.meta.voids):
+            raise RefusedError(
+                Code.TOKEN_AHEAD,
+                f"the token stands at a tick of {position.pubend} that the broker never logged: it has lost data "
+                "since the token was made (was an old copy of its storage restored?)",
+            )

@@ -1,0 +1,210 @@
+"""A client's core and a fake broker, joined without sockets, on a clock that only tests move."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, TypeVar
+
+from gapless.core.client import ClientCore, Delivery, Gap, Settings, Silence, Wanted
+from gapless.core.client import effects as e
+from gapless.core.events import EventColumns, encode_event
+from gapless.core.ticks import PubendId, Tick
+from unit.gapless.client.fake_broker import FakeBroker
+
+SECOND = 1_000_000_000
+T = TypeVar("T")
+
+
+def columns(*bodies: bytes, topic: str = "t") -> EventColumns:
+    """A batch to be published."""
+    return EventColumns.of([encode_event(topic, {}, None, body) for body in bodies], map(len, bodies))
+
+
+class Reader:
+    """An application that consumes one subscription and keeps what it consumed with its position."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.bodies: list[bytes] = []
+        self.items: list[Any] = []
+
+    def take(self, events_max: int | None = None) -> bool:
+        """Takes one thing; returns whether there was one."""
+        core = self.world.core.subscription(self.number)
+        item = self.world.core.take(self.number, self.world.now, events_max)
+        if item is None:
+            return False
+        if isinstance(item, Delivery):
+            events = item.events()
+            assert [event.tick for event in events] == item.ticks
+            self.bodies += [event.body for event in events]
+            self.items += events
+        else:
+            assert isinstance(item, (Silence, Gap))
+            self.items.append(item)
+        assert core is not None
+        return True
+
+    def take_all(self) -> list[bytes]:
+        """Takes everything that comes without time passing; returns all bodies ever taken."""
+        self.world.pump()
+        while self.take():
+            self.world.pump()
+        return self.bodies
+
+    @property
+    def position(self) -> dict[PubendId, Tick]:
+        core = self.world.core.subscription(self.number)
+        assert core is not None
+        return core.reached()
+
+
+class World:
+    """Both machines. `told` holds every effect that is not the link's."""
+
+    def __init__(self, broker: FakeBroker | None = None, *, addresses: tuple[str, ...] = ("a:1",), seed: int = 1) -> None:
+        self.broker = broker or FakeBroker()
+        self.settings = Settings()
+        self.core = self.new_core(addresses, "instance-1", seed)
+        self.now = 1000 * SECOND
+        self.told: list[e.Effect] = []
+        self.dialled: list[str] = []
+        self.sends: list[e.SendFrames] = []
+        self.unreachable: set[str] = set()
+        self.link: int | None = None
+        """The link that is up."""
+
+    def new_core(self, addresses: tuple[str, ...], instance: str, seed: int) -> ClientCore:
+        return ClientCore(addresses, client_id="client", instance=instance, random=Random(seed), settings=self.settings)
+
+    # Time and the link.
+
+    def start(self) -> World:
+        self.core.start(self.now)
+        self.pump()
+        return self
+
+    def pump(self) -> None:
+        """Lets both speak until neither has anything to say."""
+        for _ in range(10_000):
+            worked = self._do_effects()
+            for link, payload in self.broker.take():
+                worked = True
+                self._from_broker(link, payload)
+            if not worked:
+                return
+        raise AssertionError("they never stop talking")
+
+    def advance(self, seconds: float) -> None:
+        """Lets time pass, deadline by deadline."""
+        until = self.now + round(seconds * SECOND)
+        for _ in range(100_000):
+            due = self.core.deadline()
+            if due is None or due > until:
+                self.now = until
+                self.pump()
+                return
+            self.now = max(self.now, due)
+            self.core.on_deadline(self.now)
+            self.pump()
+        raise AssertionError("time does not pass")
+
+    def cut(self) -> None:
+        """The link breaks: both ends learn of it at once, and what was on its way is lost."""
+        assert self.link is not None
+        link, self.link = self.link, None
+        self.broker.disconnect(link)
+        self.broker.take()
+        self.core.on_link_down(link, "cut", self.now)
+        self.pump()
+
+    def reconnect(self) -> None:
+        """Cuts the link and waits until there is another session."""
+        self.cut()
+        self.advance(20)
+        assert self.core.connected
+
+    def _do_effects(self) -> bool:
+        effects = self.core.take_effects()
+        for effect in effects:
+            if isinstance(effect, e.Dial):
+                self._dial(effect)
+            elif isinstance(effect, e.SendFrames):
+                self.sends.append(effect)
+                if effect.link == self.link:
+                    self.broker.frames(effect.link, map(joined, effect.payloads))
+            elif isinstance(effect, e.Hangup):
+                if effect.link == self.link:
+                    self.link = None
+                    self.broker.disconnect(effect.link)
+                self.told.append(effect)
+            else:
+                self.told.append(effect)
+        return bool(effects)
+
+    def _dial(self, dial: e.Dial) -> None:
+        self.dialled.append(dial.address)
+        if dial.address in self.unreachable:
+            self.core.on_link_down(dial.link, "nobody answers", self.now)
+        else:
+            self.link = dial.link
+            self.broker.connect(dial.link)
+            self.core.on_link_up(dial.link, self.now)
+
+    def _from_broker(self, link: int, payload: bytes | None) -> None:
+        if link != self.link:
+            return
+        if payload is None:
+            self.link = None
+            self.core.on_link_down(link, "closed by the broker", self.now)
+        else:
+            self.core.on_frames(link, [payload], self.now)
+
+    # What was told.
+
+    def effects(self, kind: type[T]) -> list[T]:
+        return [effect for effect in self.told if isinstance(effect, kind)]
+
+    def answer(self, number: int) -> Any:
+        """The result for a number; raises its error; AssertionError if there is neither."""
+        for effect in self.told:
+            if isinstance(effect, e.Answered) and effect.request == number:
+                return effect.result
+            if isinstance(effect, e.Failed) and effect.request == number:
+                raise effect.error
+        raise AssertionError(f"{number} has no answer")
+
+    def failure(self, number: int) -> Exception | None:
+        """Why the publisher or subscription with this number is over."""
+        return next((f.error for f in self.effects(e.Failed) if f.request == number), None)
+
+    def receipts(self, publisher: int) -> dict[int, Any]:
+        """Ticks, or an error, by ticket."""
+        found: dict[int, Any] = {}
+        for effect in self.told:
+            if isinstance(effect, (e.Receipted, e.NotPublished)) and effect.publisher == publisher:
+                assert effect.ticket not in found, "a ticket is answered once"
+                found[effect.ticket] = list(effect.ticks) if isinstance(effect, e.Receipted) else effect.error
+        return found
+
+    # Commands.
+
+    def open(self, name: str = "loader", topic: str | None = "t") -> int:
+        number = self.core.open_publisher(name, f"{name}-{len(self.told)}", topic, self.now)
+        self.pump()
+        return number
+
+    def publish(self, publisher: int, *bodies: bytes) -> int:
+        ticket = self.core.publish(publisher, columns(*bodies), self.now)
+        self.pump()
+        return ticket
+
+    def subscribe(self, name: str | None = "s", **wanted: Any) -> Reader:
+        number = self.core.subscribe(Wanted(wanted.pop("topics", ("#",)), name, **wanted), self.now)
+        self.pump()
+        return Reader(self, number)
+
+
+def joined(payload: e.Payload) -> bytes:
+    return payload if isinstance(payload, bytes) else b"".join(payload)

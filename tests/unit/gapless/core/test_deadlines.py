@@ -1,0 +1,67 @@
+"""The table of deadlines against a list that is searched through."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gapless.core.deadlines import Deadlines
+
+
+class Timer(Enum):
+    RETRY = "retry"
+    REPORT = "report"
+    PROBE = "probe"
+
+
+timers = st.sampled_from(Timer)
+times = st.integers(0, 9)
+changes = st.lists(st.tuples(st.sampled_from(("set", "earlier", "clear", "expire")), timers, times))
+
+
+@settings(deadline=None)
+@given(changes)
+def test_the_table_is_what_a_list_would_say(changes: list[tuple[str, Timer, int]]) -> None:
+    deadlines: Deadlines[Timer] = Deadlines()
+    expected: list[tuple[int, Timer]] = []  # in the order in which they were set
+    for kind, timer, at in changes:
+        before = next((time for time, other in expected if other is timer), None)
+        match kind:
+            case "set":
+                deadlines.set(timer, at)
+                expected = [*((time, other) for time, other in expected if other is not timer), (at, timer)]
+            case "earlier":
+                deadlines.set_earlier(timer, at)
+                if before is None or at < before:
+                    expected = [
+                        *((time, other) for time, other in expected if other is not timer),
+                        (at, timer),
+                    ]
+            case "clear":
+                deadlines.clear(timer)
+                expected = [(time, other) for time, other in expected if other is not timer]
+            case "expire":
+                due = sorted((row for row in expected if row[0] <= at), key=lambda row: row[0])
+                expected = [row for row in expected if row[0] > at]
+
+                assert deadlines.take_expired(at) == [timer for _, timer in due]
+
+        assert deadlines.next() == min((time for time, _ in expected), default=None)
+        assert [timer for timer in Timer if timer in deadlines] == [
+            timer for timer in Timer if timer in [other for _, other in expected]
+        ]
+        assert {timer: deadlines.at(timer) for timer in Timer} == {
+            timer: next((time for time, other in expected if other is timer), None) for timer in Timer
+        }
+
+
+def test_an_expired_timer_is_unset_until_it_is_set_again() -> None:
+    deadlines: Deadlines[Timer] = Deadlines()
+    deadlines.set(Timer.RETRY, 5)
+
+    assert deadlines.take_expired(4) == []
+    assert deadlines.take_expired(5) == [Timer.RETRY]
+    assert deadlines.take_expired(6) == []
+    assert deadlines.next() is None

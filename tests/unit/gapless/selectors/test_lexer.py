@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless.errors import InvalidSelectorError
+from gapless.selectors.lexer import TokenKind, is_identifier, tokens
+from unit.gapless.selectors.strategies import unhurried
+
+
+def lexed(expression: str) -> list[tuple[TokenKind, object, int]]:
+    return [(token.kind, token.value, token.position) for token in tokens(expression)]
+
+
+def test_words_signs_and_literals() -> None:
+    found = lexed("price>=1.5 aNd name <> 'it''s'")
+
+    assert found == [
+        (TokenKind.IDENTIFIER, "price", 0),
+        (TokenKind.SIGN, ">=", 5),
+        (TokenKind.NUMBER, 1.5, 7),
+        (TokenKind.KEYWORD, "AND", 11),
+        (TokenKind.IDENTIFIER, "name", 15),
+        (TokenKind.SIGN, "<>", 20),
+        (TokenKind.STRING, "it's", 23),
+        (TokenKind.END, "", 30),
+    ]
+
+
+@pytest.mark.parametrize("space", [" ", "\t", "\f", "\n", "\r", " \r\n\t"])
+def test_white_space_separates(space: str) -> None:
+    assert [value for _, value, _ in lexed(f"{space}a{space}=")] == ["a", "=", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("62", 62),
+        ("62L", 62),
+        ("62l", 62),
+        ("035", 29),
+        ("0x1d", 29),
+        ("0X1DL", 29),
+        ("0xFFFFFFFFFFFFFFFF", -1),
+        ("01777777777777777777777", -1),
+        ("9223372036854775807", 2**63 - 1),
+        ("9223372036854775808", 2**63),  # only behind a minus: the parser's business
+        ("7.", 7.0),
+        (".7e4", 7000.0),
+        ("7E3", 7000.0),
+        ("57.9e-1", 5.79),
+        ("1.E1", 10.0),
+        ("0.4f", 0.4),
+        ("92d", 92.0),
+        ("92D", 92.0),
+        ("09.5", 9.5),
+        ("09e1", 90.0),
+        ("0.0e5", 0.0),
+        ("4.9E-324", 5e-324),
+        ("1.7976931348623157E308", 1.7976931348623157e308),
+    ],
+)
+def test_numbers_as_java_writes_them(text: str, value: float) -> None:
+    (kind, found, _), end = lexed(text)
+
+    assert kind is TokenKind.NUMBER
+    assert found == value
+    assert type(found) is type(value)
+    assert end[0] is TokenKind.END
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("a = 1_000", 4),
+        ("a = 0b11", 4),
+        ("a = 0x", 4),
+        ("a = 0x800p-3", 4),
+        ("a = 09", 4),
+        ("a = 9223372036854775809", 4),
+        ("a = 0x10000000000000000", 4),
+        ("a = 1e400", 4),
+        ("a = 1e-400", 4),
+        ("1a = 2", 0),
+        ("a != 1", 2),
+        ("a = 7 % 2", 6),
+        ('a = "x"', 4),
+        ("a = 'x", 4),
+        ("a = 'it''s", 4),
+        ("Country.name = 'x'", 7),
+        ("a-b = #", 6),
+        ("a\N{NO-BREAK SPACE}= 1", 1),
+    ],
+)
+def test_what_is_no_token_is_refused_where_it_stands(text: str, position: int) -> None:
+    with pytest.raises(InvalidSelectorError) as caught:
+        lexed(text)
+
+    assert caught.value.position == position
+    assert caught.value.expression == text
+
+
+@pytest.mark.parametrize("name", ["a", "_", "$", "$State", "_postcode_", "a1b2", "größe", "数量", "€", "JMSX", "nota"])
+def test_identifiers(name: str) -> None:
+    assert is_identifier(name)
+    assert lexed(name)[0] == (TokenKind.IDENTIFIER, name, 0)
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a.b", "a-b", "a b", "²", "a\u200bb", "Not", "NULL", "true", "escape"])
+def test_what_is_no_identifier(name: str) -> None:
+    assert not is_identifier(name)
+
+
+def test_keywords_are_ascii() -> None:
+    """The capital of a dotless i is I; that makes no keyword of a name in Turkish."""
+    assert is_identifier("ıs")
+    assert is_identifier("lıke")
+
+
+@unhurried
+@given(st.text())
+def test_any_text_is_tokens_or_an_error_within_it(text: str) -> None:
+    try:
+        positions = [token.position for token in tokens(text)]
+    except InvalidSelectorError as error:
+        assert 0 <= error.position < len(text)
+    else:
+        assert positions == sorted(set(positions))
+        assert positions[-1] == len(text)

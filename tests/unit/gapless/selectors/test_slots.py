@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless.selectors import slots
+from gapless.selectors.normal import normal_form
+from gapless.selectors.parser import parse
+from gapless.selectors.slots import ALTERNATIVES_MAX, SlotIndex, alternatives
+from gapless.selectors.values import Value
+from unit.gapless.selectors.strategies import events, headers, selectors, truth, unhurried
+
+
+def index_of(expressions: dict[int, str]) -> SlotIndex[int]:
+    index: SlotIndex[int] = SlotIndex()
+    for key, expression in expressions.items():
+        index.add(key, normal_form(parse(expression)))
+    return index
+
+
+@unhurried
+@given(st.lists(selectors, max_size=10), st.lists(st.tuples(events, headers), max_size=5), st.data())
+def test_it_finds_what_the_rules_select_whatever_came_and_went(
+    expressions: list[str],
+    rows: list[tuple[dict[str, Value], dict[str, Value]]],
+    data: st.DataObject,
+) -> None:
+    kept = dict(enumerate(expressions))
+    index = index_of(kept)
+    for key in data.draw(st.lists(st.sampled_from(list(kept)), unique=True)) if kept else []:
+        index.remove(key)
+        del kept[key]
+    for key, expression in enumerate(data.draw(st.lists(selectors, max_size=3)), start=100):
+        index.add(key, normal_form(parse(expression)))
+        kept[key] = expression
+
+    for row in rows:
+        expected = [key for key, expression in kept.items() if truth(expression, *row) is True]
+        found = index.match(*row)
+        assert sorted(found) == expected
+
+
+def test_every_slot_is_used_again() -> None:
+    index = index_of({key: f"a = {key} OR b > {key}" for key in range(10)})
+    for key in range(10):
+        index.remove(key)
+    for key in range(10):
+        index.add(key, normal_form(parse(f"a = {key} AND c")))
+
+    assert len(index._owners) == 20
+    assert index.match({"a": 3, "b": 100, "c": True}, {}) == [3]
+
+
+def test_nothing_is_left_behind() -> None:
+    expression = "a = 1 AND a = b AND (a > 1 OR b IS NULL) AND c LIKE 'x%' AND a < 7 AND a IN ('x', 'y')"
+    index = index_of({1: expression, 2: " AND ".join(f"(a = {n} OR b > {n})" for n in range(9))})
+    index.remove(1)
+    index.remove(2)
+
+    assert (index._live, index._names, index._computed, index._placed, index._whole) == (0, {}, {}, {}, {})
+
+
+@pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("bytes_max", [1 << 22, 8])
+def test_bounds_by_bisection(monkeypatch: pytest.MonkeyPatch, operator: str, bytes_max: int) -> None:
+    """Also when memory allows to prepare only some of the unions."""
+    monkeypatch.setattr(slots, "PREFIX_BYTES_MAX", bytes_max)
+    limits = [value / 2 for value in range(40)]
+    index = index_of({key: f"a {operator} {limit}" for key, limit in enumerate(limits)})
+
+    for value in (-1, 0, 0.5, 7, 7.25, 19.5, 100):
+        expected = [key for key, limit in enumerate(limits) if truth(f"{value} {operator} {limit}", {}, {})]
+        assert index.match({"a": value}, {}) == expected
+    assert index.match({"a": "7"}, {}) == index.match({}, {}) == index.match({"a": True}, {}) == []
+
+
+def test_two_equalities_of_one_name_must_both_hold() -> None:
+    index = index_of({1: "a IN ('x', 'y') AND a IN ('y', 'z')"})
+
+    assert index.match({"a": "y"}, {}) == [1]
+    assert index.match({"a": "x"}, {}) == index.match({"a": "z"}, {}) == []
+
+
+def test_alternatives_are_rows_of_predicates() -> None:
+    assert alternatives(normal_form(parse("TRUE"))) == [()]
+    assert alternatives(normal_form(parse("FALSE"))) == []
+    assert len(alternatives(normal_form(parse("(a OR b) AND (c OR a)"))) or []) == 4
+    assert (
+        len(alternatives(normal_form(parse(" OR ".join(f"a > b + {n}" for n in range(ALTERNATIVES_MAX))))) or []) == 8
+    )
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        " OR ".join(f"a > b + {n}" for n in range(ALTERNATIVES_MAX + 1)),
+        " AND ".join(f"(a > {n} OR b > {n})" for n in range(60)),
+        "c OR (" + " AND ".join(f"(a > {n} OR b > {n})" for n in range(60)) + ")",
+    ],
+)
+def test_too_many_alternatives_are_asked_as_a_whole(expression: str) -> None:
+    assert alternatives(normal_form(parse(expression))) is None
+    assert index_of({1: expression}).match({"a": 100, "b": 1}, {}) == [1]
+
+
+def test_a_larger_index_costs_more() -> None:
+    small, large = (index_of({key: f"a > {key}" for key in range(count)}) for count in (10, 10_000))
+
+    assert 0 < small.cost() < large.cost()

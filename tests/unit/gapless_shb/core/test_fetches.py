@@ -1,0 +1,142 @@
+"""What comes back for a reader becomes events and gaps in order (algorithms.md 3.6; T13, T29)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless.core.events import EventBatch, encode_event
+from gapless.core.routing import Knowledge
+from gapless.selectors.filters import Filter
+from gapless.selectors.index import BatchMatcher
+from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, without
+
+
+def batch(*ticks: int) -> EventBatch:
+    """Events at these ticks whose property n is the tick."""
+    events = [encode_event("t", {"n": tick}, None, b"x") for tick in ticks]
+    return EventBatch(list(ticks), events, [1] * len(ticks))
+
+
+def shown(segments: list[Segment]) -> list[object]:
+    """Segments as plain values."""
+    return [(s.start, s.end) if isinstance(s, GapSegment) else list(s.ticks) for s in segments]
+
+
+def test_ticks_are_complete_when_each_is_an_event_or_lost() -> None:
+    """And only then: a hole in the middle is waited for."""
+    fetch = TickFetch(0, [10, 20, 30], 40)
+    fetch.offer(Knowledge("p@1", 15, 40, batch(20, 25, 30)))
+    assert not fetch.complete
+
+    fetch.offer(Knowledge("p@1", 0, 40, lost=12))
+
+    assert fetch.complete
+    assert shown(fetch.segments((0, 0))) == [(0, 10), [20, 30]]
+
+
+def test_a_gap_covers_no_more_than_lost_ticks_of_the_subscription() -> None:
+    """T29: the PFS knows where it had none, so the gap ends at the last one that is lost."""
+    fetch = TickFetch(5, [10, 20], 400)
+    fetch.offer(Knowledge("p@1", 0, 400, lost=300))
+
+    assert shown(fetch.segments((0, 0))) == [(5, 20)]
+
+
+def test_what_was_released_quietly_is_no_gap() -> None:
+    """(quiet_from, released] is silence although the pubend does not know it any more."""
+    fetch = TickFetch(5, [10, 20], 400)
+    fetch.offer(Knowledge("p@1", 0, 400, lost=300))
+
+    assert shown(fetch.segments((9, 100))) == []
+
+
+def test_an_event_that_a_cache_kept_is_delivered_between_two_gaps() -> None:
+    """L fills only what nobody knows: a known event stays an event (1.2)."""
+    fetch = TickFetch(0, [10, 20, 30], 40)
+    fetch.offer(Knowledge("p@1", 15, 25, batch(20)))
+    fetch.offer(Knowledge("p@1", 0, 40, lost=40))
+
+    assert shown(fetch.segments((0, 0))) == [(0, 10), [20], (20, 30)]
+
+
+def test_pieces_that_come_out_of_order_are_put_in_order() -> None:
+    """The network may reorder."""
+    fetch = TickFetch(0, [10, 20, 30, 40], 40)
+    fetch.offer(Knowledge("p@1", 25, 40, batch(30, 40)))
+    fetch.offer(Knowledge("p@1", 0, 25, batch(10, 20)))
+    fetch.offer(Knowledge("p@1", 0, 25, batch(10, 20)))
+
+    assert shown(fetch.segments((0, 0))) == [[10, 20, 30, 40]]
+
+
+def test_far_ticks_are_asked_for_one_by_one_and_near_ones_together() -> None:
+    """A sparse subscriber does not fetch what lies between."""
+    assert TickFetch(0, [1 << 10, 2 << 10, 1 << 40], 1 << 41).ranges() == ((1023, 2 << 10), ((1 << 40) - 1, 1 << 40))
+
+
+def test_a_range_is_filtered_again_and_handed_out_as_far_as_it_is_known() -> None:
+    """A range fetch makes progress with every answer."""
+    matcher = BatchMatcher()
+    matcher.add(1, Filter(("#",), "n > 12"))
+    fetch = RangeFetch("p@1", 0, 100, matcher)
+    fetch.offer(Knowledge("p@1", 0, 50, batch(10, 20)))
+
+    assert fetch.complete
+    assert fetch.upto == 50
+    assert shown(fetch.segments((0, 0))) == [[20]]
+
+
+def test_silence_that_was_filtered_for_others_says_nothing_to_a_range() -> None:
+    """T13: only RAW silence will do."""
+    fetch = RangeFetch("p@1", 0, 100, BatchMatcher())
+    fetch.offer(Knowledge("p@1", 0, 50, stamp={"h": 9}))
+
+    assert not fetch.complete
+
+
+def test_a_lost_range_is_one_gap_that_ends_where_silence_begins() -> None:
+    """Of an unknown range every lost tick may have been an event; silence at its end is no part of the gap."""
+    fetch = RangeFetch("p@1", 0, 100, BatchMatcher())
+    fetch.offer(Knowledge("p@1", 0, 100, lost=60))
+
+    assert shown(fetch.segments((40, 80))) == [(0, 40)]
+
+
+@given(
+    st.lists(st.integers(1, 40), unique=True).map(sorted),
+    st.lists(st.integers(1, 40), unique=True).map(sorted),
+)
+def test_segments_tell_everything_in_order(events: list[int], lost: list[int]) -> None:
+    """Every event once, every lost tick inside a gap, no event inside a gap, everything ascending."""
+    lost = [tick for tick in lost if tick not in events]
+    segments = interleave(0, batch(*events), [(tick - 1, tick) for tick in lost])
+
+    told = [tick for segment in shown(segments) if isinstance(segment, list) for tick in segment]
+    gaps = [segment for segment in shown(segments) if isinstance(segment, tuple)]
+    assert told == events
+    assert all(any(lo < tick <= hi for lo, hi in gaps) for tick in lost)
+    assert not any(lo < tick <= hi for lo, hi in gaps for tick in events)
+    ends = [segment[-1] if isinstance(segment, list) else segment[1] for segment in shown(segments)]  # type: ignore[index]
+    assert ends == sorted(ends)
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
+def test_without_takes_an_interval_out(lo: int, hi: int, low: int, high: int) -> None:
+    """Checked tick by tick."""
+    rest = without(((lo, hi),), (low, high))
+
+    for tick in range(22):
+        assert any(a < tick <= b for a, b in rest) == (lo < tick <= hi and not low < tick <= high)
+
+
+def test_the_window_grows_over_idle_time_and_shrinks_under_load() -> None:
+    """Nobody knows how many events a second holds."""
+    window = Window()
+    span = window.span
+    window.learn(0)
+    assert window.span > span
+    window.learn(64 << 20)
+    window.learn(64 << 20)
+    assert window.span < span
+    assert window.upto(10, 20) == 20

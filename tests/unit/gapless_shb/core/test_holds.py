@@ -1,0 +1,73 @@
+"""A row of holds is versioned, sent whole, and never under a version that could be used twice (1.5, T49)."""
+
+from __future__ import annotations
+
+from gapless.core.routing import Held
+from gapless_shb.core.holds import REPEAT, Holds
+
+
+def kept(holds: Holds) -> Held:
+    """The pubend's answer to the present row."""
+    return Held(holds.pubend, holds.version, dict(holds.row))
+
+
+def test_a_row_is_sent_only_when_its_version_is_durable() -> None:
+    """Otherwise a crash would reuse the version, and the pubend would ignore the later row."""
+    holds = Holds("h", "p@1")
+    holds.put(1, 0, now=0)
+    assert holds.due(0) is None
+    assert holds.deadline is None
+
+    holds.durable = holds.version
+
+    row = holds.due(0)
+    assert row is not None
+    assert row.at == {1: 0}
+
+
+def test_an_unanswered_row_is_repeated_and_an_answered_one_is_not() -> None:
+    """The seam may lose it."""
+    holds = Holds("h", "p@1")
+    holds.put(1, 0, now=0)
+    holds.durable = holds.version
+    assert holds.due(0) is not None
+    assert holds.due(REPEAT - 1) is None
+    assert holds.due(REPEAT) is not None
+
+    holds.on_held(kept(holds))
+
+    assert holds.due(10 * REPEAT) is None
+
+
+def test_only_the_answer_to_the_present_row_counts() -> None:
+    """An answer to an earlier row says nothing of what was added since."""
+    holds = Holds("h", "p@1")
+    holds.put(1, 0, now=0)
+    late = kept(holds)
+    holds.put(2, 5, now=0)
+
+    assert holds.on_held(late) == []
+    assert holds.waits_for(2)
+    assert holds.waits_for(1)
+
+
+def test_the_answer_says_from_where_on_events_are_kept() -> None:
+    """`earliest` is resolved by the pubend; the row holds what it was resolved to from then on."""
+    holds = Holds("h", "p@1")
+    holds.put(1, 0, now=0)
+
+    assert holds.on_held(Held("p@1", holds.version, {1: 700})) == [(1, 700)]
+    assert holds.row == {1: 700}
+    assert not holds.waits_for(1)
+
+
+def test_dropping_says_so_and_needs_a_new_version() -> None:
+    """Dropping what is not there changes nothing."""
+    holds = Holds("h", "p@1")
+    holds.put(1, 0, now=0)
+    version = holds.version
+
+    assert not holds.drop(2, 0)
+    assert holds.version == version
+    assert holds.drop(1, 0)
+    assert holds.version == version + 1

@@ -1,0 +1,94 @@
+"""What a subscription still needs of a pubend (algorithms.md 3.1; T47, T49)."""
+
+from __future__ import annotations
+
+from gapless.core.ticks import FOREVER
+from gapless_shb.core.positions import Position
+
+
+def test_who_is_still_joining_pins_its_start() -> None:
+    """Nobody knows yet what it matched: an offline one stays where it began."""
+    position = Position(100, acked=100)
+
+    assert not position.quiet
+    assert position.release(500, 600) == 100
+
+
+def test_who_matched_nothing_pins_nothing() -> None:
+    """A quiet subscription follows latestDelivered, connected or not (T47)."""
+    position = Position(100, since=100, acked=100)
+
+    assert position.quiet
+    assert position.release(500, 600) == 500
+
+
+def test_a_match_above_what_is_acknowledged_ends_the_quiet() -> None:
+    """Only a PFS record does; and what was released until then stays released."""
+    position = Position(100, since=100, acked=100)
+    position.release(500, 600)
+    position.last_tick = 550
+
+    assert not position.quiet
+    assert position.release(900, 900) == 500
+
+
+def test_acknowledging_the_last_match_makes_it_quiet_again() -> None:
+    """So an idle subscriber does not pin the log."""
+    position = Position(100, since=100, acked=100, last_tick=550)
+    position.acknowledge(550, 550)
+
+    assert position.quiet
+    assert position.release(900, 900) == 900
+
+
+def test_released_never_falls() -> None:
+    """An acknowledgement below it changes nothing (T49)."""
+    position = Position(0, since=0, acked=0)
+    position.release(900, 900)
+    position.last_tick = 950
+    position.acknowledge(10, 10)
+
+    assert position.release(1000, 1000) == 900
+
+
+def test_a_hold_pins_until_it_is_lifted() -> None:
+    """Who starts in the past is not quiet, whatever the PFS says."""
+    position = Position(10, since=10, acked=10, held=True)
+
+    assert not position.quiet
+    assert position.release(900, 900) == 10
+
+
+def test_quiet_needs_the_constream_to_cover_everything_that_is_not_settled() -> None:
+    """T49: with since above what is settled, somebody else's silence would be taken for its own."""
+    position = Position(10, since=50, acked=10)
+
+    assert not position.quiet
+    position.acknowledge(50, 0)
+    assert position.quiet
+
+
+def test_what_was_released_is_silence_to_its_readers_from_its_last_event_on() -> None:
+    """An application back with the token it stored long ago meets no false gap (T47)."""
+    position = Position(0, since=0, acked=0)
+    position.acknowledge(300, 250)
+    position.release(900, 900)
+
+    assert position.silent() == (250, 900)
+
+
+def test_what_it_passed_counts_like_an_acknowledgement() -> None:
+    """Events that expired, or were filtered away, are not waited for."""
+    position = Position(0, since=0, acked=0, last_tick=70)
+    position.passed = 80
+
+    assert position.quiet
+
+
+def test_a_changed_filter_joins_again() -> None:
+    """What the PFS holds was matched by another filter (T46)."""
+    position = Position(0, since=0, acked=0)
+    position.join_again()
+
+    assert position.since == FOREVER
+    assert position.changed
