@@ -9,9 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-_FENCE = re.compile(
-    r"^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE
-)
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,7 @@ def columns(*bodies: bytes, topic: str = "flights") -> EventColumns:
     return EventColumns.of(events, map(len, bodies))
 
 
-def hello(
-    client_id: str = "desk-7", instance: str = "one", network: str = "", credentials: bytes = b""
-) -> Hello:
+def hello(client_id: str = "desk-7", instance: str = "one", network: str = "", credentials: bytes = b"") -> Hello:
     """A Hello that a broker without authentication accepts."""
     return Hello(PROTOCOL, network, client_id, instance, credentials)
 
@@ -34,13 +32,6 @@ def hello(
 def joined(payload: Payload) -> bytes:
     """A payload in one piece."""
     return payload if isinstance(payload, bytes) else b"".join(payload)
-
-
-def heard(output: LinkOutput | None) -> list[AnyServerMessage | Deliver]:
-    """What a client hears of an output: the urgent messages first, as a transport may send them."""
-    if output is None:
-        return []
-    return [decode_server(joined(payload)) for payload in [*output.urgent, *output.ordinary]]
 
 
 class Wire:
@@ -55,7 +46,13 @@ class Wire:
 
     def hear(self, output: LinkOutput | None) -> list[AnyServerMessage | Deliver]:
         """What the client hears; a Welcome gives it its session."""
-        messages = heard(output)
+        if output is None:
+            return []
+        return self.decode([*output.urgent, *output.ordinary])
+
+    def decode(self, payloads: Sequence[Payload]) -> list[AnyServerMessage | Deliver]:
+        """The messages in these payloads; a Welcome gives the client its session."""
+        messages = [decode_server(joined(payload)) for payload in payloads]
         for message in messages:
             if isinstance(message, Welcome):
                 self.session = message.session

@@ -20,25 +20,25 @@ hookspec = pluggy.HookspecMarker("gapless")
 
 
 @hookspec(firstresult=True)
-def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]) -> LogVolume:  # type: ignore[empty-body]
+def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]) -> LogVolume:
     """Return the volume at `path`, created if it is not there."""
 
 
 @hookspec(firstresult=True)
-def open_transport(options: Mapping[str, Any]) -> Transport:  # type: ignore[empty-body]
+def open_transport(options: Mapping[str, Any]) -> Transport:
     """Return a transport with these options."""
 
 
 @hookspec(firstresult=True)
-def open_routing(options: Mapping[str, Any]) -> Router:  # type: ignore[empty-body]
+def open_routing(options: Mapping[str, Any]) -> Router:
     """Return a fresh router: a pure core that has seen nothing."""
 
 
 @hookspec(firstresult=True)
-def open_role(context: RoleContext) -> Role:  # type: ignore[empty-body]
+def open_role(context: RoleContext) -> Role:
     """Return a fresh role: a pure core, recovered from the volume that the context gives it to read."""
 
 
 @hookspec(firstresult=True)
-def open_auth(options: Mapping[str, Any]) -> Authenticator:  # type: ignore[empty-body]
+def open_auth(options: Mapping[str, Any]) -> Authenticator:
     """Return an authenticator."""

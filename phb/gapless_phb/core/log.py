@@ -128,7 +128,7 @@ class Log:
         raw = encode_record(self.tag, record)
         self.pending.append(batch)
         publisher.pending.append(batch)
-        self.pending_bytes += batch.size
+        self.pending_bytes += pub.events.size
         self.last_assigned = self._last_record = batch.last_tick
         self.index.add(batch.last_tick, len(raw))
         self._outbox.write(
@@ -140,7 +140,7 @@ class Log:
     def _land(self, batch: Batch, now: int) -> None:
         oldest = self.pending.popleft()
         assert oldest is batch, "records become durable in the order they were appended"
-        self.pending_bytes -= batch.size
+        self.pending_bytes -= batch.columns.size
         self.unsettled.append(batch)
         self.said_at = now
         self.on_landed(batch, now)
@@ -156,9 +156,7 @@ class Log:
         if batches:
             newest = batches[-1].last_tick
             undecided = self.pending[0].tick if self.pending else self.last_assigned + 1
-            data = EventBatch.concatenate(
-                [batch.columns.batch(batch.ticks, batch.headers) for batch in batches]
-            )
+            data = EventBatch.concatenate([batch.events for batch in batches])
             self.newest = newest
             self._say(max(newest, min(undecided - 1, self.lease)), data)
         return batches

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
 
-from gapless.core.events import EventColumns, Header
+from gapless.core.events import EventBatch, EventColumns, Header
 from gapless.core.messages import TickRun
 from gapless.core.ticks import STEP, Tick
 from gapless_phb.core.rows import Batched, PublisherRow
@@ -27,7 +27,18 @@ TEMPORARY = "~"
 class Batch:
     """A batch that has its ticks and is on its way to the disk (1.4 `pending`)."""
 
-    __slots__ = ("columns", "crc", "first", "headers", "publisher", "replies", "size", "tick")
+    __slots__ = (
+        "columns",
+        "count",
+        "crc",
+        "first",
+        "headers",
+        "last",
+        "last_tick",
+        "publisher",
+        "replies",
+        "tick",
+    )
 
     def __init__(
         self,
@@ -45,28 +56,15 @@ class Batch:
         self.columns = columns
         self.headers = headers
         self.crc = crc
-        self.size = columns.size
         self.replies = [reply_to]
+        self.count = columns.count
+        self.last = first + columns.count - 1
+        self.last_tick = tick + (columns.count - 1) * STEP
 
     @property
-    def count(self) -> int:
-        """How many events."""
-        return self.columns.count
-
-    @property
-    def last(self) -> int:
-        """The last sequence."""
-        return self.first + self.columns.count - 1
-
-    @property
-    def last_tick(self) -> Tick:
-        """The last event's tick."""
-        return self.tick + (self.columns.count - 1) * STEP
-
-    @property
-    def ticks(self) -> range:
-        """All ticks."""
-        return range(self.tick, self.last_tick + 1, STEP)
+    def events(self) -> EventBatch:
+        """The events under their ticks."""
+        return self.columns.batch(range(self.tick, self.last_tick + 1, STEP), self.headers)
 
 
 class Publisher:

@@ -71,6 +71,7 @@ class RocksdbVolume:
         self._batch: WriteBatch | None = None
         self._batch_mark = self._mark
         self._streams: dict[str, RocksdbStream] = {}
+        self._chopping: list[RocksdbStream] = []  # whose chop is staged
         self._tables: dict[str, RocksdbTable] = {}
         self._next_id: int | None = None
         self._failure: StorageError | None = None
@@ -87,7 +88,7 @@ class RocksdbVolume:
         """The stream of that name; a new one is made with the first write after this call."""
         if name not in self._streams:
             stream_id = self._id_of(stream_name_key(name))
-            self._streams[name] = RocksdbStream(name, stream_id, self._engine, self._staged)
+            self._streams[name] = RocksdbStream(name, stream_id, self._engine, self._staged, self._chopping)
         return self._streams[name]
 
     def table(self, name: str) -> RocksdbTable:
@@ -123,8 +124,8 @@ class RocksdbVolume:
                 raise self._fail(error) from error
             self._mark = self._batch_mark
             self._batch = None
-        for stream in self._streams.values():
-            stream.apply_chop()
+        while self._chopping:
+            self._chopping.pop().apply_chop()
 
     def sync(self) -> None:
         """Blocks until everything written before the call is durable. Raises VolumeFailedError."""

@@ -14,7 +14,7 @@ from gapless.spi import Link, LinkHandler
 from gapless_transport.links import BaseLink, Phase
 from gapless_transport.options import LinkOptions
 
-CHUNK_BYTES = 64 << 10
+CHUNK_BYTES = 256 << 10
 """How much is given to the socket in one piece, and so how much an urgent frame may have to wait for."""
 
 Frame: TypeAlias = "tuple[bytes, ...]"
@@ -65,13 +65,12 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         if self._phase is not Phase.OPEN:
             return
         frames = [_frame(payload) for payload in payloads]
-        sizes = [sum(map(len, frame)) for frame in frames]
-        if not self._blocked and sum(sizes) <= CHUNK_BYTES:
+        if not self._blocked and sum(map(len, chain.from_iterable(frames))) <= CHUNK_BYTES:
             # The usual case. Nothing waits, because a link that is not blocked has an empty outbox.
             self._write(b"".join(chain.from_iterable(frames)))
         else:
-            for frame, size in zip(frames, sizes, strict=True):
-                self._outbox.put(frame, size, urgent=urgent)
+            for frame in frames:
+                self._outbox.put(frame, sum(map(len, frame)), urgent=urgent)
             self._flush()
         if self._blocked:
             self._note_pending()
@@ -193,11 +192,13 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         """Gives the socket what it takes, urgent frames first."""
         while not self._blocked:
             if not self._chunks:
-                frames = self._outbox.take(CHUNK_BYTES)
-                if not frames:
+                waiting = self._outbox.size
+                pieces = chain.from_iterable(self._outbox.take(CHUNK_BYTES))
+                self._chunk_bytes = waiting - self._outbox.size
+                if not self._chunk_bytes:
                     return
-                self._chunks.extend(cut(chain.from_iterable(frames), CHUNK_BYTES))
-                self._chunk_bytes = sum(map(len, self._chunks))
+                whole = self._chunk_bytes <= CHUNK_BYTES
+                self._chunks.extend([b"".join(pieces)] if whole else cut(pieces, CHUNK_BYTES))
             chunk = self._chunks.popleft()
             self._chunk_bytes -= len(chunk)
             self._write(chunk)

@@ -36,8 +36,8 @@ _PUBLISH_KIND = 1
 _DELIVER_KIND = 2
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_client = msgspec.msgpack.Decoder(AnyClientMessage).decode
-_decode_server = msgspec.msgpack.Decoder(AnyServerMessage).decode
+_client_decoder: msgspec.msgpack.Decoder[AnyClientMessage] = msgspec.msgpack.Decoder(AnyClientMessage)
+_server_decoder: msgspec.msgpack.Decoder[AnyServerMessage] = msgspec.msgpack.Decoder(AnyServerMessage)
 
 
 def encode(session: int, message: ClientMessage | ServerMessage) -> bytes:
@@ -70,7 +70,7 @@ def decode_client(payload: bytes) -> AnyClientMessage | Publish:
     if session_of(payload) is not None and payload[_KIND] == _PUBLISH_KIND:
         return _decode_publish(payload)
     try:
-        return _decode_client(memoryview(payload)[_KIND:])
+        return _client_decoder.decode(memoryview(payload)[_KIND:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"a client's message does not parse: {error}") from error
 
@@ -80,7 +80,7 @@ def decode_server(payload: bytes) -> AnyServerMessage | Deliver:
     if session_of(payload) is not None and payload[_KIND] == _DELIVER_KIND:
         return _decode_deliver(payload)
     try:
-        return _decode_server(memoryview(payload)[_KIND:])
+        return _server_decoder.decode(memoryview(payload)[_KIND:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"a broker's message does not parse: {error}") from error
 

@@ -43,7 +43,7 @@ class _DocumentedOrder(msgspec.StructMeta):
     """
 
     @property
-    def __match_args__(cls) -> tuple[str, ...]:
+    def __match_args__(cls) -> tuple[str, ...]:  # type: ignore[override]
         return ("topic", "body", "properties", "pubend", "tick")
 
 

@@ -55,7 +55,7 @@ class ServerMessage(msgspec.Struct, array_like=True, frozen=True, tag_field="kin
 # ------------------------------------------------------------------------------------------ session
 
 
-class Hello(ClientMessage, tag=1):
+class Hello(ClientMessage, frozen=True, tag=1):
     """Opens a session; the first frame of a connection, and the only one parsed before authentication."""
 
     protocol: int
@@ -67,7 +67,7 @@ class Hello(ClientMessage, tag=1):
     credentials: bytes = b""
 
 
-class Welcome(ServerMessage, tag=1):
+class Welcome(ServerMessage, frozen=True, tag=1):
     """Answers Hello."""
 
     protocol: int
@@ -85,26 +85,26 @@ class Welcome(ServerMessage, tag=1):
     window_bytes: int
 
 
-class Refused(ServerMessage, tag=2):
+class Refused(ServerMessage, frozen=True, tag=2):
     """Answers Hello; the connection is closed then. RETRY: try again later, or elsewhere."""
 
     code: Code
     reason: str
 
 
-class Heartbeat(ClientMessage, tag=2):
+class Heartbeat(ClientMessage, frozen=True, tag=2):
     """I am alive (client)."""
 
 
-class Alive(ServerMessage, tag=3):
+class Alive(ServerMessage, frozen=True, tag=3):
     """I am alive (broker)."""
 
 
-class Goodbye(ClientMessage, tag=3):
+class Goodbye(ClientMessage, frozen=True, tag=3):
     """The client ends its session in order."""
 
 
-class Closing(ServerMessage, tag=4):
+class Closing(ServerMessage, frozen=True, tag=4):
     """The broker ends the session in order (shutdown); the client connects elsewhere or again."""
 
     reason: str
@@ -121,7 +121,7 @@ class TickRun(msgspec.Struct, array_like=True, frozen=True, gc=False):
     count: int
 
 
-class OpenPublisher(ClientMessage, tag=10):
+class OpenPublisher(ClientMessage, frozen=True, tag=10):
     """Opens a publisher, or opens it again on a new connection (a higher attempt of the same instance)."""
 
     publisher: int
@@ -134,7 +134,7 @@ class OpenPublisher(ClientMessage, tag=10):
     """The pubend it is on since it was first opened; "" the first time."""
 
 
-class PublisherOpened(ServerMessage, tag=10):
+class PublisherOpened(ServerMessage, frozen=True, tag=10):
     """The publisher may send from `sequence + 1` on."""
 
     publisher: int
@@ -146,7 +146,7 @@ class PublisherOpened(ServerMessage, tag=10):
     """The tick of the last of them; 0 when there is none."""
 
 
-class Published(ServerMessage, tag=11):
+class Published(ServerMessage, frozen=True, tag=11):
     """Everything of the publisher up to `sequence` is durable; `ticks` are those of the events newly so."""
 
     publisher: int
@@ -154,7 +154,7 @@ class Published(ServerMessage, tag=11):
     ticks: list[TickRun]
 
 
-class PublishRefused(ServerMessage, tag=12):
+class PublishRefused(ServerMessage, frozen=True, tag=12):
     """A batch, or the opening, was not taken.
 
     REJECTED, INVALID_*: that batch is refused for good, and nothing of it was logged. FENCED: the
@@ -213,7 +213,7 @@ class InUse(str, Enum):
     TAKEOVER = "takeover"
 
 
-class Subscribe(ClientMessage, tag=20):
+class Subscribe(ClientMessage, frozen=True, tag=20):
     """Attaches to a subscription, which is created when `sid` is 0 and it does not exist.
 
     `positions` None: resume at the acknowledged position (or as `start` says on creation). With
@@ -242,7 +242,7 @@ class Subscribe(ClientMessage, tag=20):
     generation: int = 0
 
 
-class Subscribed(ServerMessage, tag=20):
+class Subscribed(ServerMessage, frozen=True, tag=20):
     """Answers Subscribe. Messages of `sid` follow, from `positions` on."""
 
     request: int
@@ -253,7 +253,7 @@ class Subscribed(ServerMessage, tag=20):
     positions: list[Position]
 
 
-class RequestFailed(ServerMessage, tag=21):
+class RequestFailed(ServerMessage, frozen=True, tag=21):
     """Answers any request that has a number."""
 
     request: int
@@ -263,7 +263,7 @@ class RequestFailed(ServerMessage, tag=21):
     position: int = 0
 
 
-class Credit(ClientMessage, tag=21):
+class Credit(ClientMessage, frozen=True, tag=21):
     """Grants more events and bytes to a subscription.
 
     A delivery costs its events, and the bytes behind its head: count, rows and events. The broker never
@@ -276,20 +276,20 @@ class Credit(ClientMessage, tag=21):
     bytes: int
 
 
-class Acknowledge(ClientMessage, tag=22):
+class Acknowledge(ClientMessage, frozen=True, tag=22):
     """Cumulative: everything up to these positions is done with."""
 
     sid: int
     positions: list[Acknowledged]
 
 
-class Detach(ClientMessage, tag=23):
+class Detach(ClientMessage, frozen=True, tag=23):
     """Ends the consumption of a subscription in this session; a durable one lives on."""
 
     sid: int
 
 
-class Detached(ServerMessage, tag=23):
+class Detached(ServerMessage, frozen=True, tag=23):
     """The broker ended the consumption of a subscription: taken over, unsubscribed, or its token is bad."""
 
     sid: int
@@ -297,14 +297,14 @@ class Detached(ServerMessage, tag=23):
     reason: str
 
 
-class PubendNumber(ServerMessage, tag=24):
+class PubendNumber(ServerMessage, frozen=True, tag=24):
     """From now on, in this session, `number` stands for the pubend."""
 
     number: int
     pubend: PubendId
 
 
-class Silence(ServerMessage, tag=25):
+class Silence(ServerMessage, frozen=True, tag=25):
     """Nothing (more) that matches up to `upto`, for these subscriptions, or for all attached ones."""
 
     number: int
@@ -312,7 +312,7 @@ class Silence(ServerMessage, tag=25):
     sids: list[int] | None
 
 
-class Gap(ServerMessage, tag=26):
+class Gap(ServerMessage, frozen=True, tag=26):
     """Events in (start, end] may have been lost."""
 
     sid: int
@@ -333,7 +333,7 @@ class Deliver(msgspec.Struct, frozen=True):
 # ------------------------------------------------------------------------------------------- asking
 
 
-class Unsubscribe(ClientMessage, tag=30):
+class Unsubscribe(ClientMessage, frozen=True, tag=30):
     """Removes a durable subscription."""
 
     request: int
@@ -341,13 +341,13 @@ class Unsubscribe(ClientMessage, tag=30):
     client_id: str
 
 
-class Done(ServerMessage, tag=30):
+class Done(ServerMessage, frozen=True, tag=30):
     """A request without an answer of its own has been carried out, durably."""
 
     request: int
 
 
-class ListSubscriptions(ClientMessage, tag=31):
+class ListSubscriptions(ClientMessage, frozen=True, tag=31):
     """Asks for all durable subscriptions."""
 
     request: int
@@ -367,14 +367,14 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     lag_seconds: float
 
 
-class SubscriptionList(ServerMessage, tag=31):
+class SubscriptionList(ServerMessage, frozen=True, tag=31):
     """Answers ListSubscriptions."""
 
     request: int
     rows: list[SubscriptionRow]
 
 
-class ListPubends(ClientMessage, tag=32):
+class ListPubends(ClientMessage, frozen=True, tag=32):
     """Asks for all pubends of the broker."""
 
     request: int
@@ -398,7 +398,7 @@ class PubendRow(msgspec.Struct, array_like=True, frozen=True):
     publishers: int
 
 
-class PubendList(ServerMessage, tag=32):
+class PubendList(ServerMessage, frozen=True, tag=32):
     """Answers ListPubends."""
 
     request: int

@@ -146,11 +146,7 @@ class Batch:
         column = self._columns.get(name)
         if column is None:
             source = self.headers if name in HEADER_KINDS else self.properties
-            values = (
-                [mapping.get(name) for mapping in source]
-                if source is not None
-                else [None] * len(self.properties)
-            )
+            values = [mapping.get(name) for mapping in source] if source is not None else [None] * len(self.properties)
             column = self._columns[name] = Column(values, self.bits, self.full)
         return column
 

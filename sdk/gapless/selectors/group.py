@@ -164,9 +164,7 @@ class Group:
     def _gate_of(self, normal: Normal) -> tuple[OneOf | None, Normal]:
         """The equality to file a selector under, and what else must hold: the least crowded one, if any."""
         parts = normal.parts if isinstance(normal, AllOf) else (normal,)
-        gates = [
-            part for part in parts if isinstance(part, OneOf) and len(part.constants) <= GATE_CONSTANTS_MAX
-        ]
+        gates = [part for part in parts if isinstance(part, OneOf) and len(part.constants) <= GATE_CONSTANTS_MAX]
         if not gates:
             return None, normal
         gate = min(gates, key=self._crowd)

@@ -117,9 +117,7 @@ def _(node: Between, *, wanted: bool) -> Normal:
 def _(node: Membership, *, wanted: bool) -> Normal:
     constants = _in_order(node.choices)
     name = node.identifier.name
-    return _asked(
-        NoneOf(name, Kind.STRING, constants) if node.negated else OneOf(name, constants), wanted=wanted
-    )
+    return _asked(NoneOf(name, Kind.STRING, constants) if node.negated else OneOf(name, constants), wanted=wanted)
 
 
 @when.register
@@ -144,9 +142,7 @@ def _(node: Comparison, *, wanted: bool) -> Normal:
     if right and isinstance(node.left, Identifier):
         found = _against_constant(node.left.name, node.operator, _constant(node.right), wanted=wanted)
     elif left and isinstance(node.right, Identifier):
-        found = _against_constant(
-            node.right.name, MIRRORED[node.operator], _constant(node.left), wanted=wanted
-        )
+        found = _against_constant(node.right.name, MIRRORED[node.operator], _constant(node.left), wanted=wanted)
     else:
         found = None
     return Computed(node, wanted) if found is None else found

@@ -239,9 +239,7 @@ class _Parser:
             negated = self._took(TokenKind.KEYWORD, "NOT")
             self._expect(TokenKind.KEYWORD, "NULL")
             return NullTest(self._identifier(left, start), negated)
-        raise self._error(
-            f"expected BETWEEN, IN or LIKE after NOT, found {self._token}", self._token.position
-        )
+        raise self._error(f"expected BETWEEN, IN or LIKE after NOT, found {self._token}", self._token.position)
 
     def _identifier(self, node: Node, start: int) -> Identifier:
         if not isinstance(node, Identifier):

@@ -103,9 +103,7 @@ class NoneOf(Unary):
         """Whether a value is of the kind and not among them."""
         constants = frozenset(self.constants)
         types = str if self.kind is Kind.STRING else _NUMBER
-        return lambda value: (
-            isinstance(value, types) and not isinstance(value, bool) and value not in constants
-        )
+        return lambda value: isinstance(value, types) and not isinstance(value, bool) and value not in constants
 
     def column_mask(self) -> ColumnMask:
         """All of the kind, without their groups."""
@@ -125,9 +123,7 @@ class Bound(Unary):
     def test(self) -> ValueTest:
         """Whether a value is a number and lies on that side."""
         holds, limit = ORDERINGS[self.operator], self.limit
-        return lambda value: (
-            isinstance(value, _NUMBER) and not isinstance(value, bool) and holds(value, limit)
-        )
+        return lambda value: isinstance(value, _NUMBER) and not isinstance(value, bool) and holds(value, limit)
 
     def column_mask(self) -> ColumnMask:
         """By the order of the numbers in the column."""

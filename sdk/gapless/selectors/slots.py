@@ -108,13 +108,13 @@ class SlotIndex(Generic[Key]):
         self._owners[slot] = None
         self._free.append(slot)
         for predicate in predicates:
-            if isinstance(predicate, Unary):
-                slots = self._names[predicate.name]
+            if not isinstance(predicate, Unary):
+                _clear_tested(self._computed, predicate, bit)
+            # Gone already, if another predicate of this slot was the last to ask about the name.
+            elif slots := self._names.get(predicate.name):
                 slots.remove(predicate, bit)
                 if slots.is_empty():
                     del self._names[predicate.name]
-            else:
-                _clear_tested(self._computed, predicate, bit)
 
 
 class _Tested(Generic[Test]):
@@ -182,8 +182,7 @@ class _NameSlots:
         if isinstance(predicate, OneOf):
             for constant in predicate.constants:
                 _clear(self._equal, constant, bit)
-        if isinstance(predicate, Bound):
-            bounds = self._bounds[predicate.operator]
+        if isinstance(predicate, Bound) and (bounds := self._bounds.get(predicate.operator)):
             bounds.remove(predicate.limit, bit)
             if not bounds.all:
                 del self._bounds[predicate.operator]

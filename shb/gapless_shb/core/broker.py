@@ -27,7 +27,8 @@ from gapless.core.messages import (
 )
 from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext, SessionEnded
 from gapless.core.routing import AskHold, AskInterest, Deliver, Held, Probed, Progress, PubendMeta, Report, Seen
-from gapless.core.ticks import FOREVER, PubendId, ShbId, Tick
+from gapless.core.ticks import FOREVER, ShbId, Tick
+from gapless_shb.core.ahead import Ahead
 from gapless_shb.core.checkpoint import (
     Claim,
     PositionRow,
@@ -89,8 +90,7 @@ class SubscriberHostingBroker:
         self._subscribing = Subscribing(self._hosting)
         self._listings = Listings(self._hosting)
         self._checkpointing = False
-        self._ahead: dict[tuple[int, PubendId], tuple[Tick, Tick]] = {}
-        """Attached beyond the head: (sid, pubend) → (the position, the head then)."""
+        self._ahead = Ahead(self._hosting)
         self._recover(context)
 
     # ------------------------------------------------------------------------------------- recovery
@@ -402,27 +402,15 @@ class SubscriberHostingBroker:
     def _soon(self, now: int) -> None:
         self._deadlines.set_earlier(Timer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
 
-    # ------------------------------------------------------------------------------ tokens ahead of the head
-
     def _watch_ahead(self, now: int) -> None:
-        for stream in self._streams():
-            for sid, floor in stream.floors():
-                if (sid, stream.pubend) not in self._ahead:
-                    self._ahead[sid, stream.pubend] = (floor, stream.head)
-                    self._deadlines.set_earlier(Timer.AHEAD, now + self._timing.ahead_ms * _MILLISECOND)
+        if self._ahead.watch():
+            self._deadlines.set_earlier(Timer.AHEAD, now + self._timing.ahead_ms * _MILLISECOND)
 
     def _judge_ahead(self, now: int, wall: int) -> None:
-        """A position that the pubend does not reach although it goes on was never its position (U03)."""
-        watched, self._ahead = self._ahead, {}
-        for (sid, pubend), (tick, head_then) in watched.items():
-            stream = self._hosting.streams.get(pubend)
-            consumer = self._hosting.around.consumers.get(sid)
-            if stream is None or consumer is None or stream.head >= tick:
-                continue
-            if stream.head > head_then:
-                reason = f"the position is beyond everything that {pubend} has: the broker has lost data since"
-                self._hosting.tell(consumer.channel.session, Detached(sid, Code.TOKEN_AHEAD, reason))
-                self._end_consumption(sid, now, wall)
+        for sid, reason in self._ahead.judge():
+            consumer = self._hosting.around.consumers[sid]
+            self._hosting.tell(consumer.channel.session, Detached(sid, Code.TOKEN_AHEAD, reason))
+            self._end_consumption(sid, now, wall)
         self._watch_ahead(now)
 
 

@@ -97,7 +97,7 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
 
 
 def released(stream: Constream) -> Tick:
-    """What released(p) will be when everything up to the head is durable. It never falls."""
+    """Up to where nobody needs anything, once everything up to the head is durable. It never falls."""
     lowest = stream.head
     for position in stream.pinning.values():
         lowest = min(lowest, position.release(stream.latest_delivered, stream.head))

@@ -7,23 +7,23 @@ T28). Who is not live is served by a reader (algorithms.md 3.1 to 3.6).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gapless.core.curiosity import CuriosityStream
 from gapless.core.effects import Alarm, Read, ReadResult
-from gapless.core.events import EventBatch
 from gapless.core.knowledge import KnowledgeConflict, KnowledgeStream
 from gapless.core.routing import RAW, Ask, Knowledge, PubendMeta, Ranges, Stamp, Want
 from gapless.core.ticks import FOREVER, ShbId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Channel, Consumer
+from gapless_shb.core.delivery import Delivery
 from gapless_shb.core.fetches import Window
 from gapless_shb.core.holds import Holds
 from gapless_shb.core.joining import Joining
-from gapless_shb.core.pfs import OpenRecord, Pfs
+from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import Position
-from gapless_shb.core.readers import Reader, expired_mask
+from gapless_shb.core.readers import Reader
 from gapless_shb.core.subscriptions import Subscription
 
 _BUFFER_BYTES = 32 << 20
@@ -64,7 +64,7 @@ class Constream:
         self.live: dict[int, Consumer] = {}
         self.readers: dict[int, Reader] = {}
         self._changed: dict[int, None] = {}
-        self._floors: dict[int, Tick] = {}
+        self.floors: dict[int, Tick] = {}
         """Live consumers whose own position is ahead of the head (T11)."""
         self._around = around
         self._istream = KnowledgeStream(meta.pubend, head)
@@ -111,14 +111,15 @@ class Constream:
         for sid in changed:
             if sid in self.positions:
                 self.positions[sid].changed = False
-        return [sid for sid in changed if sid in self.positions and self._is_durable(sid)]
+        return [sid for sid in changed if sid in self.positions and self.is_durable(sid)]
 
     def durable(self, latest_delivered: Tick, released: Tick) -> None:
         """A checkpoint with these values is durable."""
         self.latest_delivered = max(self.latest_delivered, latest_delivered)
         self.reported = max(self.reported, released)
 
-    def _is_durable(self, sid: int) -> bool:
+    def is_durable(self, sid: int) -> bool:
+        """Whether a subscription outlives its session, and so has a place in the PFS."""
         subscription = self._around.subscription(sid)
         return subscription is not None and subscription.durable
 
@@ -137,22 +138,18 @@ class Constream:
         if at >= self.head and position.since <= at:
             self._go_live(consumer, at)
         else:
-            self._start_reader(consumer, position, at)
+            self.start_reader(consumer, position, at)
             self.step_reader(consumer.sid, now, wall)
 
     def detach(self, sid: int) -> None:
         """Nobody consumes the subscription here any more; the PFS goes on without a consumer."""
         self.live.pop(sid, None)
         self.readers.pop(sid, None)
-        self._floors.pop(sid, None)
+        self.floors.pop(sid, None)
         position = self.positions.get(sid)
         if position is not None and position.reading:
             position.reading = False
             self.touch(sid, position)
-
-    def floors(self) -> list[tuple[int, Tick]]:
-        """The live consumers that stand beyond the head, and where."""
-        return list(self._floors.items())
 
     def step_reader(self, sid: int, now: int, wall: int) -> None:
         """Lets a reader go on; where it has reached the head, the constream takes over (T25)."""
@@ -197,11 +194,12 @@ class Constream:
     def _go_live(self, consumer: Consumer, at: Tick) -> None:
         self.live[consumer.sid] = consumer
         if at > self.head:
-            self._floors[consumer.sid] = at
+            self.floors[consumer.sid] = at
 
-    def _start_reader(self, consumer: Consumer, position: Position, at: Tick) -> None:
+    def start_reader(self, consumer: Consumer, position: Position, at: Tick) -> None:
+        """The consumer is not at the head (any more): a reader serves it from `at` on."""
         self.live.pop(consumer.sid, None)
-        self._floors.pop(consumer.sid, None)
+        self.floors.pop(consumer.sid, None)
         self._reader_count += 1
         self.readers[consumer.sid] = Reader(self._reader_count, consumer, position, at)
         if not consumer.subscription.durable:
@@ -302,12 +300,12 @@ class Constream:
         batch = self._istream.take(self.head, horizon)
         previous, self.head = self.head, horizon
         if len(batch):
-            self._deliver(batch, previous, wall)
+            Delivery(self, batch, previous, wall).run(self._around.matcher)
         self._istream.trim(horizon)
         self._joining.passed(horizon)
         self.moved = True
-        if self._floors:
-            self._floors = {sid: floor for sid, floor in self._floors.items() if floor > horizon}
+        if self.floors:
+            self.floors = {sid: floor for sid, floor in self.floors.items() if floor > horizon}
 
     def _settled(self, sids: list[int]) -> None:
         self._joining.passed(self.head)
@@ -329,79 +327,14 @@ class Constream:
         """Only an SHB that was retired meets lost ticks here (T10): everybody gets the gap."""
         for lo, hi in self._istream.lost_in(self.head, horizon, self._need()):
             for sid, consumer in self.live.items():
-                if self._floors.get(sid, 0) < hi:
+                if self.floors.get(sid, 0) < hi:
                     consumer.channel.gap(
-                        sid, self.pubend, max(lo, self._floors.get(sid, 0)), hi, "this broker was retired"
+                        sid, self.pubend, max(lo, self.floors.get(sid, 0)), hi, "this broker was retired"
                     )
             for sid, position in self.positions.items():
                 position.since = max(position.since, hi)
                 position.changed = True
                 self.touch(sid, position)
-
-    # ------------------------------------------------------------------------------------- delivery
-
-    def _deliver(self, batch: EventBatch, previous: Tick, wall: int) -> None:
-        headers = batch.headers
-        matches = self._around.matcher.match(
-            [header.topic for header in headers], [header.properties for header in headers]
-        )
-        expired = expired_mask(batch, wall)
-        record = self.pfs.append(batch.ticks)
-        for mask, sids in matches:
-            self._deliver_mask(batch, mask, mask & ~expired, sids, record, previous)
-        self.pfs.discard_empty()
-
-    def _deliver_mask(
-        self, batch: EventBatch, mask: int, fresh: int, sids: Iterable[int], record: OpenRecord, previous: Tick
-    ) -> None:
-        """All subscriptions with one filter: the payload is joined once and shared."""
-        payload = b""
-        count = fresh.bit_count()
-        first = batch.ticks[0]
-        for sid in sids:
-            position = self.positions.get(sid)
-            if position is None or position.since == FOREVER:
-                continue
-            matched = mask if position.since < first else mask & _above(batch.ticks, position.since)
-            if not matched:
-                continue
-            self._record(sid, position, matched, batch, record)
-            consumer = self.live.get(sid)
-            if consumer is None or not fresh:
-                continue
-            if matched is not mask or sid in self._floors:
-                self._deliver_part(consumer, position, batch, matched & fresh, previous)
-                continue
-            payload = payload or batch.payload(fresh)
-            if consumer.affords(count, len(payload)):
-                consumer.spend(count, len(payload))
-                consumer.channel.deliver(sid, self.pubend, payload)
-            else:
-                self._start_reader(consumer, position, previous)
-
-    def _deliver_part(
-        self, consumer: Consumer, position: Position, batch: EventBatch, mask: int, previous: Tick
-    ) -> None:
-        """A consumer that is owed only the later part of a batch."""
-        floor = max(self._floors.get(consumer.sid, 0), position.since)
-        mask &= _above(batch.ticks, floor)
-        if not mask:
-            return
-        payload = batch.payload(mask)
-        if consumer.affords(mask.bit_count(), len(payload)):
-            consumer.spend(mask.bit_count(), len(payload))
-            consumer.channel.deliver(consumer.sid, self.pubend, payload)
-        else:
-            self._start_reader(consumer, position, max(previous, floor))
-
-    def _record(self, sid: int, position: Position, mask: int, batch: EventBatch, record: OpenRecord) -> None:
-        if not self._is_durable(sid):
-            return
-        record.masks[sid] = mask
-        if sid not in self.pinning:
-            position.release(self.latest_delivered, self.head)
-            self.pinning[sid] = position
-        position.last_tick = batch.ticks[mask.bit_length() - 1]
 
     def _after_advance(self, now: int, wall: int) -> None:
         for sid in list(self.readers):
@@ -419,12 +352,3 @@ class Constream:
         ranges = self._istream.unknown(self.head, upto, need)
         if ranges:
             self._curiosity.add(ranges, need, now, urgent=urgent)
-
-
-def _above(ticks: Iterable[Tick], floor: Tick) -> int:
-    """The ticks above `floor`, as a mask."""
-    mask = 0
-    for index, tick in enumerate(ticks):
-        if tick > floor:
-            mask |= 1 << index
-    return mask

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from struct import Struct, pack, unpack_from
 
 from gapless.core.effects import Chop, Put
+from gapless.core.events import mask_flags
 from gapless.core.ticks import PubendId, Tick
 
 _HEAD = Struct("<Q")
@@ -139,7 +141,7 @@ class Pfs:
 
     def seal(self, upto: Tick) -> list[Put]:
         """The writes of all open records; from now on a `Read` finds them."""
-        writes = [Put(self.stream, record.ticks[-1], self._encode(record)) for record in self._open]
+        writes = [self._put(record) for record in self._open if record.masks]
         self._open.clear()
         self.sealed_upto = upto
         return writes
@@ -167,12 +169,28 @@ class Pfs:
         for record in self._open:
             record.masks.pop(sid, None)
 
-    def _encode(self, record: OpenRecord) -> bytes:
-        index = record.ticks[-1]
+    def _put(self, record: OpenRecord) -> Put:
+        ticks, masks = matching_only(record.ticks, record.masks)
         previous = self._previous
-        entries = [(sid, previous.get(sid, 0), mask) for sid, mask in record.masks.items()]
-        previous.update(dict.fromkeys(record.masks, index))
-        return encode(record.ticks, entries)
+        entries = [(sid, previous.get(sid, 0), mask) for sid, mask in masks.items()]
+        previous.update(dict.fromkeys(masks, ticks[-1]))
+        return Put(self.stream, ticks[-1], encode(ticks, entries))
+
+
+def matching_only(ticks: Sequence[Tick], masks: dict[int, int]) -> tuple[Sequence[Tick], dict[int, int]]:
+    """The same without the ticks that matched nobody: they cost no bytes (I6)."""
+    union = 0
+    for mask in masks.values():
+        union |= mask
+    if union == (1 << len(ticks)) - 1:
+        return ticks, masks
+    kept = mask_flags(union, len(ticks))
+    return list(compress(ticks, kept)), {sid: _squeezed(mask, kept) for sid, mask in masks.items()}
+
+
+def _squeezed(mask: int, kept: bytes) -> int:
+    bits = format(mask, f"0{len(kept)}b").encode()[::-1]
+    return int(bytes(compress(bits, kept))[::-1], 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,11 +84,20 @@ class Place(NamedTuple):
 class RocksdbStream:
     """A stream of a RocksDB volume; see `gapless.spi.LogStream`."""
 
-    def __init__(self, name: str, stream_id: int, engine: Engine, staged: Callable[[], WriteBatch]) -> None:
+    def __init__(
+        self,
+        name: str,
+        stream_id: int,
+        engine: Engine,
+        staged: Callable[[], WriteBatch],
+        chopping: list[RocksdbStream],
+    ) -> None:
+        """`staged` gives the volume's batch; a stream with a chop in it adds itself to `chopping`."""
         self.name = name
         self._id = stream_id
         self._engine = engine
         self._staged = staged
+        self._chopping = chopping
         self._chopped, last = _read_chopped(engine, stream_id)
         self._chop_staged: Place | None = None
         self._reclaimed = _read_reclaimed(engine, stream_id)
@@ -137,6 +146,8 @@ class RocksdbStream:
             return
         place = Place(upto, self._sizes.total_upto(upto))
         self._staged().put(chop_key(self._id), _CHOPPED.pack(*place, self.last))
+        if self._chop_staged is None:
+            self._chopping.append(self)
         self._chop_staged = place
         self._sizes.forget(self.first)
 

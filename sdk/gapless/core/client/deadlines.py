@@ -43,6 +43,10 @@ class Deadlines:
         """Sets a deadline unless there is one that comes first."""
         self._due[timer, number] = min(due, self._due.get((timer, number), due))
 
+    def set_later(self, timer: Timer, due: int, number: int = 0) -> None:
+        """Sets a deadline unless there is one that comes after it."""
+        self._due[timer, number] = max(due, self._due.get((timer, number), due))
+
     def stop(self, timer: Timer, number: int = 0) -> None:
         """Takes a deadline away, if it is there."""
         self._due.pop((timer, number), None)

@@ -190,7 +190,9 @@ class PublisherCore:
             elif refused.code is Code.RESUME:
                 self._rewind(refused, now + REWIND_PAUSE)
             elif refused.code in TEMPORARY:
-                self._rewind(refused, now + self._backoff.next())
+                # Batches behind one that is put off are refused as well: that is no new reason to wait longer.
+                delay = REWIND_PAUSE if self._paused else self._backoff.next()
+                self._rewind(refused, now + delay)
                 self._stall(refused.reason)
             else:
                 self._drop(refused, now)
@@ -329,7 +331,7 @@ class PublisherCore:
 
     def _pause(self, due: int) -> None:
         self._paused = True
-        self._deadlines.set(Timer.PUBLISHER, due, self.number)
+        self._deadlines.set_later(Timer.PUBLISHER, due, self.number)
 
     def _resume(self) -> None:
         self._paused = False

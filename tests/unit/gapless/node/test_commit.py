@@ -57,8 +57,7 @@ async def test_what_is_committed_while_syncs_run_gathers_into_one_group() -> Non
     for index in range(1, 8):
         rig.put(index)
         await asyncio.sleep(0)
-    while rig.volume.syncing < 2:
-        await asyncio.sleep(0.001)
+    await turns()
     rig.volume.gate.set()
 
     await rig.commit.idle()

@@ -22,7 +22,7 @@ VALUES: tuple[Value, ...] = (None, True, False, *NUMBERS, *TEXTS)
 
 values = st.sampled_from(VALUES)
 events = st.dictionaries(st.sampled_from(NAMES), values, max_size=len(NAMES))
-headers = st.fixed_dictionaries(
+headers: st.SearchStrategy[dict[str, Value]] = st.fixed_dictionaries(
     {}, optional={"JMSPriority": st.integers(0, 9), "JMSType": st.sampled_from(TEXTS), "JMSTimestamp": st.none()}
 )
 topics = st.sampled_from(("a", "a.b", "a.c", "a.b.c", "b", "b.a", "b.c.d"))

@@ -39,7 +39,7 @@ def test_equal_values_are_one_group() -> None:
 
 
 def test_booleans_are_no_numbers() -> None:
-    found = column(True, 1, False, 0, 1.0)  # noqa: FBT003
+    found = column(True, 1, False, 0, 1.0)
 
     assert found.groups == {1: 0b10010, 0: 0b01000}
     assert (found.true, found.false) == (0b00001, 0b00100)
@@ -78,7 +78,7 @@ def test_a_test_is_asked_once_for_each_distinct_value() -> None:
         asked.append(value)
         return value in ("x", None)
 
-    assert column("x", "x", 1, None, 1, True).where(test) == 0b001011  # noqa: FBT003
+    assert column("x", "x", 1, None, 1, True).where(test) == 0b001011
     assert asked == [None, True, "x", 1]
 
 

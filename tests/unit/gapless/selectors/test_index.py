@@ -167,7 +167,8 @@ SCENARIO = """
 from gapless.selectors import BatchMatcher, Filter
 matcher = BatchMatcher()
 for key in range(60):
-    matcher.add(key, Filter((f"t.{key % 3}", "t.*"), f"a IN ('x{key % 7}', 'y', 'z') OR b > {key} AND NOT c = 'q{key % 5}'"))
+    selector = f"a IN ('x{key % 7}', 'y', 'z') OR b > {key} AND NOT c = 'q{key % 5}'"
+    matcher.add(key, Filter((f"t.{key % 3}", "t.*"), selector))
 rows = [{"a": f"x{n % 9}", "b": n, "c": f"q{n % 6}"} for n in range(40)]
 for mask, keys in matcher.match([f"t.{n % 4}" for n in range(40)], rows):
     print(mask, list(keys))

@@ -38,17 +38,17 @@ def test_a_value_has_one_kind(value: object, kind: Kind | None) -> None:
         ("a", "<>", "b", True),
         (True, "=", True, True),
         (True, "<>", False, True),
-        # unlike kinds: false, whatever is asked
+        # what is unlike
         (1, "=", "1", False),
         (1, "<>", "1", False),
         (1, "=", True, False),
         (1, "<>", True, False),
         (0, "<", "1", False),
         (b"a", "<>", b"b", False),
-        # only numbers have an order
+        # what has no order
         ("a", "<", "b", False),
         (False, "<", True, False),
-        # NULL: unknown
+        # what is unknown
         (None, "=", None, None),
         (None, "<>", "a", None),
         (1, "<", None, None),
@@ -125,4 +125,4 @@ def test_the_negative() -> None:
     assert negative(5) == -5
     assert negative(-(2**63)) == -(2**63)
     assert negative("5") is None
-    assert negative(True) is None  # noqa: FBT003
+    assert negative(True) is None

@@ -1,0 +1,42 @@
+"""Positions beyond everything this SHB knows: most are right, and some can never be (T11, U03).
+
+An application may have come further than an SHB that crashed: then the head reaches its position soon.
+But a position that the pubend does not reach although it goes on comes from data that was lost. Waiting
+for it would be silent starvation; the consumer is told instead.
+"""
+
+from __future__ import annotations
+
+from gapless.core.ticks import PubendId, Tick
+from gapless_shb.core.hosting import Hosting
+
+
+class Ahead:
+    """The live consumers that stand beyond a head."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+        self._watched: dict[tuple[int, PubendId], tuple[Tick, Tick]] = {}
+        """(subscription, pubend) → (its position, the head when it was first seen)."""
+
+    def watch(self) -> bool:
+        """Takes note of who stands beyond a head; returns whether anybody does."""
+        for stream in self._hosting.streams.values():
+            for sid, floor in stream.floors.items():
+                self._watched.setdefault((sid, stream.pubend), (floor, stream.head))
+        return bool(self._watched)
+
+    def judge(self) -> list[tuple[int, str]]:
+        """Whose position was not reached although its pubend went on, and what to tell them."""
+        watched, self._watched = self._watched, {}
+        return [
+            (sid, f"the position is beyond everything that {pubend} has: the broker has lost data since")
+            for (sid, pubend), (tick, head_then) in watched.items()
+            if self._is_lost(sid, pubend, tick, head_then)
+        ]
+
+    def _is_lost(self, sid: int, pubend: PubendId, tick: Tick, head_then: Tick) -> bool:
+        stream = self._hosting.streams.get(pubend)
+        if stream is None or sid not in self._hosting.around.consumers:
+            return False
+        return head_then < stream.head < tick

@@ -1,0 +1,92 @@
+"""One step of the constream: events to whom they match, and into the PFS (algorithms.md 3.3 `advance`).
+
+The hot path of an SHB. Work is per filter and per subscription that matches, never per event of a
+subscription: the payload of equal matches is joined once and shared by all who get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gapless.core.events import EventBatch
+from gapless.core.ticks import FOREVER, Tick
+from gapless.selectors.index import BatchMatcher
+from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.positions import Position
+from gapless_shb.core.readers import expired_mask
+
+if TYPE_CHECKING:
+    from gapless_shb.core.constream import Constream
+
+
+class Delivery:
+    """The events of (previous, head], on their way."""
+
+    def __init__(self, stream: Constream, batch: EventBatch, previous: Tick, wall: int) -> None:
+        self._stream = stream
+        self._batch = batch
+        self._first = batch.ticks[0]
+        self._previous = previous
+        self._fresh = ~expired_mask(batch, wall)
+        """Expired events are matched and recorded like others, but not sent."""
+        self._record = stream.pfs.append(batch.ticks)
+        self._payloads: dict[int, bytes] = {}
+
+    def run(self, matcher: BatchMatcher) -> None:
+        """Matches, records and sends."""
+        headers = self._batch.headers
+        topics = [header.topic for header in headers]
+        for mask, sids in matcher.match(topics, [header.properties for header in headers]):
+            self._to_all(mask, sids)
+        self._stream.pfs.discard_empty()
+
+    def _to_all(self, mask: int, sids: Iterable[int]) -> None:
+        """All subscriptions with one filter."""
+        stream = self._stream
+        positions, live, floors = stream.positions, stream.live, stream.floors
+        for sid in sids:
+            position = positions.get(sid)
+            if position is None or position.since == FOREVER:
+                continue  # a joining subscription is its reader's business
+            due = mask if position.since < self._first else mask & above(self._batch.ticks, position.since)
+            if not due:
+                continue
+            if stream.is_durable(sid):
+                self._remember(sid, position, due)
+            consumer = live.get(sid)
+            if consumer is not None:
+                floor = floors.get(sid, 0)
+                self._send(consumer, position, due if floor < self._first else due & above(self._batch.ticks, floor))
+
+    def _remember(self, sid: int, position: Position, mask: int) -> None:
+        self._record.masks[sid] = mask
+        stream = self._stream
+        if sid not in stream.pinning:
+            position.release(stream.latest_delivered, stream.head)
+            stream.pinning[sid] = position
+        position.last_tick = self._batch.ticks[mask.bit_length() - 1]
+
+    def _send(self, consumer: Consumer, position: Position, mask: int) -> None:
+        """Sends what the credit allows; who cannot take it is served by a reader from here on (T26)."""
+        mask &= self._fresh
+        if not mask:
+            return
+        payload = self._payloads.get(mask)
+        if payload is None:
+            payload = self._payloads[mask] = self._batch.payload(mask)
+        if consumer.affords(mask.bit_count(), len(payload)):
+            consumer.spend(mask.bit_count(), len(payload))
+            consumer.channel.deliver(consumer.sid, self._stream.pubend, payload)
+        else:
+            begin = max(self._previous, self._stream.floors.get(consumer.sid, 0))
+            self._stream.start_reader(consumer, position, begin)
+
+
+def above(ticks: Iterable[Tick], floor: Tick) -> int:
+    """The ticks above `floor`, as a mask."""
+    mask = 0
+    for index, tick in enumerate(ticks):
+        if tick > floor:
+            mask |= 1 << index
+    return mask

@@ -1,0 +1,404 @@
+"""Publishing over as many connections as it takes (algorithms.md 1.4, 3.10)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from gapless.core import messages as m
+from gapless.core.client import effects as e
+from gapless.core.ticks import STEP
+from gapless.errors import PublisherFencedError, PublishRejectedError, PublishUncertainError
+from unit.gapless.client.fake_broker import BASE, PUBEND, FakeBroker
+from unit.gapless.core.client.harness import World, columns
+
+
+def bodies(world: World) -> list[bytes]:
+    """What is logged, in order."""
+    stream = world.broker.streams[PUBEND]
+    return [event[-length:] for event, length in zip(stream.events, stream.body_lengths, strict=True)]
+
+
+def test_a_batch_gets_the_ticks_of_its_events() -> None:
+    world = World().start()
+    publisher = world.open()
+    first = world.publish(publisher, b"a", b"b")
+    second = world.publish(publisher, b"c")
+
+    assert world.answer(publisher) == e.PublisherReady(PUBEND, 0)
+    assert world.receipts(publisher) == {first: [BASE + STEP, BASE + 2 * STEP], second: [BASE + 3 * STEP]}
+    assert all(effect.durable for effect in world.effects(e.Receipted))
+    assert bodies(world) == [b"a", b"b", b"c"]
+
+
+def test_in_memory_no_receipt_is_durable() -> None:
+    world = World(FakeBroker(durable=False)).start()
+    publisher = world.open()
+    world.publish(publisher, b"a")
+
+    assert [effect.durable for effect in world.effects(e.Receipted)] == [False]
+
+
+def test_what_is_published_before_there_is_a_session_is_sent_then() -> None:
+    world = World()
+    publisher = world.core.open_publisher("p", "i", "t", world.now)
+    ticket = world.core.publish(publisher, columns(b"early"), world.now)
+    world.start()
+
+    assert list(world.receipts(publisher)) == [ticket]
+
+
+def test_a_name_goes_on_where_it_stopped() -> None:
+    world = World().start()
+    world.publish(world.open("loader"), b"a", b"b")
+    again = world.open("loader")
+    world.publish(again, b"c")
+
+    assert world.answer(again) == e.PublisherReady(PUBEND, 2)
+    assert [batch.first for batch in world.broker.messages(m.Publish)] == [1, 3]
+
+
+def test_every_connection_is_a_new_attempt_of_the_same_instance_on_the_same_pubend() -> None:
+    world = World().start()
+    world.open("loader")
+    world.reconnect()
+    world.reconnect()
+
+    opened = world.broker.messages(m.OpenPublisher)
+    assert [message.attempt for message in opened] == [1, 2, 3]
+    assert len({message.instance for message in opened}) == 1
+    assert [message.pubend for message in opened] == ["", PUBEND, PUBEND]
+
+
+def test_unanswered_batches_are_sent_again_in_order_and_logged_once() -> None:
+    """The broker logged them, but its answers were lost."""
+    world = World().start()
+    publisher = world.open()
+    tickets = [world.core.publish(publisher, columns(b"%d" % i), world.now) for i in range(3)]
+    sends = [effect for effect in world.core.take_effects() if isinstance(effect, e.SendFrames)]
+    for send in sends:
+        world.broker.frames(send.link, [b"".join(payload) for payload in send.payloads])
+    assert bodies(world) == [b"0", b"1", b"2"]
+
+    world.reconnect()
+
+    assert bodies(world) == [b"0", b"1", b"2"]
+    assert list(world.receipts(publisher)) == tickets
+    assert world.receipts(publisher)[tickets[2]] == [BASE + 3 * STEP]
+
+
+def test_batches_that_were_lost_on_the_way_are_logged_after_the_reconnect() -> None:
+    world = World().start()
+    publisher = world.open()
+    tickets = [world.core.publish(publisher, columns(b"%d" % i), world.now) for i in range(3)]
+    world.core.take_effects()
+
+    world.reconnect()
+
+    assert bodies(world) == [b"0", b"1", b"2"]
+    assert list(world.receipts(publisher)) == tickets
+
+
+def test_an_answer_twice_is_one_receipt() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.publish(publisher, b"a")
+    world.publish(publisher, b"b")
+    for sequence in (1, 2, 2):
+        runs = [m.TickRun(BASE + STEP * sequence, STEP, 1)]
+        world.broker.tell(world.broker.session, m.Published(publisher, sequence, runs))
+    world.pump()
+
+    assert len(world.receipts(publisher)) == 2
+    assert world.core.connected
+
+
+def test_one_answer_for_several_batches_is_shared_out() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.silent = True
+    tickets = [world.publish(publisher, *(b"x" for _ in range(n))) for n in (1, 3, 2)]
+    runs = [m.TickRun(1000, 10, 2), m.TickRun(5000, 1, 4)]
+    world.broker.tell(world.broker.session, m.Published(publisher, 6, runs))
+    world.pump()
+
+    assert world.receipts(publisher) == dict(
+        zip(tickets, ([1000], [1010, 5000, 5001], [5002, 5003]), strict=True)
+    )
+
+
+def test_ticks_that_the_broker_has_forgotten_are_zero() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.silent = True
+    ticket = world.publish(publisher, b"a", b"b", b"c")
+    world.broker.tell(world.broker.session, m.Published(publisher, 3, [m.TickRun(7, 1, 2)]))
+    world.pump()
+
+    assert world.receipts(publisher) == {ticket: [0, 7, 8]}
+
+
+def test_no_more_than_the_window_is_on_its_way() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.silent = True
+    for i in range(20):
+        world.publish(publisher, b"%d" % i)
+    assert len(world.broker.messages(m.Publish)) == world.broker.window_batches
+
+    world.broker.silent = False
+    world.reconnect()
+    assert len(world.receipts(publisher)) == 20
+    assert bodies(world) == [b"%d" % i for i in range(20)]
+
+
+def test_the_window_counts_bytes_but_lets_one_batch_pass() -> None:
+    broker = FakeBroker()
+    broker.window_bytes = 300
+    world = World(broker).start()
+    publisher = world.open()
+    broker.silent = True
+    world.publish(publisher, b"x" * 1000)
+    world.publish(publisher, b"y")
+    assert len(broker.messages(m.Publish)) == 1
+
+    broker.silent = False
+    world.reconnect()
+    assert len(world.receipts(publisher)) == 2
+
+
+def test_a_full_disk_makes_it_wait_and_say_so_once() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.full_disk = True
+    tickets = [world.publish(publisher, b"%d" % i) for i in range(4)]
+    world.advance(60)
+    core = world.core.publisher(publisher)
+    assert core is not None
+    assert core.stalled
+    assert world.receipts(publisher) == {}
+    assert len(world.broker.messages(m.Publish)) < 4 * 30
+    assert [notice.text for notice in world.effects(e.Notice)] == [
+        "publisher 'loader' waits and will try again: the disk is full"
+    ]
+
+    world.broker.full_disk = False
+    world.advance(6)
+    assert list(world.receipts(publisher)) == tickets
+    assert bodies(world) == [b"0", b"1", b"2", b"3"]
+    assert not core.stalled
+
+
+def test_a_full_disk_and_a_reconnect() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.full_disk = True
+    world.publish(publisher, b"a")
+    world.cut()
+    world.broker.full_disk = False
+    world.advance(20)
+
+    assert bodies(world) == [b"a"]
+    assert len(world.receipts(publisher)) == 1
+
+
+def test_an_opening_that_is_put_off_is_asked_for_again() -> None:
+    world = World().start()
+    world.broker.put_off = [m.OpenPublisher, m.OpenPublisher]
+    publisher = world.open()
+    ticket = world.publish(publisher, b"a")
+    world.advance(1)
+
+    assert list(world.receipts(publisher)) == [ticket]
+    assert [message.attempt for message in world.broker.messages(m.OpenPublisher)] == [1, 1, 1]
+
+
+def test_a_refused_batch_takes_no_sequence_from_those_behind_it() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.rejects = b"bad"
+    tickets = [world.core.publish(publisher, columns(body), world.now) for body in (b"a", b"bad", b"b", b"c")]
+    world.pump()
+    world.advance(1)
+
+    found = world.receipts(publisher)
+    assert sorted(found) == tickets
+    assert isinstance(found[tickets[1]], PublishRejectedError)
+    assert str(found[tickets[1]]) == "not allowed"
+    assert bodies(world) == [b"a", b"b", b"c"]
+    core = world.core.publisher(publisher)
+    assert core is not None
+    assert core.logged == 3
+
+
+def test_two_refused_batches_and_a_reconnect_between_them() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.rejects = b"bad"
+    for body in (b"bad1", b"a", b"bad2", b"b"):
+        world.core.publish(publisher, columns(body), world.now)
+    world.pump()
+    world.cut()
+    world.advance(20)
+
+    assert bodies(world) == [b"a", b"b"]
+    assert sorted(type(found).__name__ for found in world.receipts(publisher).values()) == [
+        "PublishRejectedError",
+        "PublishRejectedError",
+        "list",
+        "list",
+    ]
+
+
+def test_a_newer_twin_ends_it() -> None:
+    world = World().start()
+    older = world.open("loader")
+    world.publish(older, b"a")
+    newer = world.open("loader")
+    ticket = world.publish(older, b"b")
+
+    assert type(world.receipts(older)[ticket]) is PublisherFencedError
+    assert isinstance(world.failure(older), PublisherFencedError)
+    assert world.core.publisher(older) is None
+    assert world.publish(newer, b"c") in world.receipts(newer)
+
+
+def test_what_an_earlier_session_took_with_it_is_uncertain_when_fenced() -> None:
+    """It may have been logged before the twin came."""
+    world = World().start()
+    publisher = world.open("loader")
+    ticket = world.core.publish(publisher, columns(b"a"), world.now)
+    world.core.take_effects()
+    world.cut()
+    world.broker.names["loader"].instance = "a twin"
+    late = world.core.publish(publisher, columns(b"b"), world.now)
+    world.advance(20)
+
+    found = world.receipts(publisher)
+    assert type(found[ticket]) is PublishUncertainError
+    assert type(found[late]) is PublisherFencedError
+
+
+def test_a_closed_publisher_leaves_what_is_unanswered_uncertain() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.silent = True
+    ticket = world.publish(publisher, b"a")
+    world.core.close_publisher(publisher, world.now)
+    world.pump()
+
+    assert isinstance(world.receipts(publisher)[ticket], PublishUncertainError)
+    assert world.core.publisher(publisher) is None
+
+
+def test_a_broker_that_lost_what_it_had_acknowledged_is_told_on_and_followed() -> None:
+    world = World().start()
+    publisher = world.open("loader")
+    world.publish(publisher, b"a", b"b")
+    world.broker.names.clear()
+    ticket = world.core.publish(publisher, columns(b"c"), world.now)
+    world.core.take_effects()
+    world.reconnect()
+
+    assert ticket in world.receipts(publisher)
+    assert any("had acknowledged 2 events" in notice.text for notice in world.effects(e.Notice))
+
+
+def test_a_resume_below_what_was_acknowledged_is_followed_too() -> None:
+    world = World().start()
+    publisher = world.open("loader")
+    world.publish(publisher, b"a", b"b")
+    world.broker.names["loader"].sequence = 0
+    ticket = world.publish(publisher, b"c")
+    world.advance(1)
+
+    assert ticket in world.receipts(publisher)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Published(1, 99, [m.TickRun(1, 1, 1)]),
+        m.Published(1, 2, [m.TickRun(1, 1, 1)]),
+        m.Published(1, 3, [m.TickRun(1, 0, 3)]),
+        m.Published(1, 3, [m.TickRun(1, 1, 0)]),
+        m.PublishRefused(1, 99, m.Code.RESUME, ""),
+        m.PublishRefused(1, 2, m.Code.RETRY, ""),
+        m.PublishRefused(1, 99, m.Code.REJECTED, ""),
+        m.PublishRefused(1, 0, m.Code.REJECTED, ""),
+    ],
+    ids=str,
+)
+def test_an_answer_that_makes_no_sense_ends_the_link_and_changes_nothing(message: m.ServerMessage) -> None:
+    world = World().start()
+    publisher = world.open()
+    assert publisher == 1
+    world.broker.silent = True
+    ticket = world.publish(publisher, b"a", b"b", b"c")
+    world.broker.tell(world.broker.session, message)
+    world.pump()
+    assert not world.core.connected
+    assert world.receipts(publisher) == {}
+
+    world.broker.silent = False
+    world.advance(5)
+    assert world.receipts(publisher) == {ticket: [BASE + STEP, BASE + 2 * STEP, BASE + 3 * STEP]}
+
+
+def test_a_huge_run_of_ticks_costs_nothing() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.silent = True
+    ticket = world.publish(publisher, b"a", b"b")
+    world.broker.tell(world.broker.session, m.Published(publisher, 2, [m.TickRun(0, 1, 1 << 40)]))
+    world.pump()
+
+    assert world.receipts(publisher) == {ticket: [(1 << 40) - 2, (1 << 40) - 1]}
+
+
+def test_what_is_said_of_a_publisher_that_is_over_means_nothing() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.core.close_publisher(publisher, world.now)
+    session = world.broker.session
+    world.broker.tell(session, m.Published(publisher, 5, []))
+    world.broker.tell(session, m.PublisherOpened(publisher, PUBEND, 1, 5, 5))
+    world.broker.tell(session, m.PublishRefused(publisher, 5, m.Code.FENCED, ""))
+    world.pump()
+
+    assert world.core.connected
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_each_batch_is_logged_once_in_order(seed: int) -> None:
+    """Links that break at any frame, a disk that fills and empties, batches that are refused."""
+    random = Random(seed)
+    world = World(seed=seed).start()
+    world.broker.rejects = b"bad"
+    publisher = world.open()
+    sent: list[bytes] = []
+    for step in range(120):
+        body = b"%d" % step + (b"bad" if random.random() < 0.05 else b"")
+        sent.append(body)
+        world.core.publish(publisher, columns(body), world.now)
+        if random.random() < 0.1:
+            for effect in world.core.take_effects():
+                if isinstance(effect, e.SendFrames):
+                    frames = [b"".join(p) if isinstance(p, tuple) else p for p in effect.payloads]
+                    world.broker.frames(effect.link, frames[: random.randrange(len(frames) + 1)])
+            if world.link is not None:
+                world.cut()
+        world.broker.full_disk = random.random() < 0.1
+        if random.random() < 0.7:
+            world.pump()
+        world.advance(random.choice([0, 0.01, 0.3]))
+    world.broker.full_disk = False
+    world.advance(60)
+
+    assert bodies(world) == [body for body in sent if b"bad" not in body]
+    found = world.receipts(publisher)
+    assert len(found) == len(sent)
+    ticks = [ticks[0] for ticket, ticks in sorted(found.items()) if isinstance(ticks, list)]
+    assert ticks == world.broker.streams[PUBEND].ticks
+    assert all(isinstance(error, PublishRejectedError) for error in found.values() if not isinstance(error, list))

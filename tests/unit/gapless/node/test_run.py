@@ -1,0 +1,361 @@
+"""A run: turns, reads, the timer, links, and how it ends (storage.md 2; reliability.md INV12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from gapless.core import routing
+from gapless.core.effects import Alarm, Put, Read, Write
+from gapless.core.messages import Heartbeat, ListPubends, OpenPublisher, Publish
+from gapless.core.routing import RouterContext
+from gapless.core.sessions import BrokerIdentity, Limits
+from gapless.errors import VolumeCorruptError, VolumeFailedError
+from gapless.node.auth import Anonymous
+from gapless.node.machine import Machine
+from gapless.node.run import Run
+from links import FakeLink
+from nodes import STREAM, LogRole, StraightRouter
+from volumes import FakeVolume
+from wire import columns, hello, kinds
+
+WALL = 1_700_000_000_000
+
+
+class Rig:
+    """A run over a fake volume, with a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 10**9
+        self.volume = FakeVolume()
+        self.router = StraightRouter()
+        self.role = LogRole()
+        self.failures: list[BaseException] = []
+        identity = BrokerIdentity("node", "net", durable=True, boot=1)
+        limits = Limits(heartbeat=60 * 10**9)
+        router = cast("routing.Router", self.router)
+        self.machine = Machine(identity, limits, Anonymous(), router, [self.role])
+        self.machine.start(self.now, WALL, RouterContext("node", 1))
+        self.run = Run(self.machine, self.volume, self._on_failed, min_free_bytes=100, clock=lambda: (self.now, WALL))
+        self.run.start()
+
+    def _on_failed(self, run: Run, error: BaseException) -> None:
+        assert run is self.run
+        self.failures.append(error)
+
+    async def connect(self, instance: str = "one") -> FakeLink:
+        link = FakeLink()
+        link.handler = self.run.accept(link)
+        link.say(hello(instance=instance))
+        await settle()
+        assert kinds(link.hear()) == ["Welcome"]
+        return link
+
+    async def publisher(self, instance: str = "one") -> FakeLink:
+        link = await self.connect(instance)
+        link.say(OpenPublisher(1, "loader", "instance", 1, None))
+        await settle()
+        assert kinds(link.hear()) == ["PublisherOpened"]
+        return link
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.volume.gate.set()
+    rig.run.abandon("the test is over")
+    await rig.run.closed()
+
+
+async def test_a_receipt_comes_after_the_sync_and_not_before(rig: Rig) -> None:
+    link = await rig.publisher()
+    rig.volume.gate.clear()
+
+    link.say(Publish(1, 1, 1, columns(b"a")))
+    await settle()
+    assert rig.volume.calls == [f"write put {STREAM} 1"]
+    assert link.hear() == []
+    rig.volume.gate.set()
+    await settle()
+
+    assert kinds(link.hear()) == ["Published"]
+
+
+async def test_what_arrives_in_one_turn_is_one_write_and_one_send_per_link(rig: Rig) -> None:
+    first, second = await rig.publisher("one"), await rig.publisher("two")
+    first.calls.clear()
+    second.calls.clear()
+
+    first.say(Publish(1, 1, 1, columns(b"a")))
+    second.say(Publish(1, 1, 2, columns(b"b")))
+    first.say(Publish(1, 1, 3, columns(b"c")))
+    await settle()
+
+    assert rig.volume.calls == ["write put log 1, put log 2, put log 3", "sync"]
+    assert first.calls == [("send", 1, True)]
+    assert second.calls == [("send", 1, True)]
+
+
+async def test_the_limit_is_raised_before_the_welcome_is_sent(rig: Rig) -> None:
+    link = await rig.connect()
+
+    assert link.calls == [("limit", Limits().frame_bytes), ("send", 1, False)]
+
+
+async def test_a_read_sees_what_was_written_in_the_same_turn(rig: Rig) -> None:
+    link = await rig.publisher()
+    rig.volume.gate.clear()
+
+    link.say(Publish(1, 1, 1, columns(b"a", b"b")), ListPubends(5))
+    await settle()
+
+    (listed,) = link.hear()
+    assert listed.rows[0].newest == 2
+    assert rig.volume.calls == ["write put log 2", "read log"]
+
+
+async def test_a_record_that_cannot_be_read_is_an_answer_and_no_failure(rig: Rig) -> None:
+    results: list[Any] = []
+    rig.role.on_read = lambda result, *_: results.append(result)  # type: ignore[method-assign]
+    stream = rig.volume.stream(STREAM)
+    stream.first = 3
+
+    def broken(*_: Any) -> Any:
+        raise VolumeCorruptError("block checksum mismatch")
+
+    stream.read = broken  # type: ignore[method-assign,assignment]
+    rig.role.effects.append(Read(STREAM, 0, 9, "cookie"))
+    link = await rig.connect()
+    await settle()
+
+    (result,) = results
+    assert (result.cookie, result.records, result.first) == ("cookie", (), 3)
+    assert result.error == "block checksum mismatch"
+    assert rig.run.alive
+    assert link.closed is None
+
+
+async def test_many_reads_do_not_hold_up_the_loop(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gapless.node.run.READ_TIME", 0)
+    link = await rig.connect()
+    requests = [ListPubends(number) for number in range(50)]
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        if len(link.sent) < len(requests):
+            asyncio.get_running_loop().call_soon(count)
+
+    link.say(*requests)
+    count()
+    await settle()
+
+    assert [listed.request for listed in link.hear()] == list(range(50))
+    assert turns >= 50
+
+
+async def test_a_deadline_is_kept(rig: Rig) -> None:
+    rig.role.deadline_at = rig.now + 30_000_000
+    await rig.connect()
+    rig.role.calls.clear()
+
+    await settle()
+    rig.now += 30_000_000
+    await asyncio.sleep(0.05)
+
+    assert ("deadline", (rig.now, WALL)) in rig.role.calls
+
+
+async def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_does_not(rig: Rig) -> None:
+    link = await rig.connect()
+    rig.role.deadline_at = rig.now + 4 * 10**9
+    link.say(Heartbeat())
+    await settle()
+    later = rig.run._timer
+    rig.role.deadline_at = rig.now + 2 * 10**9
+    link.say(Heartbeat())
+    await settle()
+    earlier = rig.run._timer
+    rig.role.deadline_at = rig.now + 3 * 10**9
+    link.say(Heartbeat())
+    await settle()
+
+    assert earlier is not later
+    assert later is not None
+    assert later.cancelled()
+    assert rig.run._timer is earlier
+
+
+async def test_a_deadline_that_never_moves_does_not_starve_the_loop(rig: Rig) -> None:
+    rig.role.on_deadline = lambda *_: None  # type: ignore[method-assign]
+    rig.role.deadline_at = rig.now
+    await rig.connect()
+
+    began = asyncio.get_running_loop().time()
+    await settle()
+
+    assert asyncio.get_running_loop().time() - began < 2
+    rig.role.deadline_at = None
+
+
+async def test_pending_bytes_are_told_until_they_are_gone(rig: Rig) -> None:
+    link = await rig.connect()
+    told: list[int] = []
+    rig.machine.on_pending = lambda _, pending, *__: told.append(pending)  # type: ignore[method-assign]
+
+    for pending in (0, 700, 0, 0):
+        link.pending = pending
+        link.say(ListPubends(1))
+        await settle()
+    link.pending = 3
+    assert link.handler is not None
+    link.handler.on_drained()
+    await settle()
+
+    assert told == [700, 0, 3]
+
+
+async def test_a_link_with_too_much_pending_is_paused_and_resumed(rig: Rig) -> None:
+    link = await rig.connect()
+    link.pending = Limits().pending_bytes + 1
+    link.say(ListPubends(1))
+    await settle()
+    link.pending = 0
+    assert link.handler is not None
+    link.handler.on_drained()
+    await settle()
+
+    assert [call for call in link.calls if isinstance(call, str)] == ["pause", "resume"]
+
+
+async def test_a_closed_link_ends_its_session(rig: Rig) -> None:
+    link = await rig.connect()
+    assert rig.run.status()["sessions"] == 1
+
+    link.close("the client is gone")
+    await settle()
+
+    assert rig.run.status()["sessions"] == 0
+    assert rig.role.calls[-1][0] == "ended"
+
+
+async def test_low_space_is_told_to_the_roles(rig: Rig) -> None:
+    rig.volume.free_bytes = 99
+    rig.run._upkeep._look()
+    await settle()
+    rig.volume.free_bytes = 100
+    rig.run._upkeep._look()
+    await settle()
+
+    assert [call for call in rig.role.calls if call[0] == "space"] == [("space", True), ("space", False)]
+
+
+async def test_alarms_are_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.role.effects += [Alarm("the clock jumped")]
+    rig.machine._route([routing.Dial("b")])
+    await rig.connect()
+
+    assert "the clock jumped" in caplog.text
+    assert "Dial" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["sync", "write"])
+async def test_a_failed_storage_ends_the_run_and_nothing_is_acknowledged(rig: Rig, how: str) -> None:
+    link = await rig.publisher()
+    error = VolumeFailedError("EIO")
+    if how == "sync":
+        rig.volume.sync_errors = [error]
+    else:
+        rig.volume.write_error = error
+
+    link.say(Publish(1, 1, 1, columns(b"a")))
+    await settle()
+    link.say(Publish(1, 1, 2, columns(b"b")))
+    await settle()
+
+    assert rig.failures == [error]
+    assert not rig.run.alive
+    assert link.hear() == []
+    rig.run.abandon("the broker has failed")
+    assert link.closed == "the broker has failed"
+    await rig.run.closed()
+    assert rig.volume.closed
+
+
+async def test_a_bug_in_a_core_ends_the_run(rig: Rig) -> None:
+    link, other = await rig.connect("one"), await rig.connect("two")
+
+    link.say(ListPubends(666))
+    other.say(ListPubends(1))
+    await settle()
+
+    assert [str(error) for error in rig.failures] == ["a bug in a core"]
+    assert other.hear() == []
+
+
+async def test_a_volume_is_not_closed_while_a_sync_uses_it(rig: Rig) -> None:
+    link = await rig.publisher()
+    rig.volume.gate.clear()
+    link.say(Publish(1, 1, 1, columns(b"a")))
+    await settle()
+    rig.run.abandon("over")
+
+    closing = asyncio.ensure_future(rig.run.closed())
+    await settle()
+    assert not closing.done()
+    rig.volume.gate.set()
+    await closing
+
+    assert rig.volume.closed
+    assert rig.failures == []
+
+
+async def test_stopping_answers_what_is_being_written_tells_the_clients_and_closes(rig: Rig) -> None:
+    link = await rig.publisher()
+    rig.volume.gate.clear()
+    link.say(Publish(1, 1, 1, columns(b"a")))
+    await settle()
+
+    stopping = asyncio.ensure_future(rig.run.stop("the node stops", 5))
+    await settle()
+    rig.volume.gate.set()
+    await stopping
+
+    assert kinds(link.hear()) == ["Published", "Closing"]
+    assert link.closed == "the node stops"
+    assert rig.volume.closed
+    assert not rig.run.alive
+
+
+async def test_what_roles_write_while_sessions_end_is_written_before_the_volume_closes(rig: Rig) -> None:
+    def on_ended(*_: Any) -> None:
+        rig.role.effects.append(Write([Put("last", 1, b"x")]))
+
+    rig.machine._session_ended[:] = [on_ended]
+    await rig.connect()
+
+    await rig.run.stop("the node stops", 5)
+
+    assert "write put last 1" in rig.volume.calls
+
+
+async def test_stopping_does_not_wait_for_ever(rig: Rig) -> None:
+    link = await rig.publisher()
+    rig.volume.gate.clear()
+    link.say(Publish(1, 1, 1, columns(b"a")))
+    await settle()
+
+    await asyncio.wait_for(rig.run.stop("the node stops", 0.02), 2)
+
+    assert link.closed == "the node stops"
+    assert not rig.volume.closed
