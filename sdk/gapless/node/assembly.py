@@ -66,9 +66,7 @@ def said_of(config: NodeConfig, key: str) -> Iterator[None]:
         raise type(error)(f"{config.source or 'configuration'}: {key}: {error}") from error
 
 
-def check_exposure(
-    address: str, transport: Transport, authenticator: Authenticator, *, insecure: bool
-) -> None:
+def check_exposure(address: str, transport: Transport, authenticator: Authenticator, *, insecure: bool) -> None:
     """Refuses to listen beyond this machine without TLS and real authentication (design.md 9)."""
     missing = [] if transport.encrypts else ["TLS (its certificate)"]
     if not authenticator.trusted:
@@ -83,7 +81,8 @@ def check_exposure(
 def open_volume(loaded: Loaded) -> tuple[LogVolume, NodeIdentity]:
     """Opens the volume and counts this start in it. Blocks. Raises StorageError."""
     node, storage = loaded.config.node, loaded.config.storage
-    wanted = VolumeIdentity(node.network, node.name)
+    # The network is judged by `claim`: a volume may be older than its network's name in the configuration.
+    wanted = VolumeIdentity("", node.name)
     with said_of(loaded.config, "storage"):
         volume: LogVolume = loaded.open_storage(path=storage.path, identity=wanted, options=storage.options)
     try:

@@ -204,9 +204,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _apply_environment(
-    settings: dict[str, Any], environment: Mapping[str, str]
-) -> dict[tuple[str, ...], str]:
+def _apply_environment(settings: dict[str, Any], environment: Mapping[str, str]) -> dict[tuple[str, ...], str]:
     """Puts the environment's settings over a file's; returns which variable set which key."""
     variables: dict[tuple[str, ...], str] = {}
     for variable in sorted(environment):
@@ -222,9 +220,7 @@ def _put(settings: Any, path: tuple[str, ...], value: Any, variable: str) -> Non
         key: Any = part
         if isinstance(settings, list):
             if not part.isdecimal() or int(part) > len(settings):
-                raise ConfigurationError(
-                    f"{variable}: {part!r} is not the number of an entry, or of the next one"
-                )
+                raise ConfigurationError(f"{variable}: {part!r} is not the number of an entry, or of the next one")
             key = int(part)
             if key == len(settings):
                 settings.append({})

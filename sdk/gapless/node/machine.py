@@ -54,9 +54,7 @@ TO_ROUTER: dict[type, RouterCall] = {
     routing.Probe: lambda router, now, said: router.probe(now, said.pubend, said.upto),
     routing.Enrolled: lambda router, now, said: router.enrolled(now, said.pubend, said.shb, said.at),
     routing.HeldRow: lambda router, now, said: router.held(now, said.shb, said.held),
-    routing.Submitted: lambda router, now, said: router.submitted(
-        now, said.reply_to, said.pubend, said.outcome
-    ),
+    routing.Submitted: lambda router, now, said: router.submitted(now, said.reply_to, said.pubend, said.outcome),
     routing.Announce: lambda router, now, said: router.interest(now, said.interest),
     routing.AskHold: lambda router, now, said: router.hold(now, said.row),
     routing.Ask: lambda router, now, said: router.want(now, said.want),
@@ -99,9 +97,7 @@ class Output:
     alarms: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(
-            self.operations or self.cookies or self.links or self.reads or self.network or self.alarms
-        )
+        return bool(self.operations or self.cookies or self.links or self.reads or self.network or self.alarms)
 
 
 class Machine:

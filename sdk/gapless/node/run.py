@@ -228,9 +228,7 @@ class Run:
         for alarm in output.alarms:
             log.warning("%s", alarm)
         for effect in output.network:
-            log.warning(
-                "the router asks for %s, but this node has no links to brokers", type(effect).__name__
-            )
+            log.warning("the router asks for %s, but this node has no links to brokers", type(effect).__name__)
 
     def _serve(self, number: int, owner: LinkOwner, work: LinkOutput) -> None:
         link = owner.link

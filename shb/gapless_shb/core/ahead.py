@@ -39,4 +39,5 @@ class Ahead:
         stream = self._hosting.streams.get(pubend)
         if stream is None or sid not in self._hosting.around.consumers:
             return False
-        return head_then < stream.head < tick
+        # While the SHB itself is catching up, its head says nothing about the pubend's.
+        return stream.caught_up and head_then < stream.head < tick

@@ -151,6 +151,11 @@ class Constream:
             position.reading = False
             self.touch(sid, position)
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether the head has reached everything this SHB was ever told of the pubend."""
+        return self.head >= max(self._target, self._istream.known_upto)
+
     def step_reader(self, sid: int, now: int, wall: int) -> None:
         """Lets a reader go on; where it has reached the head, the constream takes over (T25)."""
         reader = self.readers.get(sid)

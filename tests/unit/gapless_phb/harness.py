@@ -290,10 +290,11 @@ class Harness:
         return self.volume.durable.tables.get(table, {}).get(rows.key(0, name))
 
     def publisher(self, name: str = "ann") -> TestPublisher:
-        """A publisher that is open, durably."""
+        """A publisher that is open, durably; ten milliseconds later."""
         publisher = TestPublisher(self, name)
         publisher.open()
         self.sync()
+        self.advance(10)
         return publisher
 
 

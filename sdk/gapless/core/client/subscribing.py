@@ -100,7 +100,9 @@ class SubscriptionCore:
         self._backoff = backoff
         self._outbox = outbox
         self._deadlines = deadlines
-        self._lanes: dict[PubendId, Lane] = {}
+        self._lanes: dict[PubendId, Lane] = {
+            pubend: self._new_lane(pubend, tick, tick) for pubend, tick in (wanted.positions or {}).items()
+        }
         self._full: deque[Lane] = deque()
         """Lanes that have something to hand out; each takes its turn."""
         self._in_hand: Lane | None = None
@@ -324,10 +326,6 @@ class SubscriptionCore:
         A pubend of the token that the broker has not seen yet is kept. If the broker begins above what was
         asked for, nobody has said what lies between: that is a gap, whatever the reason.
         """
-        asked = self._asked or {}
-        for pubend, tick in asked.items():
-            if pubend not in self._lanes:
-                self._lanes[pubend] = self._new_lane(pubend, tick, tick)
         for position in subscribed.positions:
             lane = self._lanes.get(position.pubend)
             if lane is None:

@@ -1,0 +1,180 @@
+"""From a configuration to the parts (design.md 9; reliability.md A01, A02)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gapless import plugins
+from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
+from gapless.node.assembly import check_exposure, load_plugins, make_machine, open_volume
+from gapless.node.config import NodeConfig, make_config
+from gapless.node.identity import claim
+from links import FakeTransport
+from nodes import LogRole, StraightRouter
+from volumes import FakeVolume
+
+WALL = 1_700_000_000_000
+
+
+class Guard:
+    """An authenticator that is trusted, or not."""
+
+    def __init__(self, *, trusted: bool) -> None:
+        self.trusted = trusted
+
+    def authenticate(self, client_id: str, credentials: bytes, peer: str) -> None:
+        return None
+
+
+class TlsTransport(FakeTransport):
+    """Encrypts."""
+
+    encrypts = True
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:7400", "192.168.1.4:7400", "broker.example:7400", ":7400", "[::]:1"])
+def test_an_address_beyond_loopback_needs_tls_and_authentication(address: str) -> None:
+    plain, encrypted = FakeTransport(), TlsTransport()
+    nobody, guard = Guard(trusted=False), Guard(trusted=True)
+
+    with pytest.raises(ConfigurationError, match="needs TLS .* and an authenticator"):
+        check_exposure(address, plain, nobody, insecure=False)
+    with pytest.raises(ConfigurationError, match="needs TLS .*; to do without"):
+        check_exposure(address, plain, guard, insecure=False)
+    with pytest.raises(ConfigurationError, match="needs an authenticator"):
+        check_exposure(address, encrypted, nobody, insecure=False)
+    check_exposure(address, encrypted, guard, insecure=False)
+    check_exposure(address, plain, nobody, insecure=True)
+
+
+def test_loopback_needs_nothing() -> None:
+    check_exposure("127.0.0.1:7400", FakeTransport(), Guard(trusted=False), insecure=False)
+
+
+def refuse(what: str) -> Any:
+    def hook(**_: Any) -> Any:
+        raise ConfigurationError(what)
+
+    return hook
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Any]:
+    """The plugins that there are: kind and name to hook."""
+    known: dict[tuple[str, str], Any] = {
+        ("auth", "anonymous"): lambda options: Guard(trusted=False),
+        ("transport", "tcp"): lambda options: FakeTransport(),
+        ("storage", "rocksdb"): lambda path, identity, options: FakeVolume(),
+        ("routing", "local"): lambda options: StraightRouter(),
+        ("role", "phb"): lambda context: LogRole(),
+        ("role", "shb"): lambda context: LogRole(),
+    }
+
+    def load(kind: str, name: str) -> Any:
+        if (kind, name) not in known:
+            raise PluginError(f"no {kind} plugin is called {name!r}")
+        return known[kind, name]
+
+    monkeypatch.setattr(plugins, "load", load)
+    return known
+
+
+def config(**sections: Any) -> NodeConfig:
+    return make_config(sections, "gapless.toml")
+
+
+def test_the_plugins_that_are_named_are_loaded(installed: Mapping[Any, Any]) -> None:
+    loaded = load_plugins(config(node={"roles": ["phb"]}))
+
+    assert loaded.authenticator.trusted is False
+    assert [listen.address for listen, _ in loaded.listeners] == ["127.0.0.1:7400"]
+    assert list(loaded.open_roles) == ["phb"]
+
+
+@pytest.mark.parametrize(
+    ("sections", "complaint"),
+    [
+        ({"auth": {"plugin": "ldap"}}, "gapless.toml: auth: no auth plugin is called 'ldap'"),
+        ({"storage": {"plugin": "lmdb"}}, "gapless.toml: storage: no storage plugin is called 'lmdb'"),
+        ({"routing": {"plugin": "x"}}, "gapless.toml: routing: no routing plugin is called 'x'"),
+        ({"node": {"roles": ["bridge"]}}, "gapless.toml: node.roles: no role plugin is called 'bridge'"),
+        ({"listen": [{}, {"transport": "udp"}]}, "gapless.toml: listen.1: no transport plugin is called 'udp'"),
+        ({"listen": [{"address": "0.0.0.0:1"}]}, "gapless.toml: listen.0: address '0.0.0.0:1' can be reached"),
+    ],
+    ids=["auth", "storage", "routing", "role", "transport", "exposed"],
+)
+def test_what_is_wrong_names_the_file_and_the_key(
+    installed: Mapping[Any, Any], sections: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_plugins(config(**sections))
+
+    assert complaint in str(caught.value)
+
+
+def test_a_plugin_that_refuses_its_options_names_the_file_and_the_section(installed: dict[Any, Any]) -> None:
+    installed["auth", "anonymous"] = refuse("no option 'x'")
+    with pytest.raises(ConfigurationError, match=r"^gapless\.toml: auth: no option 'x'"):
+        load_plugins(config())
+
+
+def test_a_role_that_refuses_its_section_names_the_file_and_the_section(installed: dict[Any, Any]) -> None:
+    installed["role", "shb"] = refuse("no key 'x'")
+    volume = FakeVolume()
+    with pytest.raises(ConfigurationError, match=r"^gapless\.toml: shb: no key 'x'"):
+        make_machine(load_plugins(config()), volume, claim(volume, ""), 1, WALL)
+
+
+def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[Any, Any]) -> None:
+    contexts: list[Any] = []
+    router = StraightRouter()
+    volume = FakeVolume()
+    volume.table("router").put(b"epoch", b"7")
+    volume.write()
+
+    def open_role(context: Any) -> LogRole:
+        contexts.append(context)
+        return LogRole()
+
+    installed["role", "phb"] = open_role
+    installed["routing", "local"] = lambda options: router
+    settings = config(
+        node={"name": "desk", "roles": ["phb"]}, phb={"max_retain_seconds": 2}, routing={"plugin": "local", "depth": 3}
+    )
+    identity = claim(volume, "net")
+
+    machine = make_machine(load_plugins(settings), volume, identity, 5, WALL)
+
+    (context,) = contexts
+    assert (context.broker, context.network, context.storage_id) == ("desk", "net", identity.storage_id)
+    assert (context.secret, context.now, context.wall) == (identity.secret, 5, WALL)
+    assert context.config == {"max_retain_seconds": 2}
+    assert context.reader.last("log") == 0
+    assert router.context is not None
+    assert (router.context.broker, router.context.seed) == ("desk", 1)
+    assert (router.context.saved, router.context.config) == ({"epoch": b"7"}, {"depth": 3})
+    assert machine.status() == {"log": {"last": 0}}
+
+
+def test_a_volume_of_another_network_is_closed_again(installed: dict[Any, Any]) -> None:
+    volume = FakeVolume()
+    claim(volume, "theirs")
+    asked: list[Any] = []
+
+    def open_storage(**arguments: Any) -> FakeVolume:
+        asked.append(arguments)
+        return volume
+
+    installed["storage", "rocksdb"] = open_storage
+    loaded = load_plugins(config(node={"network": "ours", "name": "desk"}, storage={"path": "p", "cache": 3}))
+
+    with pytest.raises(VolumeForeignError):
+        open_volume(loaded)
+
+    assert volume.closed
+    assert asked[0]["path"] == "p"
+    assert asked[0]["options"] == {"cache": 3}
+    assert asked[0]["identity"].node == "desk"

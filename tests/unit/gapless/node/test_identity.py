@@ -1,0 +1,78 @@
+"""Who a node is (reliability.md INV13, S18, U04)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.errors import VolumeCorruptError, VolumeForeignError
+from gapless.node.identity import SECRET_BYTES, TABLE, claim
+from volumes import FakeVolume
+
+
+def test_a_new_volume_gets_an_identity_and_it_is_durable_before_anyone_hears_of_it() -> None:
+    volume = FakeVolume()
+
+    identity = claim(volume, "")
+
+    assert identity.boot == 1
+    assert len(identity.secret) == SECRET_BYTES
+    assert identity.network != identity.storage_id
+    assert volume.calls[-1] == "sync"
+
+
+def test_every_start_counts_and_nothing_else_changes() -> None:
+    volume = FakeVolume()
+    first = claim(volume, "")
+
+    second = claim(volume, "")
+    third = claim(volume, first.network)
+
+    assert [first.boot, second.boot, third.boot] == [1, 2, 3]
+    assert {identity.network for identity in (first, second, third)} == {first.network}
+    assert {identity.storage_id for identity in (first, second, third)} == {first.storage_id}
+    assert {identity.secret for identity in (first, second, third)} == {first.secret}
+    assert volume.calls.count("sync") == 3
+
+
+def test_two_volumes_have_nothing_in_common() -> None:
+    first, second = claim(FakeVolume(), ""), claim(FakeVolume(), "")
+
+    assert first.network != second.network
+    assert first.storage_id != second.storage_id
+    assert first.secret != second.secret
+
+
+def test_the_configured_network_is_kept_and_another_one_refused() -> None:
+    volume = FakeVolume()
+    assert claim(volume, "trading").network == "trading"
+    volume.calls.clear()
+
+    with pytest.raises(VolumeForeignError, match="belongs to network 'trading', the configuration says 'other'"):
+        claim(volume, "other")
+
+    assert volume.calls == []
+    assert claim(volume, "").boot == 2
+
+
+@pytest.mark.parametrize("lost", [b"network", b"storage", b"secret", b"boot"])
+def test_a_volume_that_lost_part_of_its_identity_is_not_served(lost: bytes) -> None:
+    volume = FakeVolume()
+    claim(volume, "")
+    del volume.tables[TABLE].rows[lost]
+
+    with pytest.raises(VolumeCorruptError, match=lost.decode()):
+        claim(volume, "")
+
+
+def test_a_volume_whose_creator_was_killed_at_once_is_new() -> None:
+    volume = FakeVolume()
+    volume.created = False
+
+    assert claim(volume, "").boot == 1
+
+
+def test_the_secret_is_not_shown() -> None:
+    identity = claim(FakeVolume(), "")
+
+    assert repr(identity.secret) not in repr(identity)
+    assert identity.secret.hex() not in repr(identity)

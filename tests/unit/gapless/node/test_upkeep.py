@@ -1,0 +1,153 @@
+"""The watch over the disk (storage.md 5, 6; reliability.md S11)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gapless.errors import VolumeFailedError
+from gapless.node.upkeep import IDLE_LOOKS, RECLAIM_BYTES, RECLAIM_BYTES_IDLE, Upkeep
+from volumes import FakeVolume
+
+
+class Rig:
+    """A watch and what it said."""
+
+    def __init__(self) -> None:
+        self.volume = FakeVolume()
+        self.space: list[bool] = []
+        self.failures: list[BaseException] = []
+        self.upkeep = Upkeep(self.volume, 1000, self._on_space, self.failures.append)
+
+    def _on_space(self, *, low: bool) -> None:
+        self.space.append(low)
+
+    async def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.upkeep._look()
+        await self.upkeep.idle()
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.upkeep.stop()
+    await rig.upkeep.idle()
+
+
+async def test_low_space_is_said_once_and_again_when_it_is_over(rig: Rig, caplog: Any) -> None:
+    for free in (1000, 999, 998, 1000, 2000):
+        rig.volume.free_bytes = free
+        await rig.look()
+
+    assert rig.space == [True, False]
+    assert "only 999 bytes are left on the disk" in caplog.text
+
+
+async def test_a_volume_that_knows_no_disk_is_never_low(rig: Rig) -> None:
+    await rig.look(3)
+
+    assert rig.space == []
+
+
+async def test_much_is_given_back_at_once_and_little_is_not(rig: Rig) -> None:
+    rig.volume.reclaimable = RECLAIM_BYTES - 1
+    await rig.look(3)
+    assert rig.volume.calls == []
+
+    rig.volume.reclaimable = RECLAIM_BYTES
+    await rig.look()
+
+    assert rig.volume.calls == ["reclaim"]
+
+
+async def test_little_is_given_back_when_it_has_not_grown_for_a_while(rig: Rig) -> None:
+    rig.volume.reclaimable = RECLAIM_BYTES_IDLE
+    await rig.look(IDLE_LOOKS)
+    assert rig.volume.calls == []
+
+    await rig.look()
+
+    assert rig.volume.calls == ["reclaim"]
+
+
+async def test_little_is_given_back_when_space_is_low(rig: Rig) -> None:
+    rig.volume.reclaimable = RECLAIM_BYTES_IDLE
+    rig.volume.free_bytes = 5
+    await rig.look()
+
+    assert rig.volume.calls == ["reclaim"]
+
+
+async def test_one_reclaim_runs_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    started: list[int] = []
+
+    def reclaim() -> int:
+        started.append(1)
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+        return 0
+
+    monkeypatch.setattr(rig.volume, "reclaim", reclaim)
+    rig.volume.reclaimable = RECLAIM_BYTES
+    rig.upkeep._look()
+    rig.upkeep._look()
+    await asyncio.sleep(0.01)
+    assert started == [1]
+    gate.set()
+    await rig.upkeep.idle()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_reclaim_that_fails_is_a_failure_of_the_storage(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, stopped: bool
+) -> None:
+    def reclaim() -> int:
+        raise VolumeFailedError("EIO")
+
+    monkeypatch.setattr(rig.volume, "reclaim", reclaim)
+    rig.volume.reclaimable = RECLAIM_BYTES
+    rig.upkeep._look()
+    if stopped:
+        rig.upkeep.stop()
+    await asyncio.sleep(0.02)
+
+    assert [str(error) for error in rig.failures] == ([] if stopped else ["EIO"])
+
+
+async def test_a_volume_that_cannot_be_asked_has_failed(rig: Rig) -> None:
+    class Broken(FakeVolume):
+        """Its disk is gone."""
+
+        @property
+        def free_bytes(self) -> int | None:  # type: ignore[override]
+            raise OSError("no such device")
+
+        @free_bytes.setter
+        def free_bytes(self, value: int | None) -> None:
+            pass
+
+    rig.upkeep._volume = Broken()
+    await rig.look()
+
+    assert [str(error) for error in rig.failures] == ["no such device"]
+
+
+async def test_it_looks_every_second_until_it_is_stopped(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gapless.node.upkeep.INTERVAL", 0.005)
+    rig.upkeep.start()
+    rig.volume.free_bytes = 5
+    await asyncio.sleep(0.05)
+    assert rig.space == [True]
+
+    rig.upkeep.stop()
+    rig.volume.free_bytes = 5000
+    await asyncio.sleep(0.05)
+
+    assert rig.space == [True]
+    assert rig.upkeep.status() == {"free_bytes": 5000, "space_low": True, "reclaimable_bytes": 0}

@@ -1,0 +1,190 @@
+"""One pubend at one SHB: the head, who joins it, and who falls behind (algorithms.md 3.1, 3.3; T3, T25, T26, T45)."""
+
+from __future__ import annotations
+
+from gapless.core import messages as m
+from gapless.core.effects import Transmit
+from gapless.core.routing import Knowledge
+from gapless.core.ticks import FOREVER, STEP
+from gapless_shb.core.constream import Constream
+from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
+
+
+def world_with(selector: str = "") -> tuple[World, Client, Constream]:
+    """A world at rest with one consumer."""
+    world = World(0)
+    world.sync()
+    world.random.random = lambda: 1.0  # type: ignore[method-assign] - nothing is lost here
+    client = Client("s", selector)
+    world.clients.append(client)
+    world.attach(client, None)
+    world.sync()
+    client.credit = 1 << 30
+    world.shb._on_credit(world.session_of(client), m.Credit(client.sid, 1 << 30, 0), world.now, world.wall)
+    return world, client, world.shb._hosting.streams[PUBEND]
+
+
+def push(world: World, count: int = 1, *, raw: bool = True) -> None:
+    """Publishes and delivers at once."""
+    lo = world.stable
+    for _ in range(count):
+        world.publish()
+    world.deliver(world.knowledge(lo, world.stable, raw=raw, reply=False))
+
+
+def test_a_new_consumer_goes_live_with_the_first_knowledge_that_honours_it() -> None:
+    """Nothing is asked of the network for it, and the very first event reaches it (T3)."""
+    world, client, stream = world_with()
+    assert client.sid in stream.readers
+
+    push(world)
+    world.consume(client)
+
+    assert client.sid in stream.live
+    assert client.consumed == [world.log[0][0]]
+    assert not world.wants
+
+
+def test_silence_that_did_not_know_the_subscription_is_not_believed_for_it() -> None:
+    """T3: what a soft filter dropped before it heard of a subscription is fetched by its own reader."""
+    world, client, stream = world_with()
+    lo = world.stable
+    world.publish()
+    old = Knowledge(PUBEND, lo, world.stable, stamp={world.shb._shb: world.known_version - 1})
+
+    world.deliver(old)
+
+    assert stream.head == world.stable, "nobody else waits for a subscription that joins (T45)"
+    assert stream.positions[client.sid].since == FOREVER
+    world.answer_wants(lossy=False)
+    world.consume(client)
+    assert client.consumed == [world.log[0][0]]
+
+
+def test_since_is_no_lower_than_silence_accepted_before() -> None:
+    """T45: silence above the head that is held under a lower stamp was computed without the subscription."""
+    world, client, stream = world_with()
+    version = world.known_version
+    shb = world.shb._shb
+    low, middle, high = BASE + 10 * STEP, BASE + 20 * STEP, BASE + 30 * STEP
+    world.deliver(Knowledge(PUBEND, middle, high, stamp={shb: version - 1}))
+    world.deliver(Knowledge(PUBEND, stream.head, low, stamp={shb: version}))
+
+    assert stream.positions[client.sid].since == high
+
+
+def test_a_hole_stops_the_head_and_is_asked_for_after_a_while() -> None:
+    """Reordering is waited for; a loss is asked for (GCT)."""
+    world, client, stream = world_with()
+    push(world)
+    world.publish()
+    lost_upto = world.stable
+    push(world)
+    assert stream.head < lost_upto
+    assert not world.wants
+
+    world.pass_time(250)
+
+    (want,) = world.wants
+    assert want.ranges[0][1] >= lost_upto - STEP
+    world.answer_wants(lossy=False)
+    assert stream.head == world.stable
+    while client.inbox:
+        world.consume(client)
+    assert client.consumed == [row[0] for row in world.log]
+
+
+def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
+    """T26: nothing is queued for a slow consumer; it goes on from where it stands when it has room."""
+    world, client, stream = world_with()
+    push(world)
+    consumer = world.shb._hosting.around.consumers[client.sid]
+    consumer.credit_events = 2
+    client.credit = 2
+
+    push(world, 5)
+
+    assert client.sid in stream.readers
+    world.pass_time(300)
+    for _ in range(5):
+        world.sync()
+        world.answer_reads()
+        world.answer_wants(lossy=False)
+    client.inbox and world.consume(client)
+    client.credit += 100
+    world.shb._on_credit(world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
+    for _ in range(5):
+        world.answer_reads()
+        world.answer_wants(lossy=False)
+    while client.inbox:
+        world.consume(client)
+    assert client.consumed == [row[0] for row in world.log]
+    assert client.sid in stream.live
+
+
+def test_two_filters_that_match_alike_share_one_payload() -> None:
+    """Events are joined once however many subscriptions get them (design.md 6)."""
+    world, first, _ = world_with("w >= 0")
+    second = Client("t", "w < 10")
+    world.clients.append(second)
+    world.attach(second, None)
+    world.sync()
+    push(world)
+    payloads: list[bytes] = []
+    seen = world._do
+
+    def spy(effect: object) -> None:
+        if isinstance(effect, Transmit):
+            payloads.extend(body for _, body in effect.payloads)
+        seen(effect)
+
+    world._do = spy  # type: ignore[method-assign]
+    for client in (first, second):
+        world.shb._on_credit(world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
+
+    push(world, 3)
+
+    assert len(payloads) == 2
+    assert payloads[0] is payloads[1]
+
+
+def test_a_subscription_that_matches_nothing_does_not_pin_the_log() -> None:
+    """And its application, back with the token it stored long ago, sees no gap (T47)."""
+    world, client, _stream = world_with("w = 9")
+    push(world)
+    stored = client.begins
+    assert stored is not None
+    world.detach(client)
+    push(world, 10)
+    for _ in range(3):
+        world.pass_time(5_000)
+        world.sync()
+    world.release()
+    assert world.lost >= world.log[-2][0]
+
+    client.token = stored
+    world.attach(client, stored)
+    for _ in range(5):
+        world.answer_reads()
+        world.answer_wants(lossy=False)
+    while client.inbox:
+        world.consume(client)
+
+    assert client.gaps == []
+    assert client.consumed == []
+    assert client.token >= world.log[-2][0]
+
+
+def test_an_unacknowledged_event_pins_the_log_while_its_subscriber_is_away() -> None:
+    """I8: only what every durable subscription has behind it may be forgotten."""
+    world, client, _stream = world_with()
+    push(world)
+    world.detach(client)
+    push(world, 10)
+    for _ in range(3):
+        world.pass_time(5_000)
+        world.sync()
+
+    world.release()
+
+    assert world.lost < world.log[0][0]

@@ -1,0 +1,60 @@
+"""Listings count exactly what is not acknowledged, open and sealed records alike."""
+
+from __future__ import annotations
+
+from gapless.core import messages as m
+from gapless.core.effects import Tell
+from unit.gapless_shb.core.harness import PUBEND, World
+from unit.gapless_shb.core.test_constream import push, world_with
+
+
+def listed(world: World) -> m.SubscriptionRow:
+    """The one row of the list."""
+    rows: list[m.SubscriptionRow] = []
+    do = world._do
+
+    def spy(effect: object) -> None:
+        if isinstance(effect, Tell) and isinstance(effect.message, m.SubscriptionList):
+            rows.extend(effect.message.rows)
+        else:
+            do(effect)
+
+    world._do = spy  # type: ignore[method-assign]
+    world.shb._listings.on_list(1, 5)
+    for _ in range(10):
+        world.pump()
+        world.answer_reads()
+    world._do = do  # type: ignore[method-assign]
+    (row,) = rows
+    return row
+
+
+def test_the_lag_counts_matching_events_that_are_not_acknowledged() -> None:
+    """In records that are still open, and in sealed ones, over several reads."""
+    world, client, _ = world_with("w < 2")
+    for _ in range(9):
+        push(world, 3)
+        world.pass_time(300)
+        world.sync()
+    push(world, 4)
+    due = [row[0] for row in world.log if row[1]["w"] < 2]
+
+    assert listed(world).lag_events == len(due)
+    acknowledge = m.Acknowledge(client.sid, [m.Acknowledged(PUBEND, due[4], due[4])])
+    world.shb._on_acknowledge(world.session_of(client), acknowledge, world.now, world.wall)
+
+    row = listed(world)
+    assert row.lag_events == len(due) - 5
+    assert row.acknowledged == [m.Position(PUBEND, due[4])]
+    assert row.connected
+
+
+def test_who_is_at_the_head_lags_by_nothing() -> None:
+    """Neither by events nor by seconds."""
+    world, _, _ = world_with("w = 9")
+    push(world, 5)
+
+    row = listed(world)
+
+    assert row.lag_events == 0
+    assert row.lag_seconds == 0.0

@@ -1,0 +1,312 @@
+"""Creating, attaching, taking over, removing; what is refused changes nothing (algorithms.md 3.1 to 3.3; INV18)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core import messages as m
+from gapless.core.effects import Tell, Write
+from gapless.core.roles import ClientSession, SessionEnded
+from gapless.core.routing import Announce, AskHold, Held, PubendMeta, Seen
+from gapless.core.ticks import STEP
+from unit.gapless_shb.core.harness import BASE, PUBEND, World
+
+
+class Desk:
+    """A world whose sessions are handled by hand: what each was told is kept."""
+
+    def __init__(self, *, enrolled: bool = True) -> None:
+        self.world = World(3)
+        self.world.random.random = lambda: 1.0  # type: ignore[method-assign]
+        self.told: list[tuple[int, object]] = []
+        self.said: list[object] = []
+        self._do = self.world._do
+        self.world._do = self._spy  # type: ignore[method-assign]
+        if enrolled:
+            self.world.sync()
+        else:
+            self.world._see = lambda: None  # type: ignore[method-assign] - tests say what is seen, and when
+
+    def _spy(self, effect: object) -> None:
+        self.said.append(effect)
+        if isinstance(effect, Tell):
+            self.told.append((effect.session, effect.message))
+            return
+        self._do(effect)
+
+    def session(self, number: int, instance: str = "") -> ClientSession:
+        return ClientSession(number, "c", instance or f"i{number}", "")
+
+    def ask(self, number: int, name: str | None = "s", instance: str = "", **changes: Any) -> None:
+        request = m.Subscribe(
+            number, name, ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, 10, 1 << 20
+        )
+        values = {field: getattr(request, field) for field in request.__struct_fields__} | changes
+        self.world.shb._on_subscribe(
+            self.session(number, instance), m.Subscribe(**values), self.world.now, self.world.wall
+        )
+        self.world.pump()
+
+    def answer(self, number: int) -> object:
+        answers = [
+            message for session, message in self.told
+            if session == number and isinstance(message, m.Subscribed | m.RequestFailed)
+        ]  # fmt: skip
+        assert len(answers) <= 1, "one request, one answer"
+        return answers[0] if answers else None
+
+    def subscribed(self, number: int) -> m.Subscribed:
+        answer = self.answer(number)
+        assert isinstance(answer, m.Subscribed), answer
+        return answer
+
+    def refused(self, number: int) -> m.RequestFailed:
+        answer = self.answer(number)
+        assert isinstance(answer, m.RequestFailed), answer
+        return answer
+
+
+def test_a_subscription_is_acknowledged_only_when_it_is_durable() -> None:
+    """1.5: SubscribeAck after the record; the network hears of it only then, too."""
+    desk = Desk()
+    desk.said.clear()
+    desk.ask(1)
+    assert desk.answer(1) is None
+    assert not any(isinstance(effect, Announce) for effect in desk.said)
+
+    desk.world.sync()
+
+    assert desk.subscribed(1).created
+    assert any(isinstance(effect, Announce) for effect in desk.said)
+
+
+def test_a_subscription_waits_until_every_pubend_counts_this_broker() -> None:
+    """T20: an event published before the enrolment could be released under it."""
+    desk = Desk(enrolled=False)
+    stream_meta = PubendMeta(PUBEND, "node", created=BASE, stable=BASE)
+    desk.world.shb._on_seen(Seen(stream_meta, BASE), desk.world.now, desk.world.wall)
+    desk.world.pump()
+    desk.world.shb._hosting.streams[PUBEND].enrolled = False
+    desk.ask(1)
+    desk.world.sync()
+    assert desk.answer(1) is None
+
+    desk.world.shb._on_seen(Seen(stream_meta, BASE), desk.world.now, desk.world.wall)
+    desk.world.pump()
+
+    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE)]
+
+
+def test_made_before_any_pubend_it_is_acknowledged_at_once_and_owed_the_first_event() -> None:
+    """Its start on a pubend that appears later is that pubend's beginning (6.6)."""
+    desk = Desk(enrolled=False)
+    desk.ask(1)
+    pending, desk.world.disk.pending = desk.world.disk.pending, []
+    for write in pending:
+        if write.cookie[0] != "started":  # type: ignore[index]
+            desk.world.shb.on_durable(write.cookie, desk.world.now, desk.world.wall)
+    desk.world.pump()
+    sid = desk.subscribed(1).sid
+
+    created = BASE + 7 * STEP
+    desk.world.shb._on_seen(Seen(PubendMeta(PUBEND, "node", created=created), created), desk.world.now, desk.world.wall)
+
+    assert desk.world.shb._hosting.streams[PUBEND].positions[sid].start == created
+
+
+def test_earliest_is_kept_by_the_pubend_before_it_is_acknowledged() -> None:
+    """1.5: every hold below released(p) is answered first; the answer says where it begins."""
+    desk = Desk()
+    desk.said.clear()
+    desk.ask(1, start=m.StartAt.EARLIEST)
+    desk.world.sync()
+    desk.world.sync()
+    (row,) = [effect.row for effect in desk.said if isinstance(effect, AskHold)]
+    assert list(row.at.values()) == [0]
+    assert desk.answer(1) is None
+
+    (sid,) = row.at
+    desk.world.held_answers.clear()
+    desk.world.shb._on_held(Held(PUBEND, row.version, {sid: BASE + 3 * STEP}), desk.world.now, desk.world.wall)
+    desk.world.pump()
+    assert desk.answer(1) is None, "what the start was resolved to must be durable as well"
+    desk.world.sync()
+
+    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + 3 * STEP)]
+
+
+def test_whoever_comes_back_while_it_is_being_created_gets_the_answer() -> None:
+    """The first session ended before the answer; the subscription is created once."""
+    desk = Desk()
+    desk.ask(1, start=m.StartAt.EARLIEST)
+    desk.world.shb._on_session_ended(SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    desk.ask(2, start=m.StartAt.EARLIEST)
+    for _ in range(3):
+        desk.world.sync()
+        desk.world._step_held()
+
+    assert desk.answer(1) is None
+    assert desk.subscribed(2).sid == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"selector": "x = "}, m.Code.INVALID_SELECTOR),
+        ({"topics": ("a..b",)}, m.Code.INVALID_TOPIC),
+        ({"topics": ("a.#.b",)}, m.Code.INVALID_TOPIC),
+        ({"positions": [m.Position("p@0", 5)]}, m.Code.TOKEN_MISMATCH),
+        ({"sid": 99, "generation": 1}, m.Code.NOT_FOUND),
+    ],
+)
+def test_what_is_refused_changes_nothing(changes: dict[str, Any], code: m.Code) -> None:
+    """INV18: no record, no version, no interest."""
+    desk = Desk()
+    version = desk.world.shb._hosting.registry.version
+    desk.said.clear()
+
+    desk.ask(1, **changes)
+
+    assert desk.refused(1).code is code
+    assert not any(isinstance(effect, Write | Announce) for effect in desk.said)
+    assert desk.world.shb._hosting.registry.version == version
+
+
+def attached(**changes: Any) -> tuple[Desk, m.Subscribed]:
+    """A desk with the subscription `s` consumed by session 1."""
+    desk = Desk()
+    desk.ask(1, **changes)
+    desk.world.sync()
+    return desk, desk.subscribed(1)
+
+
+def test_a_selectors_position_is_shown() -> None:
+    """The client raises InvalidSelectorError with it."""
+    desk = Desk()
+    desk.ask(1, selector="origin = ")
+
+    assert desk.refused(1).position == len("origin = ")
+    assert desk.refused(1).expression == "origin = "
+
+
+def test_another_selector_for_an_existing_subscription_is_refused() -> None:
+    """It would be owed other events than were kept for it."""
+    desk, _ = attached()
+    desk.ask(2, selector="w = 1")
+
+    assert desk.refused(2).code is m.Code.MISMATCH
+
+
+def test_a_token_ahead_of_what_the_broker_recovered_is_refused() -> None:
+    """U03: it stands in ticks that were never assigned, so data was lost."""
+    desk, subscribed = attached()
+    stream = desk.world.shb._hosting.streams[PUBEND]
+    stream.meta = PubendMeta(PUBEND, "node", voids=((BASE + 10, BASE + 20),))
+
+    desk.ask(2, positions=[m.Position(PUBEND, BASE + 15)], token_sid=subscribed.sid, token_generation=1,
+             token_seal=subscribed.seal, in_use=m.InUse.TAKEOVER)  # fmt: skip
+
+    assert desk.refused(2).code is m.Code.TOKEN_AHEAD
+    assert desk.world.shb._hosting.around.consumers[subscribed.sid].channel.session == 1
+
+
+@pytest.mark.parametrize(
+    ("token", "code"),
+    [
+        ({"token_sid": 7, "token_generation": 1}, m.Code.TOKEN_MISMATCH),
+        ({"token_sid": 1, "token_generation": 2}, m.Code.TOKEN_MISMATCH),
+        ({"token_sid": 1, "token_generation": 1, "token_seal": b"forged!!"}, m.Code.INVALID_TOKEN),
+    ],
+)
+def test_a_foreign_or_forged_token_is_refused(token: dict[str, Any], code: m.Code) -> None:
+    """U04 to U06; the consumer that is there stays."""
+    desk, subscribed = attached()
+    desk.ask(2, positions=[m.Position(PUBEND, BASE)], in_use=m.InUse.TAKEOVER, **token)
+
+    assert desk.refused(2).code is code
+    assert desk.world.shb._hosting.around.consumers[subscribed.sid].channel.session == 1
+
+
+def test_a_second_consumer_is_refused_or_waits_or_takes_over() -> None:
+    """INV9: one consumer at a time, and the loser is told why."""
+    desk, subscribed = attached()
+    desk.ask(2)
+    assert desk.refused(2).code is m.Code.IN_USE
+
+    desk.ask(3, in_use=m.InUse.WAIT)
+    assert desk.answer(3) is None
+    desk.ask(4, in_use=m.InUse.TAKEOVER)
+    assert desk.subscribed(4).sid == subscribed.sid
+    assert (1, m.Detached(subscribed.sid, m.Code.TAKEN_OVER, "another consumer took it over")) in desk.told
+
+    desk.world.shb._on_detach(desk.session(4), m.Detach(subscribed.sid), desk.world.now, desk.world.wall)
+    desk.world.pump()
+    assert desk.subscribed(3).sid == subscribed.sid
+
+
+def test_the_same_client_object_takes_its_own_subscription_back_at_once() -> None:
+    """Its old session may not have been noticed to be dead."""
+    desk, subscribed = attached(instance="me")
+    desk.ask(2, instance="me", sid=subscribed.sid, generation=1)
+
+    assert desk.subscribed(2).sid == subscribed.sid
+
+
+def test_a_zombies_acknowledgement_is_ignored() -> None:
+    """U09: the session that lost the subscription releases nothing for its successor."""
+    desk, subscribed = attached()
+    desk.ask(2, in_use=m.InUse.TAKEOVER)
+    acknowledge = m.Acknowledge(subscribed.sid, [m.Acknowledged(PUBEND, BASE + STEP, 0)])
+
+    desk.world.shb._on_acknowledge(desk.session(1), acknowledge, desk.world.now, desk.world.wall)
+    position = desk.world.shb._hosting.streams[PUBEND].positions[subscribed.sid]
+    assert position.acked == BASE
+
+    desk.world.shb._on_acknowledge(desk.session(2), acknowledge, desk.world.now, desk.world.wall)
+    assert position.acked == BASE + STEP
+
+
+def test_unsubscribing_is_durable_before_it_is_answered_and_its_id_is_never_used_again() -> None:
+    """T34; its consumer is told."""
+    desk, subscribed = attached()
+    desk.world.shb._subscribing.on_unsubscribe(
+        desk.session(2), m.Unsubscribe(8, "s", "c"), desk.world.now, desk.world.wall
+    )
+    desk.world.pump()
+    assert not any(isinstance(message, m.Done) for _, message in desk.told)
+    assert any(isinstance(message, m.Detached) and message.code is m.Code.UNSUBSCRIBED for _, message in desk.told)
+
+    desk.world.sync()
+    assert (2, m.Done(8)) in desk.told
+    desk.ask(3)
+    desk.world.sync()
+    assert desk.subscribed(3).sid > subscribed.sid
+
+
+def test_unsubscribing_what_is_not_there_says_so() -> None:
+    """And changes nothing."""
+    desk = Desk()
+    desk.world.shb._subscribing.on_unsubscribe(
+        desk.session(1), m.Unsubscribe(8, "s", "c"), desk.world.now, desk.world.wall
+    )
+    desk.world.pump()
+
+    assert desk.refused(1).code is m.Code.NOT_FOUND
+
+
+def test_a_subscription_that_is_not_durable_ends_with_its_session() -> None:
+    """Nothing of it is left, in memory or on disk."""
+    desk = Desk()
+    desk.ask(1, name=None)
+    desk.world.sync()
+    sid = desk.subscribed(1).sid
+
+    desk.world.shb._on_session_ended(SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    desk.world.pump()
+    desk.world.sync()
+
+    assert desk.world.shb._hosting.registry.get(sid) is None
+    assert not desk.world.disk.tables.get("shb/subscriptions")
+    assert sid not in desk.world.shb._hosting.streams[PUBEND].positions
