@@ -49,9 +49,7 @@ def run(json: bool = False) -> dict[str, float]:  # noqa: FBT001, FBT002 — the
     return figures
 
 
-def _figures(
-    name: str, new_loop: Callable[[], asyncio.AbstractEventLoop], size: int, portion: int
-) -> dict[str, float]:
+def _figures(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop], size: int, portion: int) -> dict[str, float]:
     portions = max(200, (64 << 20) // (portion * size)) if portion > 1 else 20_000
     payload = bytes(range(256)) * (size // 256) + bytes(size % 256)
     raw = encode_frame(payload) * portion

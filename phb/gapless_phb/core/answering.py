@@ -160,9 +160,7 @@ class Answers:
             return [], f"no record is found between ticks {reached} and {upto}"
         return records, ""
 
-    def _answer(
-        self, reply_to: Hashable, span: Span, records: list[Record], covered: Tick, first: Tick
-    ) -> None:
+    def _answer(self, reply_to: Hashable, span: Span, records: list[Record], covered: Tick, first: Tick) -> None:
         """Says what the records tell of each range up to `covered`.
 
         A chop may be done and not yet durable: what it took cannot be called lost before `lost` is durable

@@ -180,9 +180,7 @@ class PublisherHostingBroker:
         if pubend is None:
             self._refuse(submit.reply_to, submit.pub.pubend, self._not_here(submit.pub.pubend))
             return
-        refusal = (
-            "the broker's disk is full: nothing can be published until there is room" if self._full else ""
-        )
+        refusal = "the broker's disk is full: nothing can be published until there is room" if self._full else ""
         pubend.submit(submit.pub, submit.reply_to, refusal, now, wall)
 
     def _on_open(self, submit: SubmitOpen, now: int, wall: int) -> None:
@@ -210,9 +208,7 @@ class PublisherHostingBroker:
         here = self._by_name.get(name_of(pubend))
         if here is None:
             return f"there is no pubend {pubend!r} here"
-        return (
-            f"pubend {pubend!r} is gone: its log was lost or made anew, and {here.pubend!r} is in its place"
-        )
+        return f"pubend {pubend!r} is gone: its log was lost or made anew, and {here.pubend!r} is in its place"
 
     def _refuse(self, reply_to: object, pubend: PubendId, reason: str) -> None:
         self._outbox.emit(Submitted(reply_to, pubend, Outcome(Verdict.REJECTED, reason)))

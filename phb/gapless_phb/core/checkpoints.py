@@ -24,9 +24,7 @@ class Checkpoints:
     sequences that are not durable.
     """
 
-    def __init__(
-        self, number: int, log: Log, table: PublisherTable, outbox: Outbox, settings: Settings
-    ) -> None:
+    def __init__(self, number: int, log: Log, table: PublisherTable, outbox: Outbox, settings: Settings) -> None:
         self._number = number
         self._log = log
         self._table = table
@@ -64,9 +62,7 @@ class Checkpoints:
         covered = self._log.newest
         self._write(covered, self._log.index.sample(covered), self._table.changed, time, then)
 
-    def _write(
-        self, covered: Tick, points: list[tuple[Tick, int]], left: int, time: Tick, then: Then
-    ) -> None:
+    def _write(self, covered: Tick, points: list[tuple[Tick, int]], left: int, time: Tick, then: Then) -> None:
         """Writes some rows, and the rest when those are durable; the checkpoint itself comes last."""
         changed = self._table.take_changed(min(left, ROWS_PER_WRITE))
         operations: list[Operation] = [

@@ -161,6 +161,4 @@ def _repeated(publisher: Publisher, pub: Pub, crc: int, reply_to: Hashable) -> O
         return Outcome(Verdict.OK, sequence=last, ticks=runs_of(logged))
     if pub.first > 0 and publisher.recent and last < publisher.recent[0].first:
         return Outcome(Verdict.OK, "logged long ago: its ticks are no longer known", last)
-    return Outcome(
-        Verdict.INVALID, f"events {pub.first} to {last} were sent before, with other content", pub.first
-    )
+    return Outcome(Verdict.INVALID, f"events {pub.first} to {last} were sent before, with other content", pub.first)

@@ -131,9 +131,7 @@ class Log:
         self.pending_bytes += pub.events.size
         self.last_assigned = self._last_record = batch.last_tick
         self.index.add(batch.last_tick, len(raw))
-        self._outbox.write(
-            [Put(self.stream, batch.last_tick, raw)], lambda now, _wall: self._land(batch, now)
-        )
+        self._outbox.write([Put(self.stream, batch.last_tick, raw)], lambda now, _wall: self._land(batch, now))
         self.renew_lease(self.clock.latest)
         return batch
 

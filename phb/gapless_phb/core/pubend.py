@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from enum import Enum
 
 from gapless.core import messages
+from gapless.core.deadlines import Deadlines
 from gapless.core.effects import Delete, Operation, Set
 from gapless.core.routing import (
     BrokerId,
@@ -45,6 +47,14 @@ class Place:
     broker: BrokerId
     settings: Settings
     outbox: Outbox
+
+
+class Timer(Enum):
+    """What a pubend does when time has passed."""
+
+    SILENCE = "SIL: say that nothing happened"
+    ACKNOWLEDGEMENT = "AET: ask for progress"
+    RELEASE = "chop what may go"
 
 
 class Pubend:
@@ -88,8 +98,8 @@ class Pubend:
         )
         self._silence_every = round(settings.silence_seconds * _SECOND)
         self._release_every = round(settings.release_seconds * _SECOND)
-        self._silence_due: int | None = None
-        self._release_due: int | None = None
+        self._deadlines: Deadlines[Timer] = Deadlines()
+        self._release_not_before = 0
         self._holds_durable = {shb: holds.version for shb, holds in saved.holds.items()}
 
     @property
@@ -118,20 +128,17 @@ class Pubend:
         operations: list[Operation] = [Set(rows.PUBENDS, rows.key(self.number), rows.encode(self.row))]
         if self._is_new:
             members = self.release.members.items()
-            operations += [
-                Set(rows.MEMBERS, rows.key(self.number, shb), rows.encode(at)) for shb, at in members
-            ]
+            operations += [Set(rows.MEMBERS, rows.key(self.number, shb), rows.encode(at)) for shb, at in members]
         self._outbox.write(operations)
         self.log.begin(self._last, time, self._ready)
 
     def _ready(self, now: int, wall: int) -> None:
         self._open()
         self.log.promise(now, wall)
+        self._wake(Timer.SILENCE, now + self._silence_every)
+        self._wake(Timer.RELEASE, now + self._release_every)
         if self.log.newest:
-            self._ack_expected.on_event(now)
-        self._wake_for_silence(now)
-        self._wake_for_release(now + self._release_every)
-        self._wake_for_probe()
+            self._wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.first())
 
     def _open(self) -> None:
         self._outbox.emit(Opened(self.meta, dict(self.release.members)))
@@ -147,9 +154,9 @@ class Pubend:
         self.publishers.land(batch)
         if len(self.log.unsettled) == 1:
             self._outbox.before_take(self._settle)
-            self._ack_expected.on_event(now)
-            self._wake_for_probe()
-            self._wake_for_release(now + self._release_every)
+            self._wake(Timer.RELEASE, now + self._release_every)
+            if Timer.ACKNOWLEDGEMENT not in self._deadlines:
+                self._wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.first())
 
     def _settle(self) -> None:
         self.intake.acknowledge(self.log.settle())
@@ -213,79 +220,71 @@ class Pubend:
         before = self.release.delivered
         self.release.on_released(released, delivered, self._outbox.turn)
         if self.release.delivered > before:
-            self._ack_expected.on_progress(owed=self.log.newest > self.release.delivered, now=now)
-            self._wake_for_probe()
-        self._wake_for_release(now)
+            self._deadlines.clear(Timer.ACKNOWLEDGEMENT)
+            if self.log.newest > self.release.delivered:
+                self._wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.first())
+        self._wake(Timer.RELEASE, max(now, self._release_not_before))
 
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up for good: the log no longer waits for it (T10)."""
         self.release.retire(shb)
         self._holds_durable.pop(shb, None)
         key = rows.key(self.number, shb)
-        self._outbox.write(
-            [Delete(rows.MEMBERS, key), Delete(rows.HOLDS, key)], lambda _now, _wall: self._open()
-        )
+        self._outbox.write([Delete(rows.MEMBERS, key), Delete(rows.HOLDS, key)], lambda _now, _wall: self._open())
 
     # ----------------------------------------------------------------------------------------------- timers
 
     @property
     def deadline(self) -> int:
         """When `on_deadline` wants to be called: monotonic nanoseconds, or FOREVER."""
-        dues = (self._silence_due, self._release_due, self._ack_expected.due)
-        return min((due for due in dues if due is not None), default=FOREVER)
+        due = self._deadlines.next()
+        return FOREVER if due is None else due
 
     def on_deadline(self, now: int, wall: int) -> None:
         """Does what is due."""
-        if self._silence_due is not None and now >= self._silence_due:
-            if now >= self.log.said_at + self._silence_every:
-                self.promise(now, wall)
-            self._wake_for_silence(now)
-        if self._ack_expected.due is not None and now >= self._ack_expected.due:
-            self._probe(now)
-        if self._release_due is not None and now >= self._release_due:
-            self._release_due = None
-            self._give_up(now, wall)
+        for timer in self._deadlines.take_expired(now):
+            if timer is Timer.SILENCE:
+                self._on_silence(now, wall)
+            elif timer is Timer.ACKNOWLEDGEMENT:
+                self._on_ack_expected(now)
+            else:
+                self._on_release(now, wall)
 
-    def _wake_for_silence(self, now: int) -> None:
-        """What is pending will speak for itself, so an idle look at it can wait as long as silence does."""
+    def _wake(self, timer: Timer, at: int) -> None:
+        self._deadlines.set_earlier(timer, at)
+        self._outbox.wake_at(at)
+
+    def _on_silence(self, now: int, wall: int) -> None:
+        """Says silence if nothing was said for that long; what is pending will speak for itself."""
+        if now >= self.log.said_at + self._silence_every:
+            self.promise(now, wall)
         due = self.log.said_at + self._silence_every
-        self._silence_due = due if due > now else now + self._silence_every
-        self._outbox.wake_at(self._silence_due)
+        self._wake(Timer.SILENCE, due if due > now else now + self._silence_every)
 
-    def _wake_for_probe(self) -> None:
-        if self._ack_expected.due is not None:
-            self._outbox.wake_at(self._ack_expected.due)
+    def _on_ack_expected(self, now: int) -> None:
+        """Asks the SHBs where they are, when one of them lacks an event for long (AET).
 
-    def _wake_for_release(self, time: int) -> None:
-        if self._release_due is None:
-            self._release_due = time
-            self._outbox.wake_at(time)
-
-    def _probe(self, now: int) -> None:
+        What counts is what is delivered, not what is released: one subscriber that is away holds the latter
+        back for days, and that is no reason to probe (T8).
+        """
         if self.release.members and self.log.newest > self.release.delivered:
             self._outbox.emit(Probe(self.pubend, self.log.newest))
-            self._ack_expected.on_probe(now)
-            self._wake_for_probe()
-        else:
-            self._ack_expected.on_progress(owed=False, now=now)
+            self._wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.next())
 
-    def _give_up(self, now: int, wall: int) -> None:
+    def _on_release(self, now: int, wall: int) -> None:
         """Chops what may go, at most once in `release_seconds`, after the publishers' checkpoint (T21)."""
+        self._release_not_before = now + self._release_every
         time = self.log.clock.read(now, wall)
         upto = self.release.target(time)
         if self.checkpoints.has_forgettable(time):
             self.checkpoints.begin(time, _nothing)
         if upto > self.log.lost_asked and self.release.has_something(upto):
             if self.checkpoints.tick < min(upto, self.log.newest):
-                self.checkpoints.begin(time, lambda then, _wall: self._release_at(then))
+                self.checkpoints.begin(time, lambda then, _wall: self._wake(Timer.RELEASE, then))
             else:
                 self.log.chop(upto)
         if self.log.index.next(self.log.lost_asked) is not None:
-            self._wake_for_release(now + self._release_every)
-
-    def _release_at(self, time: int) -> None:
-        self._release_due = time
-        self._outbox.wake_at(time)
+            self._wake(Timer.RELEASE, self._release_not_before)
 
     # ---------------------------------------------------------------------------------------------- looking
 

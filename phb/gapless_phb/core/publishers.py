@@ -98,9 +98,7 @@ class Publisher:
     def row(self) -> PublisherRow:
         """What may be written: durable sequences only, or a failed batch would count as logged (T44)."""
         recent = list(self.recent)
-        return PublisherRow(
-            self.epoch, self.instance, self.attempt, self.opened, self.sequence, self.tick, recent
-        )
+        return PublisherRow(self.epoch, self.instance, self.attempt, self.opened, self.sequence, self.tick, recent)
 
     @property
     def assigned(self) -> int:

@@ -115,9 +115,7 @@ def decode_record(tag: int, index: Tick, raw: bytes) -> Record:
     Raises VolumeCorruptError if its bytes changed, or it belongs elsewhere.
     """
     try:
-        version, name_length, count, found, epoch, first_sequence, first_tick, previous, crc = (
-            _HEAD.unpack_from(raw)
-        )
+        version, name_length, count, found, epoch, first_sequence, first_tick, previous, crc = _HEAD.unpack_from(raw)
         start = _HEAD.size + name_length
         (head_crc,) = _CHECKSUM.unpack_from(raw, start)
     except error as fault:

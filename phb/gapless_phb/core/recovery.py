@@ -71,6 +71,5 @@ def _replay(recovered: Recovered, record: Record) -> None:
     batch = Batched(record.first_sequence, record.count, record.first_tick, record.crc)
     if not recovered.table.replay(record.publisher, record.epoch, batch):
         raise VolumeCorruptError(
-            f"the log of {pubend} lacks what publisher {record.publisher!r} "
-            f"sent before event {record.first_sequence}"
+            f"the log of {pubend} lacks what publisher {record.publisher!r} sent before event {record.first_sequence}"
         )

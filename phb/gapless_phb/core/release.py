@@ -114,9 +114,7 @@ class Release:
 
     def _expendable(self, time: Tick) -> Tick:
         """What "earliest" need not find: older than min_retain, or below more than min_retain_bytes."""
-        return max(
-            time - self._settings.min_retain - 1, self._log.index.covered(self._settings.min_retain_bytes)
-        )
+        return max(time - self._settings.min_retain - 1, self._log.index.covered(self._settings.min_retain_bytes))
 
     def has_something(self, upto: Tick) -> bool:
         """Whether giving up everything to a tick would remove at least one record."""
@@ -125,33 +123,21 @@ class Release:
 
 
 class AckExpected:
-    """AET: asks for progress when events stay undelivered for long; the waits double (1.3, 1.4).
+    """AET: how long to wait for progress before it is asked for; the waits double (1.3, 1.4)."""
 
-    Driven by what is delivered, not by what is released: one disconnected subscriber holds the latter back
-    for days, and that is no reason to probe (T8).
-    """
-
-    __slots__ = ("_least", "_most", "_wait", "due")
+    __slots__ = ("_least", "_most", "_wait")
 
     def __init__(self, least: int, most: int) -> None:
         """`least`, `most`: the shortest and the longest wait, in nanoseconds."""
         self._least = self._wait = least
         self._most = most
-        self.due: int | None = None
-        """When to probe, in monotonic nanoseconds; None while nothing is owed."""
 
-    def on_event(self, now: int) -> None:
-        """A new event was told."""
-        if self.due is None:
-            self._wait = self._least
-            self.due = now + self._wait
-
-    def on_progress(self, *, owed: bool, now: int) -> None:
-        """More was delivered; `owed`: not yet everything."""
+    def first(self) -> int:
+        """How long to wait after an event, or after progress, in nanoseconds."""
         self._wait = self._least
-        self.due = now + self._wait if owed else None
+        return self._wait
 
-    def on_probe(self, now: int) -> None:
-        """A probe is sent."""
+    def next(self) -> int:
+        """How long to wait after a probe, in nanoseconds."""
         self._wait = min(2 * self._wait, self._most)
-        self.due = now + self._wait
+        return self._wait

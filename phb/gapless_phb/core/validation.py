@@ -43,9 +43,7 @@ class BatchCheck:
         for topic in topics:
             check_topic(topic)
             if not carries(self._patterns, topic):
-                raise InvalidTopicError(
-                    f"topic {topic!r} is not one of this pubend: {', '.join(self._patterns)}"
-                )
+                raise InvalidTopicError(f"topic {topic!r} is not one of this pubend: {', '.join(self._patterns)}")
         if len(self._good) + len(topics) > TOPICS_MAX:
             self._good.clear()
         self._good.update(topics[:TOPICS_MAX])

@@ -219,7 +219,7 @@ class MemoryVolume:
     def reclaim(self) -> int:
         """Lets go of the records whose removal is durable; returns their bytes."""
         with self._disk.owned_by(self):
-            return sum(log.reclaim() for log in self._content.logs.values())
+            return sum([log.reclaim() for log in [*self._content.logs.values()]])
 
     @property
     def reclaimable(self) -> int:
@@ -357,9 +357,9 @@ class _Log:
     def read(self, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
         with self._lock:
             place = bisect_right(self._indexes, max(after, self.first))
-            stop = min(bisect_left(self._indexes, upto) + 1, len(self._indexes))
+            stop = min(bisect_left(self._indexes, upto, lo=place) + 1, len(self._indexes))
             end = place
-            while end < stop and max_bytes > 0 or end == place < stop:
+            while end < stop and (end == place or max_bytes > 0):
                 max_bytes -= len(self._records[end])
                 end += 1
             return list(zip(self._indexes[place:end], self._records[place:end], strict=True))

@@ -1,4 +1,4 @@
-"""Addresses of the form `HOST:PORT`, with IPv6 in brackets: `127.0.0.1:7400`, `[::1]:7400`, `broker.example:7400`."""
+"""Addresses of the form `HOST:PORT`, with IPv6 in brackets: `127.0.0.1:7400`, `[::1]:7400`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def parse(address: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ConfigurationError(f"address {address!r}: an IPv6 address stands in brackets, as in '[::1]:7400'")
+        raise ConfigurationError(f"address {address!r}: IPv6 stands in brackets, as in '[::1]:7400'")
     if not colon or not _is_port(port):
         raise ConfigurationError(f"address {address!r} does not end in a port, as '127.0.0.1:7400' does")
     if not _is_host(host):
         raise ConfigurationError(
-            f"address {address!r} has no valid host; to be reached on every interface, write '0.0.0.0' or '[::]'"
+            f"address {address!r} has no valid host; for every interface, write '0.0.0.0' or '[::]'"
         )
     return host, int(port)
 

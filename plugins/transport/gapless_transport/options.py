@@ -15,17 +15,17 @@ Options = TypeVar("Options", bound=BaseModel)
 class LinkOptions(BaseModel):
     """Limits of every link. Sizes are in bytes, times in seconds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
 
-    frame_limit: int = Field(4096, ge=1, lt=2**31)
+    frame_limit: int = Field(default=4096, ge=1, lt=2**31)
     """The longest payload accepted until `Link.raise_limit` is called: before anyone is authenticated."""
-    high_water: int = Field(1 << 20, ge=1)
+    high_water: int = Field(default=1 << 20, ge=1)
     """Once more than this is pending, the handler is told when it has been sent."""
-    low_water: int = Field(256 << 10, ge=0)
+    low_water: int = Field(default=256 << 10, ge=0)
     """How little must be pending for that."""
-    pending_max: int = Field(64 << 20, ge=1)
+    pending_max: int = Field(default=64 << 20, ge=1)
     """A link on which more than this is pending is closed."""
-    close_timeout: float = Field(5.0, gt=0)
+    close_timeout: float = Field(default=5.0, gt=0)
     """How long a closed link may take to send what is pending."""
 
     @model_validator(mode="after")

@@ -25,7 +25,7 @@ _OPTIONS = (
 
 
 def prepare(sock: socket.socket) -> None:
-    """Makes a connected socket ours: no delay, keepalive, a short queue in the kernel where there is a choice."""
+    """Sets a link's socket up: no delay, keepalive, and a short queue in the kernel where that is possible."""
     sock.setblocking(False)
     for level, name, value in _OPTIONS:
         option = getattr(socket, name, None)

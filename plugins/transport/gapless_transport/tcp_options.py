@@ -10,7 +10,7 @@ from gapless_transport.options import LinkOptions
 
 
 def connections_default() -> int:
-    """How many connections a listener takes if nobody says: nine tenths of the files this process may open."""
+    """How many connections a listener takes by default: nine tenths of the files that may be open."""
     try:
         import resource
     except ImportError:
@@ -34,11 +34,11 @@ class TcpOptions(LinkOptions):
     """PEM file with the authorities to trust when dialing, instead of the system's."""
     server_name: str | None = None
     """The name that the certificate must bear when dialing, if it is not the host dialed."""
-    handshake_timeout: float = Field(5.0, gt=0)
+    handshake_timeout: float = Field(default=5.0, gt=0)
     """How long a TLS handshake may take."""
     connections_max: int = Field(default_factory=connections_default, ge=1)
     """How many connections a listener holds; further ones are closed at once."""
-    backlog: int = Field(1024, ge=1)
+    backlog: int = Field(default=1024, ge=1)
     """How many connections may wait to be accepted."""
 
     @model_validator(mode="after")

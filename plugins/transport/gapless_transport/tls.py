@@ -46,7 +46,7 @@ def _load_authorities(context: ssl.SSLContext, path: Path, option: str) -> None:
     try:
         context.load_verify_locations(cafile=path)
     except OSError as error:
-        raise ConfigurationError(f"transport 'tcp': option {option!r}: cannot use {path}: {error}") from error
+        raise ConfigurationError(f"transport 'tcp': {option!r}: cannot use {path}: {error}") from error
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
@@ -54,9 +54,9 @@ def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path | No
         context.load_cert_chain(certificate, key, password=_no_password)
     except OSError as error:
         files = f"{certificate} with {key}" if key else str(certificate)
-        raise ConfigurationError(f"transport 'tcp': option 'certificate': cannot use {files}: {error}") from error
+        raise ConfigurationError(f"transport 'tcp': 'certificate': cannot use {files}: {error}") from error
 
 
 def _no_password() -> str:
     """Called for an encrypted key; without this, OpenSSL would ask at the terminal and block."""
-    raise ConfigurationError("transport 'tcp': option 'key': the key is encrypted; gapless needs it in the clear")
+    raise ConfigurationError("transport 'tcp': 'key': it is encrypted; gapless needs it in the clear")

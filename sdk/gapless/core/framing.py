@@ -57,9 +57,9 @@ class FrameDecoder:
 
     A frame that breaks the rules (too long, empty, wrong checksum) makes `feed` raise RemoteProtocolError,
     now and at every later call: a stream of frames that lost its step cannot be trusted again. The frames
-    in front of it are not lost: `feed` returns them first, sets `held`, and judges the offending frame at the next
-    call. So a caller who sees `held` handles what he got and calls `feed(b"")`. This also lets the
-    handling of one frame raise the limit for the very next.
+    in front of it are not lost: `feed` returns them first, sets `held`, and judges the offending frame at
+    the next call. So a caller who sees `held` handles what he got and calls `feed(b"")`. This also lets
+    the handling of one frame raise the limit for the very next.
     """
 
     def __init__(self, limit: int) -> None:
@@ -109,7 +109,7 @@ class FrameDecoder:
         while end - start >= HEADER_BYTES:
             length, checksum = unpack(data, start)
             if not 0 < length <= limit:
-                return self._hold(data, start, payloads, _length_message(data[start : start + 4], length, limit))
+                return self._hold(data, start, payloads, _length_message(length, limit, data[start : start + 4]))
             body = start + HEADER_BYTES
             start = body + length
             if start > end:
@@ -150,10 +150,11 @@ class FrameDecoder:
 
 
 def _checksum_message(payload: bytes, checksum: int) -> str:
-    return f"a frame of {len(payload)} bytes has the checksum {value(payload):08x} but announced {checksum:08x}"
+    real = value(payload)
+    return f"a frame of {len(payload)} bytes has the checksum {real:08x} but announced {checksum:08x}"
 
 
-def _length_message(start: bytes, length: int, limit: int) -> str:
+def _length_message(length: int, limit: int, start: bytes) -> str:
     if length == 0:
         return "a frame announced an empty payload"
     message = f"a frame announced {length} bytes; at most {limit} are allowed here"

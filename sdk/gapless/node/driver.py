@@ -204,6 +204,12 @@ class Node:
 
     async def _replace(self, run: Run, error: BaseException) -> None:
         """Throws away a run that failed and starts another one, as often as it takes."""
+        try:
+            await self._recover(run, error)
+        except Exception as another:  # noqa: BLE001 - a node that neither serves nor ends is the worst of all
+            await self._give_up(another)
+
+    async def _recover(self, run: Run, error: BaseException) -> None:
         self._run = None
         run.abandon("the broker has failed and recovers")
         began = self._run_began

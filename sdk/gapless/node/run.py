@@ -160,11 +160,12 @@ class Run:
         Waits up to `patience` seconds each for the disk and for the clients.
         """
         await _patiently(self._commit.idle(), patience)
-        self._happened(self._machine.close, reason)
-        self._turn()
-        await _patiently(self._no_links.wait(), patience)
-        self._turn()
-        await _patiently(self._commit.idle(), patience)
+        if self._alive:
+            self._happened(self._machine.close, reason)
+            self._turn()
+            await _patiently(self._no_links.wait(), patience)
+            self._turn()
+            await _patiently(self._commit.idle(), patience)
         self.abandon(reason)
         await _patiently(self.closed(), patience)
 

@@ -42,11 +42,13 @@ class SlotIndex(Generic[Key]):
 
     def __init__(self) -> None:
         self._live = 0
-        self._owners: list[Key | None] = []
+        # Whose slot it is, or whose it was last while it is free.
+        self._owners: list[Key] = []
         self._free: list[int] = []
         self._names: dict[str, _NameSlots] = {}
         self._computed: dict[Predicate, _Tested[EventTest]] = {}
         self._placed: dict[Key, list[tuple[int, Alternative]]] = {}
+        self._with_several_slots = 0
         self._whole: dict[Key, EventTest] = {}
 
     def add(self, key: Key, normal: Normal) -> None:
@@ -56,13 +58,16 @@ class SlotIndex(Generic[Key]):
             self._whole[key] = event_test(normal)
         else:
             self._placed[key] = [(self._take_slot(key, predicates), predicates) for predicates in found]
+            self._with_several_slots += len(found) > 1
 
     def remove(self, key: Key) -> None:
         """Forgets a key and its selector."""
         if key in self._whole:
             del self._whole[key]
             return
-        for slot, predicates in self._placed.pop(key):
+        placed = self._placed.pop(key)
+        self._with_several_slots -= len(placed) > 1
+        for slot, predicates in placed:
             self._give_slot(slot, predicates)
 
     def match(self, properties: Values, headers: Values) -> list[Key]:
@@ -76,10 +81,12 @@ class SlotIndex(Generic[Key]):
         for tested in self._computed.values():
             if alive & tested.slots and not tested.test(properties, headers):
                 alive ^= alive & tested.slots
-        found = dict.fromkeys(select(self._owners, alive))
+        found = select(self._owners, alive)
+        if self._with_several_slots:
+            found = list(dict.fromkeys(found))
         if self._whole:
-            found.update((key, None) for key, holds in self._whole.items() if holds(properties, headers))
-        return [key for key in found if key is not None]
+            found += [key for key, holds in self._whole.items() if holds(properties, headers)]
+        return found
 
     def cost(self) -> int:
         """Roughly how many nanoseconds one `match` takes, but for what it finds."""
@@ -88,11 +95,12 @@ class SlotIndex(Generic[Key]):
         return 1500 + names + 1500 * (len(self._computed) + len(self._whole))
 
     def _take_slot(self, key: Key, predicates: Alternative) -> int:
-        if not self._free:
-            self._free.append(len(self._owners))
-            self._owners.append(None)
-        slot = self._free.pop()
-        self._owners[slot] = key
+        if self._free:
+            slot = self._free.pop()
+            self._owners[slot] = key
+        else:
+            slot = len(self._owners)
+            self._owners.append(key)
         bit = 1 << slot
         self._live |= bit
         for predicate in predicates:
@@ -105,7 +113,6 @@ class SlotIndex(Generic[Key]):
     def _give_slot(self, slot: int, predicates: Alternative) -> None:
         bit = 1 << slot
         self._live &= ~bit
-        self._owners[slot] = None
         self._free.append(slot)
         for predicate in predicates:
             if not isinstance(predicate, Unary):

@@ -14,6 +14,8 @@ PUBLISHER: Final = "publisher"
 EARLIEST, LATEST = 0.03, 0.97
 """Shares of the run between which kills fall: mid-run, not before or after it."""
 
+PAUSE_MOST: Final = 0.1
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Kill:
@@ -22,6 +24,8 @@ class Kill:
     at: float
     """Share of the run: 0 when nothing is published or consumed, 1 when everything is."""
     victim: str
+    pause: float
+    """Seconds that the victim has left then: so it dies anywhere, not always right after a report."""
 
 
 def kill_plan(seed: int, kills: int, subscribers: Sequence[str]) -> list[Kill]:
@@ -30,7 +34,7 @@ def kill_plan(seed: int, kills: int, subscribers: Sequence[str]) -> list[Kill]:
     moments = sorted(random.uniform(EARLIEST, LATEST) for _ in range(kills))
     victims = list(islice(_victims(random, subscribers), kills))
     random.shuffle(victims)
-    return [Kill(at, victim) for at, victim in zip(moments, victims, strict=True)]
+    return [Kill(at, victim, random.uniform(0, PAUSE_MOST)) for at, victim in zip(moments, victims, strict=True)]
 
 
 def _victims(random: Random, subscribers: Sequence[str]) -> cycle[str]:

@@ -326,7 +326,9 @@ class FakeBroker:
             if sub is None or sub.generation != message.generation:
                 raise _Refused(m.Code.NOT_FOUND, "it does not exist any more")
             return sub
-        return next((sub for sub in self.subscriptions.values() if message.name and self._is(sub, session, message)), None)
+        return next(
+            (sub for sub in self.subscriptions.values() if message.name and self._is(sub, session, message)), None
+        )
 
     @staticmethod
     def _is(sub: Subscription, session: Session, message: m.Subscribe) -> bool:
@@ -354,7 +356,8 @@ class FakeBroker:
         given = None if message.positions is None else {p.pubend: p.tick for p in message.positions}
         sub.session = session
         sub.position = {
-            pubend: sub.acknowledged.get(pubend, 0) if given is None else given.get(pubend, 0) for pubend in self.streams
+            pubend: sub.acknowledged.get(pubend, 0) if given is None else given.get(pubend, 0)
+            for pubend in self.streams
         }
         sub.credit_events, sub.credit_bytes = message.credit_events, message.credit_bytes
         positions = [m.Position(*pair) for pair in sub.position.items()]
@@ -460,8 +463,15 @@ class FakeBroker:
     def _on_ListSubscriptions(self, session: Session, message: m.ListSubscriptions) -> None:
         rows = [
             m.SubscriptionRow(
-                sub.sid, sub.client_id, sub.name, sub.filter.topics, sub.filter.selector, sub.session is not None,
-                [m.Position(*pair) for pair in sub.acknowledged.items()], 3, 1.5,
+                sub.sid,
+                sub.client_id,
+                sub.name,
+                sub.filter.topics,
+                sub.filter.selector,
+                sub.session is not None,
+                [m.Position(*pair) for pair in sub.acknowledged.items()],
+                3,
+                1.5,
             )  # fmt: skip
             for sub in self.subscriptions.values()
             if sub.name is not None
@@ -470,7 +480,9 @@ class FakeBroker:
 
     def _on_ListPubends(self, session: Session, message: m.ListPubends) -> None:
         rows = [
-            m.PubendRow(pubend, ("#",), BASE, stream.lost, stream.newest, stream.newest, stream.lost, 1, len(self.names))
+            m.PubendRow(
+                pubend, ("#",), BASE, stream.lost, stream.newest, stream.newest, stream.lost, 1, len(self.names)
+            )
             for pubend, stream in self.streams.items()
         ]
         self.tell(session, m.PubendList(message.request, rows))

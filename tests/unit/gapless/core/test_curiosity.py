@@ -65,9 +65,7 @@ kinds = st.sampled_from(("add", "add", "urgent", "clear", "trim", "due", "due"))
 steps = st.lists(st.tuples(st.integers(0, 6), kinds, intervals, stamps), max_size=20)
 
 
-def do(
-    step: str, stream: CuriosityStream, table: Table, ranges: tuple[int, int], stamp: Stamp, now: int
-) -> None:
+def do(step: str, stream: CuriosityStream, table: Table, ranges: tuple[int, int], stamp: Stamp, now: int) -> None:
     """One step of both but asking what is due."""
     lo, hi = ranges
     match step:

@@ -53,9 +53,7 @@ def test_union_intersection_and_difference(left: list[tuple[int, int]], right: l
 
 @settings(deadline=None)
 @given(lists, st.lists(st.tuples(st.booleans(), intervals), max_size=8))
-def test_adding_and_removing(
-    start: list[tuple[int, int]], changes: list[tuple[bool, tuple[int, int]]]
-) -> None:
+def test_adding_and_removing(start: list[tuple[int, int]], changes: list[tuple[bool, tuple[int, int]]]) -> None:
     held, expected = IntervalSet(start), model(start)
     for adds, (lo, hi) in changes:
         if adds:

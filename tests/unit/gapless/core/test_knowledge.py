@@ -337,9 +337,7 @@ def test_what_is_lost(known: tuple[KnowledgeStream, Table], asked: tuple[int, in
 
 @settings(deadline=None, max_examples=300)
 @given(told(), st.lists(intervals, max_size=3).map(IntervalSet), stamps)
-def test_answers_are_true_and_complete(
-    known: tuple[KnowledgeStream, Table], asked: IntervalSet, need: Stamp
-) -> None:
+def test_answers_are_true_and_complete(known: tuple[KnowledgeStream, Table], asked: IntervalSet, need: Stamp) -> None:
     held, table = known
     replies, rest = held.answer(asked.ranges, need)
     dropped = [(lo, min(hi, table.base)) for lo, hi in asked]
@@ -351,18 +349,14 @@ def test_answers_are_true_and_complete(
     for reply in replies:
         assert reply.reply
         assert covers(reply.stamp, need)
-        assert list(reply.data.ticks) == [
-            tick for tick in sorted(table.events) if reply.lo < tick <= reply.hi
-        ]
+        assert list(reply.data.ticks) == [tick for tick in sorted(table.events) if reply.lo < tick <= reply.hi]
         for tick in members(((reply.lo, reply.hi),)) - set(table.events):
             assert tick <= table.lost if tick <= reply.lost else table.is_silent(tick, reply.stamp)
 
 
 @settings(deadline=None, max_examples=300)
 @given(told(), st.integers(0, 3), st.sampled_from("abc"))
-def test_the_highest_silence_under_a_lower_stamp(
-    known: tuple[KnowledgeStream, Table], version: int, shb: str
-) -> None:
+def test_the_highest_silence_under_a_lower_stamp(known: tuple[KnowledgeStream, Table], version: int, shb: str) -> None:
     held, table = known
     lower = [
         tick
@@ -388,9 +382,7 @@ def test_runs_are_maximal_and_say_what_each_tick_is(
     assert all(one[2:] != other[2:] for one, other in pairwise(runs))
     for run in runs:
         for tick in members(((run.lo, run.hi),)) - set(table.events):
-            expected = (
-                Kind.SILENCE if tick in table.silence else Kind.LOST if tick <= table.lost else Kind.UNKNOWN
-            )
+            expected = Kind.SILENCE if tick in table.silence else Kind.LOST if tick <= table.lost else Kind.UNKNOWN
             assert run.kind is expected
             assert run.kind is not Kind.SILENCE or run.stamp == table.silence[tick]
 
@@ -443,9 +435,7 @@ def test_an_answer_joins_runs_under_what_holds_for_all_of_them() -> None:
     held = stream(say(0, 4, 2, stamp={"a": 2, "b": 1}), say(4, 8, stamp={"a": 3}))
     replies, rest = held.answer(((0, 8),), {"a": 2})
 
-    assert [(reply.lo, reply.hi, reply.stamp, reply.data.ticks) for reply in replies] == [
-        (0, 8, {"a": 2}, (2,))
-    ]
+    assert [(reply.lo, reply.hi, reply.stamp, reply.data.ticks) for reply in replies] == [(0, 8, {"a": 2}, (2,))]
     assert rest == ()
 
 

@@ -59,9 +59,7 @@ def test_a_restricted_stamp_says_nothing_of_others(stamp: Stamp, shbs: set[str])
     if stamp is RAW:
         assert restricted is RAW
     else:
-        expected = tuple(
-            version if shb in shbs else 0 for shb, version in zip(SHBS, versions(stamp), strict=True)
-        )
+        expected = tuple(version if shb in shbs else 0 for shb, version in zip(SHBS, versions(stamp), strict=True))
         assert versions(restricted) == expected
 
 

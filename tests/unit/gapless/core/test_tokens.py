@@ -41,9 +41,7 @@ def token(**ticks: int) -> CheckpointToken:
 
 @settings(deadline=None)
 @given(few, few)
-def test_a_token_is_behind_another_if_it_is_in_every_pubend(
-    left: dict[str, int], right: dict[str, int]
-) -> None:
+def test_a_token_is_behind_another_if_it_is_in_every_pubend(left: dict[str, int], right: dict[str, int]) -> None:
     one, other = CheckpointToken("net", left), CheckpointToken("net", right)
     behind = all(left.get(name, 0) <= right.get(name, 0) for name in {*left, *right})
     ahead = all(left.get(name, 0) >= right.get(name, 0) for name in {*left, *right})
@@ -56,9 +54,7 @@ def test_a_token_is_behind_another_if_it_is_in_every_pubend(
 
 @settings(deadline=None)
 @given(few, few)
-def test_a_merge_is_the_least_token_that_is_not_behind_either(
-    left: dict[str, int], right: dict[str, int]
-) -> None:
+def test_a_merge_is_the_least_token_that_is_not_behind_either(left: dict[str, int], right: dict[str, int]) -> None:
     one, other = CheckpointToken("net", left), CheckpointToken("net", right)
     expected = {name: max(left.get(name, 0), right.get(name, 0)) for name in {*left, *right}}
 
@@ -124,9 +120,7 @@ def test_text_and_pickle_give_the_same_token_back(original: CheckpointToken) -> 
 
 @settings(deadline=None)
 @given(tokens, tokens)
-def test_tokens_are_equal_if_and_only_if_their_texts_are(
-    one: CheckpointToken, other: CheckpointToken
-) -> None:
+def test_tokens_are_equal_if_and_only_if_their_texts_are(one: CheckpointToken, other: CheckpointToken) -> None:
     assert (one == other) == (str(one) == str(other))
 
 
@@ -354,8 +348,7 @@ def test_a_seal_fits_what_it_was_made_for_and_nothing_else() -> None:
     assert not check_seal(b"secret", "net", 7, 2, b"")
     assert not check_seal(b"secret", "net", 7, 2, made[:7])
     assert not any(
-        check_seal(b"secret", "net", 7, 2, bytes([*made[:at], made[at] ^ 1, *made[at + 1 :]]))
-        for at in range(8)
+        check_seal(b"secret", "net", 7, 2, bytes([*made[:at], made[at] ^ 1, *made[at + 1 :]])) for at in range(8)
     )
 
 

@@ -40,9 +40,9 @@ def test_an_address_beyond_loopback_needs_tls_and_authentication(address: str) -
     plain, encrypted = FakeTransport(), TlsTransport()
     nobody, guard = Guard(trusted=False), Guard(trusted=True)
 
-    with pytest.raises(ConfigurationError, match="needs TLS .* and an authenticator"):
+    with pytest.raises(ConfigurationError, match=r"needs TLS .* and an authenticator"):
         check_exposure(address, plain, nobody, insecure=False)
-    with pytest.raises(ConfigurationError, match="needs TLS .*; to do without"):
+    with pytest.raises(ConfigurationError, match=r"needs TLS .*; to do without"):
         check_exposure(address, plain, guard, insecure=False)
     with pytest.raises(ConfigurationError, match="needs an authenticator"):
         check_exposure(address, encrypted, nobody, insecure=False)
@@ -61,16 +61,23 @@ def refuse(what: str) -> Any:
     return hook
 
 
+def always(plugin: Any) -> Any:
+    def hook(**_: Any) -> Any:
+        return plugin
+
+    return hook
+
+
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Any]:
     """The plugins that there are: kind and name to hook."""
     known: dict[tuple[str, str], Any] = {
-        ("auth", "anonymous"): lambda options: Guard(trusted=False),
-        ("transport", "tcp"): lambda options: FakeTransport(),
-        ("storage", "rocksdb"): lambda path, identity, options: FakeVolume(),
-        ("routing", "local"): lambda options: StraightRouter(),
-        ("role", "phb"): lambda context: LogRole(),
-        ("role", "shb"): lambda context: LogRole(),
+        ("auth", "anonymous"): always(Guard(trusted=False)),
+        ("transport", "tcp"): always(FakeTransport()),
+        ("storage", "rocksdb"): always(FakeVolume()),
+        ("routing", "local"): always(StraightRouter()),
+        ("role", "phb"): always(LogRole()),
+        ("role", "shb"): always(LogRole()),
     }
 
     def load(kind: str, name: str) -> Any:
@@ -140,7 +147,7 @@ def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[A
         return LogRole()
 
     installed["role", "phb"] = open_role
-    installed["routing", "local"] = lambda options: router
+    installed["routing", "local"] = always(router)
     settings = config(
         node={"name": "desk", "roles": ["phb"]}, phb={"max_retain_seconds": 2}, routing={"plugin": "local", "depth": 3}
     )

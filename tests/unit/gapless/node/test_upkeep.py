@@ -125,7 +125,7 @@ async def test_a_volume_that_cannot_be_asked_has_failed(rig: Rig) -> None:
         """Its disk is gone."""
 
         @property
-        def free_bytes(self) -> int | None:  # type: ignore[override]
+        def free_bytes(self) -> int | None:
             raise OSError("no such device")
 
         @free_bytes.setter

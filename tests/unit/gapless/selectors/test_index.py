@@ -147,7 +147,8 @@ def test_an_emptied_matcher_keeps_nothing() -> None:
         matcher.remove(key)
 
     assert len(matcher) == len(matcher._compiler) == 0
-    assert (matcher._entries, matcher._groups, matcher._patterns._root.following) == ({}, {}, {})
+    assert (matcher._entries, matcher._groups, matcher._groups_of_topic) == ({}, {}, {})
+    assert matcher._patterns._root.following == {}
 
 
 def test_what_is_remembered_of_topics_is_bounded_and_forgotten_when_patterns_change() -> None:

@@ -82,6 +82,14 @@ def test_two_equalities_of_one_name_must_both_hold() -> None:
     assert index.match({"a": "x"}, {}) == index.match({"a": "z"}, {}) == []
 
 
+def test_a_boolean_equals_no_number() -> None:
+    index = index_of({1: "a = 1", 2: "a = 0", 3: "a", 4: "NOT a"})
+
+    assert index.match({"a": True}, {}) == [3]
+    assert index.match({"a": False}, {}) == [4]
+    assert index.match({"a": 1.0}, {}) == [1]
+
+
 def test_alternatives_are_rows_of_predicates() -> None:
     assert alternatives(normal_form(parse("TRUE"))) == [()]
     assert alternatives(normal_form(parse("FALSE"))) == []

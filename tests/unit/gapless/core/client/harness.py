@@ -63,7 +63,9 @@ class Reader:
 class World:
     """Both machines. `told` holds every effect that is not the link's."""
 
-    def __init__(self, broker: FakeBroker | None = None, *, addresses: tuple[str, ...] = ("a:1",), seed: int = 1) -> None:
+    def __init__(
+        self, broker: FakeBroker | None = None, *, addresses: tuple[str, ...] = ("a:1",), seed: int = 1
+    ) -> None:
         self.broker = broker or FakeBroker()
         self.settings = Settings()
         self.core = self.new_core(addresses, "instance-1", seed)

@@ -99,9 +99,7 @@ def test_it_says_once_per_round_that_nobody_answers_and_goes_on_trying() -> None
     world.unreachable = {"a:1", "b:2"}
     world.start()
     world.advance(0.5)
-    assert [effect.reason for effect in world.effects(e.Unreachable)] == [
-        "a:1: nobody answers; b:2: nobody answers"
-    ]
+    assert [effect.reason for effect in world.effects(e.Unreachable)] == ["a:1: nobody answers; b:2: nobody answers"]
 
     world.advance(60)
     world.unreachable = set()

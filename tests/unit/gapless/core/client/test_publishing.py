@@ -123,9 +123,7 @@ def test_one_answer_for_several_batches_is_shared_out() -> None:
     world.broker.tell(world.broker.session, m.Published(publisher, 6, runs))
     world.pump()
 
-    assert world.receipts(publisher) == dict(
-        zip(tickets, ([1000], [1010, 5000, 5001], [5002, 5003]), strict=True)
-    )
+    assert world.receipts(publisher) == dict(zip(tickets, ([1000], [1010, 5000, 5001], [5002, 5003]), strict=True))
 
 
 def test_ticks_that_the_broker_has_forgotten_are_zero() -> None:

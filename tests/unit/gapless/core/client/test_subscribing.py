@@ -193,9 +193,7 @@ def test_the_error_of_a_selector_shows_the_place() -> None:
     number = reader.number + 1
     world.core.subscribe(world.core.subscription(reader.number).wanted, world.now)  # type: ignore[union-attr]
     world.core.take_effects()
-    world.broker.tell(
-        world.broker.session, m.RequestFailed(number, m.Code.INVALID_SELECTOR, "what?", "a ==", 3)
-    )
+    world.broker.tell(world.broker.session, m.RequestFailed(number, m.Code.INVALID_SELECTOR, "what?", "a ==", 3))
     world.pump()
 
     error = world.failure(number)

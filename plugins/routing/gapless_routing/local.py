@@ -1,0 +1,218 @@
+"""The router `local`: publisher-hosting and subscriber-hosting broker in one node, and nobody else.
+
+There is no path to find and no link to spare, so nothing is filtered on the way: all knowledge is
+delivered as the pubend said it, RAW, and the SHB matches it once. What is left of the contract
+(algorithms.md 8.2) is who is counted: membership, and minima over all members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gapless.core.routing import (
+    AskInterest,
+    AskPubend,
+    BrokerId,
+    Deliver,
+    Effects,
+    Enrol,
+    Held,
+    Hold,
+    HoldRow,
+    Interest,
+    Knowledge,
+    LinkId,
+    OpenRequest,
+    Outcome,
+    Placed,
+    Probed,
+    Progress,
+    Pub,
+    PubendMeta,
+    Released,
+    Router,
+    RouterContext,
+    Seen,
+    Submit,
+    SubmitOpen,
+    Verdict,
+    Want,
+)
+from gapless.core.ticks import PubendId, ShbId, Tick
+from gapless.errors import ConfigurationError
+from gapless.plugins import hookimpl
+
+
+@dataclass(slots=True)
+class LocalPubend:
+    """A pubend of this node: who counts, and how far each is."""
+
+    meta: PubendMeta
+    members: dict[ShbId, Tick]
+    """The durable membership, and from where each member counts."""
+    rows: dict[ShbId, tuple[Tick, Tick]] = field(default_factory=dict)
+    """(released, delivered) of every member that was heard since it was enrolled, and since the membership
+    was handed over: one that was not bounds everything (C4, T20)."""
+    said: tuple[Tick, Tick] = (0, 0)
+    """The highest minima that were told."""
+
+    def report(self, progress: Progress) -> Effects:
+        """A member's progress; told onwards when it moves a minimum."""
+        shb = progress.shb
+        if shb not in self.members:
+            return []
+        released, delivered = self.rows.get(shb, (0, 0))
+        self.rows[shb] = max(released, progress.released), max(delivered, progress.delivered)
+        if len(self.rows) < len(self.members):
+            return []
+        minima = self._minimum(0), self._minimum(1)
+        if minima == self.said:
+            return []
+        self.said = minima
+        return [Released(self.meta.pubend, *minima)]
+
+    def _minimum(self, column: int) -> Tick:
+        """Never below what was said: a member that begins behind it was promised nothing there."""
+        return max(self.said[column], min(row[column] for row in self.rows.values()))
+
+
+class LocalRouter:
+    """A `Router` between the roles of one node. All its state may vanish: it comes back with the calls
+    that begin every router's life."""
+
+    name = "local"
+    needs_stream_links = False
+
+    def __init__(self) -> None:
+        self._pubends: dict[PubendId, LocalPubend] = {}
+        self._versions: dict[ShbId, int] = {}
+        """The version of each SHB's interest, as far as it is known without a hole (T4)."""
+
+    def start(self, now: int, context: RouterContext) -> Effects:
+        """There is nothing to begin."""
+        return []
+
+    def next_wake(self) -> int | None:
+        """It waits for nothing."""
+        return None
+
+    def wake(self, now: int) -> Effects:
+        """It asked for no call."""
+        return []
+
+    # The network, which is not there.
+
+    def link_up(self, now: int, link: LinkId, peer: BrokerId, roles: frozenset[str], incarnation: int) -> Effects:
+        """Other brokers mean nothing to it."""
+        return []
+
+    def link_down(self, now: int, link: LinkId) -> Effects:
+        """Other brokers mean nothing to it."""
+        return []
+
+    def frame(self, now: int, link: LinkId, frame: bytes) -> Effects:
+        """Other brokers mean nothing to it."""
+        return []
+
+    # The local PHB core.
+
+    def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
+        """A pubend is open or sealed here, with this durable membership, which replaces the one before."""
+        before = self._pubends.get(meta.pubend)
+        pubend = self._pubends[meta.pubend] = LocalPubend(meta, dict(members))
+        if before is not None:
+            pubend.said = before.said
+        return [effect for shb in self._versions for effect in self._introduce(pubend, shb)]
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        """Facts go to the SHB as they are, whether it asked or not."""
+        pubend = self._pubends.get(knowledge.pubend)
+        if pubend is not None and knowledge.hi > pubend.meta.stable:
+            pubend.meta = replace(pubend.meta, stable=knowledge.hi)
+        return [Deliver(knowledge)] if self._versions else []
+
+    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+        """Progress up to here is overdue."""
+        return [Probed(pubend, upto)]
+
+    def enrolled(self, now: int, pubend: PubendId, shb: ShbId, at: Tick) -> Effects:
+        """The membership is durable: from now on the SHB counts, and nothing is released unheard of it."""
+        known = self._pubends.get(pubend)
+        if known is None:
+            return []
+        known.members[shb] = at
+        known.rows.pop(shb, None)
+        return [Seen(known.meta, at)]
+
+    def held(self, now: int, shb: ShbId, held: Held) -> Effects:
+        """A row of holds is durable."""
+        return [held]
+
+    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
+        """How an opening or a batch ended."""
+        return [Placed(reply_to, pubend, outcome)]
+
+    # The local SHB core.
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        """Only its version matters here: a hole in it is asked about, and the whole of it enrols."""
+        known = self._versions.get(interest.shb)
+        if interest.full:
+            self._versions[interest.shb] = max(interest.version, known or 0)
+            pubends = self._pubends.values()
+            return [effect for pubend in pubends for effect in self._introduce(pubend, interest.shb)]
+        if known is None or interest.base > known:
+            return [AskInterest()]
+        self._versions[interest.shb] = max(interest.version, known)
+        return []
+
+    def hold(self, now: int, row: HoldRow) -> Effects:
+        """The SHB needs more kept than it reported."""
+        return [Hold(row)] if row.pubend in self._pubends else []
+
+    def want(self, now: int, want: Want) -> Effects:
+        """The pubend itself answers."""
+        return [AskPubend(want, want.shb)] if want.pubend in self._pubends else []
+
+    def progress(self, now: int, progress: Progress) -> Effects:
+        """The SHB's durable progress."""
+        pubend = self._pubends.get(progress.pubend)
+        return [] if pubend is None else pubend.report(progress)
+
+    # Local clients.
+
+    def open(self, now: int, request: OpenRequest, reply_to: Hashable) -> Effects:
+        """The PHB of this node decides which pubend it is."""
+        if not self._pubends:
+            return [self._nothing_here(reply_to, request.pubend)]
+        return [SubmitOpen(request, reply_to)]
+
+    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+        """The PHB of this node logs it, or says why not."""
+        if not self._pubends:
+            return [self._nothing_here(reply_to, pub.pubend)]
+        return [Submit(pub, reply_to)]
+
+    def saved(self, now: int, cookie: Hashable) -> Effects:
+        """It saves nothing."""
+        return []
+
+    def _introduce(self, pubend: LocalPubend, shb: ShbId) -> Effects:
+        """What an SHB learns of a pubend: that it is counted there, or first the pubend that it asks to be."""
+        at = pubend.members.get(shb)
+        if at is not None:
+            return [Seen(pubend.meta, at)]
+        return [Seen(pubend.meta), Enrol(pubend.meta.pubend, shb)]
+
+    def _nothing_here(self, reply_to: Hashable, pubend: PubendId) -> Placed:
+        return Placed(reply_to, pubend, Outcome(Verdict.RETRY, "no pubend is open at this broker"))
+
+
+@hookimpl
+def open_routing(options: Mapping[str, Any]) -> Router:
+    """A fresh router; it has no options. Raises ConfigurationError when it is given one."""
+    if options:
+        raise ConfigurationError(f"the router 'local' has no option {min(options)!r}")
+    return LocalRouter()

@@ -1,0 +1,20 @@
+"""The command line: `gapless` and `python -m gapless.cli`.
+
+    app           the commands, and how errors are shown
+    options       what several commands take
+    output        tables, JSON, and plain lines
+    connecting    a connection for one command, with a bound on waiting
+    lines         a line of JSON for each event, in and out
+    tokens        the file that `subscribe` keeps its token in
+    broker publish subscribe listings selector doctor    the commands
+    demo          the demo, a package of its own
+
+A module of a command imports what it runs when it runs: so `gapless --help` waits for nothing.
+"""
+
+
+def main() -> None:
+    """Runs the command line; the process ends with its exit status."""
+    from gapless.cli.app import app
+
+    app()

@@ -1,0 +1,106 @@
+"""The commands, and how errors are shown.
+
+The exit status is 0 when all is well, 1 when what was asked for did not succeed or something was found,
+and 2 when it was not understood: usage, configuration, a malformed selector, topic or token.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import click
+import typer
+from typer.core import TyperGroup
+
+from gapless.cli import broker, doctor, listings, publish, selector, subscribe
+from gapless.cli.demo import command as demo
+from gapless.errors import (
+    ConfigurationError,
+    GaplessError,
+    InvalidSelectorError,
+    InvalidTokenError,
+    InvalidTopicError,
+)
+
+NOT_UNDERSTOOD = (ConfigurationError, InvalidSelectorError, InvalidTokenError, InvalidTopicError)
+INTERRUPTED = 130
+"""What shells report for a program that Ctrl-C ended."""
+
+
+class Commands(TyperGroup):
+    """All commands; what goes wrong in one is shown as a sentence, with --debug as a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
+        except (GaplessError, OSError) as error:
+            if ctx.params.get("debug"):
+                raise
+            if _is_closed_pipe(error):
+                _forget_output()
+                raise SystemExit(1) from None
+            show_error(error)
+            raise SystemExit(2 if isinstance(error, NOT_UNDERSTOOD) else 1) from None
+
+
+app = typer.Typer(
+    name="gapless",
+    cls=Commands,
+    help="Durable publish/subscribe in which the application owns the position.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+app.command("demo")(demo.demo)
+app.command("broker")(broker.broker)
+app.command("publish")(publish.publish)
+app.command("subscribe")(subscribe.subscribe)
+app.command("unsubscribe")(listings.unsubscribe)
+app.command("subscriptions")(listings.subscriptions)
+app.command("pubends")(listings.pubends)
+app.command("selector")(selector.selector)
+app.command("doctor")(doctor.doctor)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the signature of a callback
+    if wanted:
+        print(f"gapless {version('gapless')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where in the code an error arose.")] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """What stands before the command."""
+
+
+def show_error(error: BaseException) -> None:
+    """Says on the standard error output what went wrong."""
+    print(f"gapless: {_text(error)}", file=sys.stderr)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _is_closed_pipe(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.EPIPE
+
+
+def _forget_output() -> None:
+    """Whoever read our output has gone; the interpreter must not try to write the rest at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

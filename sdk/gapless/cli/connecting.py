@@ -1,0 +1,51 @@
+"""A connection for one command, with a bound on how long a broker may stay silent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gapless.errors import ConnectionClosedError
+
+if TYPE_CHECKING:
+    from gapless import Connection
+
+Result = TypeVar("Result")
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Runs a coroutine to its end, on uvloop where that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
+@asynccontextmanager
+async def connected(url: str, client_id: str, wait: float) -> AsyncIterator[Connection]:
+    """A connection that is open. Raises ConnectionClosedError when no broker answers within `wait` seconds."""
+    import gapless
+
+    connecting = gapless.connect(url, client_id=client_id or None)
+    unreachable = (
+        f"no broker answers at {url}, for {wait:g} seconds now:"
+        " `gapless broker` starts one, --url or GAPLESS_URL says where it is"
+    )
+    connection = await within(wait, connecting, unreachable)
+    async with connection:
+        yield connection
+
+
+async def within(seconds: float, waiting: Awaitable[Result], otherwise: str) -> Result:
+    """What is waited for. Raises ConnectionClosedError(otherwise) when it takes longer than that."""
+    task = asyncio.ensure_future(waiting)
+    try:
+        await asyncio.wait([task], timeout=seconds)
+        if task.done():
+            return task.result()
+    finally:
+        task.cancel()
+    raise ConnectionClosedError(otherwise)

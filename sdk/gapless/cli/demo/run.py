@@ -1,0 +1,152 @@
+"""The demo from its beginning to its end: publish, consume, kill, wait, prove."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from gapless.cli.demo.data import fields_of
+from gapless.cli.demo.plan import BROKER, PUBLISHER, Kill
+from gapless.cli.demo.proof import Verdict, prove
+from gapless.cli.demo.selections import Selection
+from gapless.cli.demo.subscriber import consumed_flights
+from gapless.cli.demo.supervisor import Progress, Supervisor
+
+if TYPE_CHECKING:
+    from gapless.cli.demo.report import Report
+
+LOOK: Final = 0.2
+"""Seconds between two looks at the progress, for who watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run is to do."""
+
+    flights: Sequence[str]
+    """What is published, in this order."""
+    selections: Sequence[Selection]
+    plan: Sequence[Kill]
+    seed: int
+    rate: float
+    """Flights a second at most; 0: no limit."""
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run went."""
+
+    seed: int
+    published: int
+    seconds: float
+    stalled: bool
+    """Whether it was given up because nothing moved any more."""
+    kills: Mapping[str, int]
+    verdicts: Sequence[Verdict]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every subscriber consumed exactly what it should have, in order, once."""
+        return all(verdict.is_right for verdict in self.verdicts)
+
+    @property
+    def consumed(self) -> int:
+        """By all subscribers together."""
+        return sum(verdict.consumed for verdict in self.verdicts)
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON says it."""
+        subscribers = sum(count for name, count in self.kills.items() if name not in {BROKER, PUBLISHER})
+        return {
+            "right": self.is_right,
+            "seed": self.seed,
+            "published": self.published,
+            "consumed": self.consumed,
+            "seconds": round(self.seconds, 3),
+            "stalled": self.stalled,
+            "kills": {
+                "broker": self.kills[BROKER],
+                "publisher": self.kills[PUBLISHER],
+                "subscribers": subscribers,
+            },
+            "subscriptions": [asdict(verdict) | {"right": verdict.is_right} for verdict in self.verdicts],
+        }
+
+
+def expectations(flights: Sequence[str], selections: Sequence[Selection]) -> dict[str, list[str]]:
+    """What each subscriber has to consume: from the data, without gapless."""
+    expected: dict[str, list[str]] = {selection.name: [] for selection in selections}
+    for line in flights:
+        fields = fields_of(line)
+        for selection in selections:
+            if selection.selects(fields):
+                expected[selection.name].append(line)
+    return expected
+
+
+async def carry_out(run: Run, report: Report) -> Outcome:
+    """Carries a run out to its proof. Raises WorkerFailedError when a process fails by itself."""
+    expected = expectations(run.flights, run.selections)
+    began = monotonic()
+    async with Supervisor(run.directory, run.flights, run.selections, run.rate) as supervisor:
+        report.started(run, {name: len(rows) for name, rows in expected.items()})
+        async with shown(supervisor, report):
+            total = len(run.flights) + sum(map(len, expected.values()))
+            stalled = not await supervisor.watch(_kill_and_wait(run.plan, total, supervisor, report))
+            if not stalled:
+                await supervisor.stop_all()
+    seconds = monotonic() - began
+    verdicts = verdicts_of(run.selections, expected, supervisor)
+    return Outcome(run.seed, supervisor.progress.published, seconds, stalled, supervisor.kills, verdicts)
+
+
+def verdicts_of(
+    selections: Sequence[Selection], expected: Mapping[str, Sequence[str]], supervisor: Supervisor
+) -> list[Verdict]:
+    """What each subscriber has in its database, held against what it should have."""
+    return [
+        prove(
+            selection.name,
+            selection.selector,
+            expected[selection.name],
+            consumed_flights(supervisor.database(selection)),
+        )
+        for selection in selections
+    ]
+
+
+@asynccontextmanager
+async def shown(supervisor: Supervisor, report: Report) -> AsyncIterator[None]:
+    """Shows the progress now and then while the block runs, and once at its end."""
+
+    async def show() -> None:
+        while True:
+            report.progress(supervisor.progress, supervisor.kills)
+            await asyncio.sleep(LOOK)
+
+    showing = asyncio.create_task(show())
+    try:
+        yield
+    finally:
+        showing.cancel()
+        with suppress(asyncio.CancelledError):
+            await showing
+        report.progress(supervisor.progress, supervisor.kills)
+
+
+async def _kill_and_wait(plan: Sequence[Kill], total: int, supervisor: Supervisor, report: Report) -> bool:
+    """Kills as planned and waits for the end. Returns False when nothing moves any more."""
+    progress: Progress = supervisor.progress
+    for kill in plan:
+        if not await progress.until(lambda at=kill.at: progress.done >= at * total):  # type: ignore[misc]
+            return False
+        await asyncio.sleep(kill.pause)
+        if await supervisor.kill(kill.victim):
+            report.killed(kill.victim, progress)
+    return await progress.until(lambda: progress.is_complete)

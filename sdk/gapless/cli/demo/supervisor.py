@@ -1,0 +1,212 @@
+"""All processes of a run: a broker, a publisher and the subscribers; and how far they are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from gapless.cli.demo.data import write_lines
+from gapless.cli.demo.plan import BROKER, PUBLISHER
+from gapless.cli.demo.selections import Selection
+from gapless.cli.demo.worker import Worker
+
+IDLE_MAX: Final = 30.0
+"""Seconds without any progress after which a run is over, whatever is missing."""
+
+_CONFIGURATION = """\
+# The broker of `gapless demo`.
+[node]
+name = "demo"
+
+[storage]
+plugin = "rocksdb"
+path = {path}
+
+[[listen]]
+address = {address}
+"""
+
+
+class Progress:
+    """How far a run is."""
+
+    def __init__(self, selections: Sequence[Selection]) -> None:
+        self.published = 0
+        self.consumed = {selection.name: 0 for selection in selections}
+        self.positions: dict[str, Mapping[str, int]] = {}
+        """Per subscription: up to which tick of each pubend everything is committed."""
+        self.ends: Mapping[str, int] | None = None
+        """The newest event of each pubend, once everything is published."""
+        self.moved_at = monotonic()
+        self._heard = asyncio.Event()
+
+    @property
+    def done(self) -> int:
+        """Events published and events consumed."""
+        return self.published + sum(self.consumed.values())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything is published, and every subscriber stands behind all of it."""
+        if self.ends is None:
+            return False
+        return all(
+            self.positions.get(name, {}).get(pubend, 0) >= end
+            for name in self.consumed
+            for pubend, end in self.ends.items()
+        )
+
+    def heard(self, done_before: int) -> None:
+        """A process has reported. Silence alone is no progress: it goes on for ever."""
+        if self.done != done_before:
+            self.moved_at = monotonic()
+        self._heard.set()
+
+    async def until(self, reached: Callable[[], bool]) -> bool:
+        """Waits until something is so. Returns False when nothing has moved for too long."""
+        while not reached():
+            left = self.moved_at + IDLE_MAX - monotonic()
+            if left <= 0:
+                return False
+            self._heard.clear()
+            heard = asyncio.ensure_future(self._heard.wait())
+            await asyncio.wait([heard], timeout=left)
+            heard.cancel()
+        return True
+
+
+class Supervisor:
+    """Starts the processes in a directory, kills whom it is told to, and sees to it that none is left behind.
+
+    Use it as a context. Whatever fails by itself is raised by `watch`.
+    """
+
+    def __init__(
+        self, directory: Path, flights: Sequence[str], selections: Sequence[Selection], rate: float = 0
+    ) -> None:
+        self.progress = Progress(selections)
+        self._directory = directory
+        self._flights = directory / "flights.csv"
+        self._selections = selections
+        self._rate = rate
+        self._url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._workers: dict[str, Worker] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        (directory / "logs").mkdir(parents=True)
+        write_lines(self._flights, flights)
+
+    async def __aenter__(self) -> Supervisor:
+        """Starts the broker, then the rest."""
+        try:
+            self._start(BROKER, self._broker, self._on_broker, may_fail_to_start=True)
+            await self.watch(self._url)
+            for selection in self._selections:
+                self._start(selection.name, self._subscriber(selection), self._on_consumed(selection.name))
+            self._start(PUBLISHER, self._publisher, self._on_published)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Ends every process that is left."""
+        await asyncio.gather(*(worker.abandon() for worker in self._workers.values()))
+
+    @property
+    def kills(self) -> dict[str, int]:
+        """How often each process was killed."""
+        return {name: worker.kills for name, worker in self._workers.items()}
+
+    def database(self, selection: Selection) -> Path:
+        """Where a subscriber keeps what it has consumed, and its token."""
+        return self._directory / f"{selection.name}.sqlite"
+
+    async def kill(self, name: str) -> bool:
+        """Kills a process with SIGKILL; it is started again. Returns False if it had ended for good."""
+        return await self._workers[name].kill()
+
+    async def stop(self, name: str) -> None:
+        """Ends a process in order."""
+        await self._workers[name].stop()
+
+    async def stop_all(self) -> None:
+        """Ends all processes in order, the broker last."""
+        await asyncio.gather(*(self.stop(name) for name in self._workers if name != BROKER))
+        await self.stop(BROKER)
+
+    async def watch(self, waiting: Any) -> Any:
+        """What is waited for. Raises WorkerFailedError as soon as a process fails by itself."""
+        task = asyncio.ensure_future(waiting)
+        try:
+            while not task.done():
+                tasks = [keeping for keeping in self._tasks if not keeping.done()]
+                await asyncio.wait([task, *tasks], return_when=asyncio.FIRST_COMPLETED)
+                for keeping in self._tasks:
+                    if keeping.done() and not keeping.cancelled():
+                        keeping.result()
+            return task.result()
+        finally:
+            task.cancel()
+
+    # The processes.
+
+    def _start(self, name: str, command: Any, on_report: Any, *, may_fail_to_start: bool = False) -> None:
+        log = self._directory / "logs" / f"{name}.log"
+        worker = self._workers[name] = Worker(
+            name, command, on_report, log, may_fail_to_start=may_fail_to_start
+        )
+        self._tasks.append(worker.start())
+
+    def _broker(self) -> list[str]:
+        # The first start takes any port that is free, the others that one: clients come back to it.
+        address = self._url.result().partition("://")[2] if self._url.done() else "127.0.0.1:0"
+        configuration = self._directory / "gapless.toml"
+        path = json.dumps(str(self._directory / "broker"))
+        configuration.write_text(_CONFIGURATION.format(path=path, address=json.dumps(address)), "utf-8")
+        options = ["--config", str(configuration), "--json", "--until-stdin-closes"]
+        return [sys.executable, "-m", "gapless.cli", "broker", *options]
+
+    def _publisher(self) -> list[str]:
+        options = ["--url", self._url.result(), "--flights", str(self._flights), "--rate", str(self._rate)]
+        return [sys.executable, "-m", "gapless.cli.demo.publisher", *options]
+
+    def _subscriber(self, selection: Selection) -> Callable[[], list[str]]:
+        def command() -> list[str]:
+            options = {
+                "url": self._url.result(),
+                "name": selection.name,
+                "topic": selection.topic,
+                "selector": selection.selector,
+                "database": str(self.database(selection)),
+            }
+            arguments = [f"--{name}={value}" for name, value in options.items()]
+            return [sys.executable, "-m", "gapless.cli.demo.subscriber", *arguments]
+
+        return command
+
+    # What they report.
+
+    def _on_broker(self, report: Mapping[str, Any]) -> None:
+        if not self._url.done():
+            self._url.set_result(report["url"])
+
+    def _on_published(self, report: Mapping[str, Any]) -> None:
+        progress, before = self.progress, self.progress.done
+        progress.published = report["published"]
+        progress.ends = report.get("ends")
+        progress.heard(before)
+
+    def _on_consumed(self, name: str) -> Callable[[Mapping[str, Any]], None]:
+        def on_report(report: Mapping[str, Any]) -> None:
+            progress, before = self.progress, self.progress.done
+            progress.consumed[name] = report["consumed"]
+            if "position" in report:
+                progress.positions[name] = report["position"]
+            progress.heard(before)
+
+        return on_report

@@ -1,0 +1,125 @@
+"""`gapless subscriptions`, `pubends` and `unsubscribe`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gapless.cli.connecting import connected, run
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
+from gapless.cli.output import print_json, print_listing, shown_bytes, shown_duration
+
+if TYPE_CHECKING:
+    from gapless import PubendInfo, SubscriptionInfo
+
+SUBSCRIPTION_COLUMNS = {
+    "client_id": "client",
+    "name": "name",
+    "topics": "topics",
+    "selector": "selector",
+    "connected": "connected",
+    "lag_events": "lag in events",
+    "lag": "lag in time",
+}
+PUBEND_COLUMNS = {
+    "pubend": "pubend",
+    "topics": "topics",
+    "since": "has events since",
+    "newest_time": "newest event",
+    "log": "log",
+    "publishers": "publishers",
+}
+
+
+def subscriptions(
+    url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False
+) -> None:
+    """List the durable subscriptions of all clients, their positions and how far they lag."""
+
+    async def ask() -> list[SubscriptionInfo]:
+        async with connected(url, "", wait) as connection:
+            return list(await connection.subscriptions())
+
+    fields = subscription_json if as_json else subscription_cells
+    rows = [fields(info) for info in run(ask())]
+    print_listing(rows, SUBSCRIPTION_COLUMNS, as_json=as_json, empty="there is no durable subscription")
+
+
+def pubends(url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
+    """List the pubends and what they hold."""
+
+    async def ask() -> list[PubendInfo]:
+        async with connected(url, "", wait) as connection:
+            return list(await connection.pubends())
+
+    fields = pubend_json if as_json else pubend_cells
+    rows = [fields(info) for info in run(ask())]
+    print_listing(rows, PUBEND_COLUMNS, as_json=as_json, empty="there is no pubend: nothing was published yet")
+
+
+def unsubscribe(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    url: Url = DEFAULT_URL,
+    client_id: ClientId = "",
+    wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
+) -> None:
+    """End a durable subscription for good: what it has not consumed is not kept for it any more."""
+
+    async def ask() -> None:
+        async with connected(url, "", wait) as connection:
+            await connection.unsubscribe(name, client_id=client_id)
+
+    run(ask())
+    if as_json:
+        print_json({"unsubscribed": name, "client_id": client_id})
+    else:
+        print(f"subscription {name!r} has ended")
+
+
+def subscription_json(info: SubscriptionInfo) -> dict[str, Any]:
+    """A subscription as JSON says it."""
+    return {
+        "client_id": info.client_id,
+        "name": info.name,
+        "topics": list(info.topics),
+        "selector": info.selector,
+        "connected": info.connected,
+        "acknowledged": dict(info.acknowledged.ticks),
+        "lag_events": info.lag_events,
+        "lag_seconds": info.lag_seconds,
+    }
+
+
+def subscription_cells(info: SubscriptionInfo) -> dict[str, Any]:
+    """A subscription as a table shows it."""
+    return {**subscription_json(info), "lag": shown_duration(info.lag_seconds)}
+
+
+def pubend_json(info: PubendInfo) -> dict[str, Any]:
+    """A pubend as JSON says it."""
+    return {
+        "pubend": info.pubend,
+        "topics": list(info.topics),
+        "created": info.created.isoformat(),
+        "lost": info.lost,
+        "newest": info.newest,
+        "stable": info.stable,
+        "released": info.released,
+        "log_bytes": info.log_bytes,
+        "publishers": info.publishers,
+    }
+
+
+def pubend_cells(info: PubendInfo) -> dict[str, Any]:
+    """A pubend as a table shows it."""
+    from gapless.core.ticks import time_at
+
+    since = time_at(info.lost) if info.lost else info.created
+    return {
+        **pubend_json(info),
+        "since": f"{since:%Y-%m-%d %H:%M:%S}",
+        "newest_time": f"{time_at(info.newest):%Y-%m-%d %H:%M:%S}" if info.newest else None,
+        "log": shown_bytes(info.log_bytes),
+    }

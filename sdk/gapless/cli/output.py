@@ -1,0 +1,102 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Row: TypeAlias = Mapping[str, Any]
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def print_json(value: Any) -> None:
+    """Prints one JSON value on one line, and sees to it that it leaves at once."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def print_listing(rows: Sequence[Row], columns: Mapping[str, str], *, as_json: bool, empty: str) -> None:
+    """Prints a listing: as JSON all of every row, as a table the columns that `columns` gives a heading."""
+    if as_json:
+        print_json(list(rows))
+    elif not rows:
+        print(empty)
+    else:
+        print_table(table_of(rows, columns))
+
+
+def table_of(rows: Iterable[Row], columns: Mapping[str, str]) -> Table:
+    """A table of these rows; columns of numbers are set to the right."""
+    from rich import box
+    from rich.table import Table
+
+    rows = list(rows)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for key, heading in columns.items():
+        numbers = all(_is_number(row[key]) for row in rows)
+        table.add_column(heading, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row[key]) for key in columns))
+    return table
+
+
+def print_table(table: Table) -> None:
+    """Prints a table: as wide as it needs to be where nobody looks, so that nothing is cut off."""
+    from rich.console import Console
+
+    console = Console()
+    console.print(table) if console.is_terminal else Console(width=500).print(table)
+
+
+def shown(value: Any) -> str:
+    """A value as a person reads it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(shown, value)) or "-"
+    return str(value) or "-"
+
+
+def shown_bytes(count: int) -> str:
+    """A number of bytes as a person reads it."""
+    size = float(count)
+    for unit in _UNITS[:-1]:
+        if size < 1024:
+            break
+        size /= 1024
+    else:
+        unit = _UNITS[-1]
+    return f"{count} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+
+
+def shown_duration(seconds: float) -> str:
+    """A duration as a person reads it, in the two largest units that it has."""
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _cell(value: Any) -> str:
+    from rich.markup import escape
+
+    return escape(shown(value))

@@ -1,0 +1,164 @@
+"""`gapless publish`: one event for each line of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gapless.cli.connecting import connected, run
+from gapless.cli.lines import message_of
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
+from gapless.cli.output import print_json
+from gapless.cli.reading import LineReader
+from gapless.errors import ConfigurationError, GaplessError, InvalidMessageError
+
+if TYPE_CHECKING:
+    from gapless import Message, Receipt
+
+REPORT_EVERY = 1000
+"""Events between two looks at the clock of the progress shown."""
+
+
+def publish(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    file: Annotated[
+        Path, typer.Argument(metavar="[FILE|-]", allow_dash=True, help="Default: the standard input.")
+    ] = Path("-"),
+    url: Url = DEFAULT_URL,
+    client_id: ClientId = "",
+    wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
+) -> None:
+    """Publish one event per line of JSON: {"body": "text", "properties": {"name": value}}.
+
+    A body that is no text is {"base64": "…"}; priority, expiration, correlation_id, reply_to and type may
+    stand beside it. A line that is wrong ends it: nothing behind that line is sent.
+    """
+    with opened(file) as descriptor:
+        outcome = run(_publish(topic, descriptor, url, client_id, wait))
+    if as_json:
+        print_json(outcome.fields())
+    else:
+        print(f"published {outcome.count:,} events to {topic}")
+    if outcome.error is not None:
+        raise outcome.error
+
+
+class Outcome:
+    """How far it came."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.count = 0
+        self.last: Receipt | None = None
+        self.error: GaplessError | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON says it."""
+        last = self.last
+        return {
+            "topic": self.topic,
+            "published": self.count,
+            "pubend": last and last.pubend,
+            "tick": last and last.tick,
+            "durable": last and last.durable,
+            "error": None if self.error is None else str(self.error),
+        }
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[int]:
+    """The descriptor of a file, `-` for standard input. Raises ConfigurationError."""
+    if str(file) == "-":
+        yield sys.stdin.fileno()
+        return
+    try:
+        opened_file = file.open("rb", buffering=0)
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from error
+    with opened_file:
+        yield opened_file.fileno()
+
+
+async def _publish(topic: str, descriptor: int, url: str, client_id: str, wait: float) -> Outcome:
+    outcome = Outcome(topic)
+    async with connected(url, client_id, wait) as connection, connection.session() as session:
+        lines = LineReader(descriptor)
+        publisher = session.publisher(topic)
+        messages = _messages(lines, outcome)
+        with stopping_on_interrupt(lines.stop), _Progress() as progress:
+            try:
+                async for receipt in publisher.send_all(messages):
+                    outcome.count += 1
+                    outcome.last = receipt
+                    progress.show(outcome.count)
+            except GaplessError as error:
+                outcome.error = error
+    return outcome
+
+
+async def _messages(lines: LineReader, outcome: Outcome) -> AsyncIterator[Message]:
+    """The messages up to the first line that is wrong, which is noted; blank lines are passed over."""
+    number = 1
+    try:
+        async for line in lines:
+            if line.strip():
+                yield message_of(line)
+            number += 1
+    except InvalidMessageError as error:
+        outcome.error = InvalidMessageError(f"line {number}: {error}; nothing from there on was sent")
+    except OSError as error:
+        outcome.error = ConfigurationError(f"line {number}: cannot be read: {error.strerror}")
+
+
+@contextmanager
+def stopping_on_interrupt(stop: Any) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM calls `stop`; the next one does what it always does."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def on_signal() -> None:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+        stop()
+
+    for number in numbers:
+        with suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+
+
+class _Progress:
+    """Shows a count on the standard error output, if a person looks there."""
+
+    def __init__(self) -> None:
+        self._status: Any = None
+
+    def __enter__(self) -> _Progress:
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("publishing")
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def show(self, count: int) -> None:
+        """So many so far."""
+        if self._status is not None and count % REPORT_EVERY == 0:
+            self._status.update(f"published {count:,} events")

@@ -1,0 +1,164 @@
+"""`gapless subscribe`: consumes a subscription and prints it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gapless.cli.connecting import connected, run
+from gapless.cli.lines import aware_time, fields_of_event, fields_of_gap, readable_event
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
+from gapless.cli.publish import stopping_on_interrupt
+from gapless.cli.tokens import read_token, write_token
+from gapless.errors import ConfigurationError, GapError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from gapless import Batch, CheckpointToken, Gap, Subscription
+
+EVENTS_AT_ONCE = 1024
+
+
+class InUse(str, Enum):
+    """What to do about another consumer of the subscription."""
+
+    ERROR = "error"
+    WAIT = "wait"
+    TAKEOVER = "takeover"
+
+
+def subscribe(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the durable subscription.")],
+    topic: Annotated[
+        list[str], typer.Option(metavar="TOPIC", help="What to subscribe to, with wildcards; several if repeated.")
+    ],
+    selector: Annotated[str, typer.Option(metavar="SELECTOR")] = "",
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="START", help="Where a new subscription begins: latest, earliest or a time; or a token."
+        ),
+    ] = "latest",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the position here; what it holds goes before --start."),
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many events.")] = None,
+    ack: Annotated[bool, typer.Option(help="Let the broker release what was printed.")] = True,
+    in_use: Annotated[InUse, typer.Option(help="What to do if another consumer has it.")] = InUse.ERROR,
+    url: Url = DEFAULT_URL,
+    client_id: ClientId = "",
+    wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
+) -> None:
+    """Consume a durable subscription and print its events; Ctrl-C ends it in order.
+
+    Events are printed first, then the token is written, then they are acknowledged: whatever is killed when,
+    nothing is lost. A gap is printed in its place, and makes the exit status 1.
+    """
+    position = (token_file and read_token(token_file)) or start_of(start)
+    consumer = Consumer(token_file and token_file.resolve(), count, ack=ack, as_json=as_json)
+
+    async def consume() -> None:
+        async with connected(url, client_id, wait) as connection, connection.session() as session:
+            subscribing = session.subscribe(
+                *topic, name=name, selector=selector, start=position, on_gap="deliver", in_use=in_use.value
+            )
+            async with subscribing as subscription:
+                with stopping_on_interrupt(subscription.drain):
+                    await consumer.consume(subscription)
+
+    run(consume())
+    if consumer.gaps:
+        raise GapError(consumer.gaps[0])
+
+
+def start_of(text: str) -> str | datetime | CheckpointToken:
+    """Where to begin. Raises ConfigurationError or InvalidTokenError when the text says nothing of the kind."""
+    if text in {"latest", "earliest"}:
+        return text
+    if text.startswith("gl"):
+        from gapless import CheckpointToken
+
+        return CheckpointToken.parse(text)
+    time = aware_time(text)
+    if time is None:
+        raise ConfigurationError(
+            f"--start: {text!r} is not latest, earliest, a token, or a time with its zone, as 2026-01-31T12:00:00Z"
+        )
+    return time
+
+
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """How events and gaps are printed."""
+
+    as_json: bool
+
+    def events(self, events: Sequence[Any]) -> None:
+        """Prints events, a line each."""
+        line = _json_line if self.as_json else readable_event
+        self._write("".join(f"{line(event)}\n" for event in events))
+
+    def gap(self, gap: Gap) -> None:
+        """Prints a gap, in its place."""
+        self._write(f"{json.dumps(fields_of_gap(gap)) if self.as_json else f'--- gap: {gap} ---'}\n")
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+class Consumer:
+    """Prints, keeps the token, acknowledges: in this order."""
+
+    def __init__(self, token_file: Path | None, count: int | None, *, ack: bool, as_json: bool) -> None:
+        self.gaps: list[Gap] = []
+        self._token_file = token_file
+        self._left = count
+        self._ack = ack
+        self._printed = _Printed(as_json)
+
+    async def consume(self, subscription: Subscription) -> None:
+        """Consumes until the subscription is drained, or as many as were asked for."""
+        while self._left is None or self._left > 0:
+            batches = subscription.batches(max_events=min(EVENTS_AT_ONCE, self._left or EVENTS_AT_ONCE))
+            async for item in batches:
+                await self._print(item)
+                await self._keep(subscription)
+                if self._left is not None and self._left < EVENTS_AT_ONCE:
+                    break
+            else:
+                return
+
+    async def _print(self, item: Batch | Gap) -> None:
+        # In a thread: whoever reads our output may be slow, and the connection must go on meanwhile.
+        from gapless import Gap
+
+        if isinstance(item, Gap):
+            self.gaps.append(item)
+            await asyncio.to_thread(self._printed.gap, item)
+            return
+        await asyncio.to_thread(self._printed.events, item)
+        if self._left is not None:
+            self._left -= len(item)
+
+    async def _keep(self, subscription: Subscription) -> None:
+        token = subscription.token
+        if self._token_file is not None:
+            await asyncio.to_thread(write_token, self._token_file, token)
+        if self._ack:
+            await subscription.acknowledge(token)
+
+
+def _json_line(event: Any) -> str:
+    return json.dumps(fields_of_event(event), ensure_ascii=False)

@@ -1,0 +1,61 @@
+"""Where a client connects to: `gapless://HOST:PORT`, several of them, with TLS, or a broker in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gapless.errors import ConfigurationError
+
+PORT = 7400
+"""Where a broker listens if nobody says otherwise."""
+
+_EXAMPLES = "'gapless://127.0.0.1:7400', 'gapless+tls://broker.example:7400' or 'embedded:./data'"
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Brokers to be reached through a transport; each is tried in turn."""
+
+    transport: str
+    addresses: tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A broker in this process, on the volume at `path`; "": in memory, and this connection's own."""
+
+    path: str
+
+
+def parse(address: str) -> Remote | Embedded:
+    """What an address means.
+
+    `gapless://host:port,host:port` is TCP, `gapless+tls://` the same with TLS, `gapless+NAME://` any other
+    transport plugin, whose own affair the address is. Raises ConfigurationError, saying what to write.
+    """
+    if not isinstance(address, str):
+        raise ConfigurationError(f"an address is a str such as {_EXAMPLES}, not {type(address).__name__}")
+    if address.startswith("embedded:"):
+        return Embedded(address.removeprefix("embedded:"))
+    scheme, separator, rest = address.partition("://")
+    base, plus, transport = scheme.partition("+")
+    if not separator or base != "gapless" or (plus and not transport):
+        raise ConfigurationError(f"{address!r} is no address of a broker: write {_EXAMPLES}")
+    hosts = tuple(host.strip() for host in rest.rstrip("/").split(","))
+    if not all(hosts):
+        raise ConfigurationError(f"{address!r} names no host, or an empty one: write {_EXAMPLES}")
+    if transport in {"", "tcp"}:
+        return Remote("tcp", tuple(map(_with_port, hosts)))
+    if transport == "tls":
+        return Remote("tcp", tuple(map(_with_port, hosts)), {"tls": True})
+    return Remote(transport, hosts)
+
+
+def _with_port(host: str) -> str:
+    if "/" in host or "@" in host or "?" in host:
+        raise ConfigurationError(f"{host!r} is no host with a port: after them nothing may follow")
+    has_port = "]:" in host if host.startswith("[") else ":" in host
+    return host if has_port else f"{host}:{PORT}"

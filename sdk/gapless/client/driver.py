@@ -1,0 +1,326 @@
+"""The shell of the client's core: feed it, do what it says, arm one timer.
+
+Whatever happens in one turn of the loop is carried out at its end, in one go; frames that arrive are
+carried out at once. Nothing here knows what a publisher or a subscription is: each is a number, and
+whoever has the number is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gapless.core.client import effects as e
+from gapless.errors import ConnectionClosedError, GaplessError
+
+if TYPE_CHECKING:
+    from gapless.core.client import ClientCore
+    from gapless.spi import Link, LinkHandler
+
+log = logging.getLogger("gapless.client")
+
+Dialler: TypeAlias = "Callable[[str, Callable[[Link], LinkHandler]], Awaitable[Link]]"
+"""Connects to an address, as `gapless.spi.Transport.dial` does."""
+
+
+class Owner:
+    """Who is told what becomes of a publisher, a subscription or a question; each hears what concerns it."""
+
+    def on_answered(self, result: Any) -> None:
+        """The broker has answered."""
+
+    def on_failed(self, error: GaplessError) -> None:
+        """It is over; nothing else follows."""
+
+    def on_receipted(self, receipted: e.Receipted) -> None:
+        """A batch is logged."""
+
+    def on_not_published(self, refused: e.NotPublished) -> None:
+        """A batch gets no receipt."""
+
+    def on_arrived(self) -> None:
+        """There is something to take."""
+
+
+class LinkEnd:
+    """Hears one link, for as long as the core cares for it."""
+
+    __slots__ = ("_driver", "link", "number")
+
+    def __init__(self, driver: Driver, number: int, link: Link) -> None:
+        self._driver = driver
+        self.number = number
+        self.link = link
+
+    def on_frames(self, payloads: Sequence[bytes]) -> None:
+        """Frames arrived."""
+        self._driver.on_frames(self.number, payloads)
+
+    def on_drained(self) -> None:
+        """Nothing waits for that: what is on its way is bounded by the publishers' windows."""
+
+    def on_closed(self, reason: str) -> None:
+        """The link is over."""
+        self._driver.on_link_closed(self, reason)
+
+
+class Driver:
+    """Runs one core on the running loop, from `start` to `close`."""
+
+    def __init__(self, core: ClientCore, dial: Dialler, *, patient: bool) -> None:
+        """`patient`: `start` goes on trying although nobody answers at first."""
+        self.core = core
+        self.loop = asyncio.get_running_loop()
+        self.error: GaplessError | None = None
+        """Why the connection is over."""
+        self.closed = False
+        self._dial = dial
+        self._patient = patient
+        self._owners: dict[int, Owner] = {}
+        self._links: dict[int, LinkEnd] = {}
+        self._dialling: dict[int, asyncio.Task[None]] = {}
+        self._opening: asyncio.Future[None] | None = None
+        self._all_links_closed: asyncio.Future[None] | None = None
+        self._changes: list[asyncio.Future[None]] = []
+        self._was_connected = False
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._due: int | None = None
+        self._effects: dict[type, Callable[[Any], None]] = {
+            e.Dial: self._on_dial,
+            e.SendFrames: self._on_send_frames,
+            e.RaiseLimit: self._on_raise_limit,
+            e.Hangup: self._on_hangup,
+            e.Connected: self._on_connected,
+            e.Disconnected: self._on_disconnected,
+            e.Unreachable: self._on_unreachable,
+            e.Closed: self._on_closed,
+            e.Notice: lambda notice: log.warning("%s", notice.text),
+            e.Answered: lambda answered: self._owner(answered.request).on_answered(answered.result),
+            e.Failed: self._on_failed,
+            e.Receipted: lambda receipted: self._owner(receipted.publisher).on_receipted(receipted),
+            e.NotPublished: lambda refused: self._owner(refused.publisher).on_not_published(refused),
+            e.Arrived: lambda arrived: self._owner(arrived.subscription).on_arrived(),
+        }
+
+    # The connection's life.
+
+    async def start(self) -> None:
+        """Connects. Raises ConnectionClosedError when no address answers, or the broker refuses for good."""
+        self._opening = self.loop.create_future()
+        self.core.start(self.now())
+        self.pump()
+        try:
+            await self._opening
+        except BaseException:
+            await self.close()
+            raise
+        finally:
+            self._opening = None
+
+    async def close(self) -> None:
+        """Says goodbye and waits until that has left, or cannot. Idempotent."""
+        self.core.close(self.now())
+        self.pump()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for task in list(self._dialling.values()):
+            task.cancel()
+        if self._dialling:
+            await asyncio.wait(list(self._dialling.values()))
+        if self._links:
+            if self._all_links_closed is None:
+                self._all_links_closed = self.loop.create_future()
+            await asyncio.shield(self._all_links_closed)
+
+    def now(self) -> int:
+        """Monotonic nanoseconds."""
+        return int(self.loop.time() * 1e9)
+
+    # Whoever has a number.
+
+    def own(self, number: int, owner: Owner) -> None:
+        """What becomes of `number` is told to `owner`."""
+        self._owners[number] = owner
+
+    def disown(self, number: int) -> None:
+        """Nobody wants to hear of `number` any more."""
+        self._owners.pop(number, None)
+
+    def ask(self, ask: Callable[[int], int]) -> asyncio.Future[Any]:
+        """Gives the core a question; the answer will be the future's."""
+        self.check_open()
+        number = ask(self.now())
+        question = Question(self, number)
+        self._owners[number] = question
+        self.touch()
+        return question.future
+
+    def check_open(self) -> None:
+        """Raises ConnectionClosedError when nothing can be asked for any more."""
+        if self.closed:
+            raise self.error or ConnectionClosedError("the connection is closed")
+
+    async def change(self) -> None:
+        """Waits until a batch is answered, or something happens to the connection."""
+        future = self.loop.create_future()
+        self._changes.append(future)
+        await future
+
+    # What happened.
+
+    def on_frames(self, link: int, payloads: Sequence[bytes]) -> None:
+        """Frames arrived on a link."""
+        self.core.on_frames(link, payloads, self.now())
+        self.pump()
+
+    def on_link_closed(self, end: LinkEnd, reason: str) -> None:
+        """A link is over."""
+        self._links.pop(end.number, None)
+        self.core.on_link_down(end.number, reason, self.now())
+        self.pump()
+        if not self._links and self._all_links_closed is not None and not self._all_links_closed.done():
+            self._all_links_closed.set_result(None)
+
+    def touch(self) -> None:
+        """The core was given a command: do what it says at the end of this turn."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self.pump)
+
+    def pump(self) -> None:
+        """Does what the core says, and sets the timer for what it wants to do later."""
+        self._scheduled = False
+        effects = self._effects
+        for effect in self.core.take_effects():
+            effects[type(effect)](effect)
+        due = self.core.deadline()
+        if due != self._due:
+            self._due = due
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = None if due is None else self.loop.call_at(due / 1e9, self._on_timer, due)
+
+    def _on_timer(self, due: int) -> None:
+        self._timer = self._due = None
+        self.core.on_deadline(max(due, self.now()))
+        self.pump()
+
+    # What to do.
+
+    def _on_dial(self, dial: e.Dial) -> None:
+        task = self.loop.create_task(self._dial_link(dial), name=f"gapless dials {dial.address}")
+        self._dialling[dial.link] = task
+        task.add_done_callback(lambda _: self._dialling.pop(dial.link, None))
+
+    async def _dial_link(self, dial: e.Dial) -> None:
+        def accept(link: Link) -> LinkEnd:
+            end = self._links[dial.link] = LinkEnd(self, dial.link, link)
+            return end
+
+        try:
+            await self._dial(dial.address, accept)
+        except (OSError, GaplessError) as error:
+            self._dial_failed(dial, str(error) or type(error).__name__)
+        except BaseException as error:
+            # Whatever a transport raises, the connection must go on trying, and a person must see it.
+            self._dial_failed(dial, repr(error))
+            raise
+        else:
+            self.core.on_link_up(dial.link, self.now())
+            self.pump()
+
+    def _dial_failed(self, dial: e.Dial, reason: str) -> None:
+        self._links.pop(dial.link, None)
+        self.core.on_link_down(dial.link, reason, self.now())
+        self.pump()
+
+    def _on_send_frames(self, send: e.SendFrames) -> None:
+        end = self._links.get(send.link)
+        if end is not None:
+            end.link.send(send.payloads, urgent=send.urgent)
+
+    def _on_raise_limit(self, limit: e.RaiseLimit) -> None:
+        end = self._links.get(limit.link)
+        if end is not None:
+            end.link.raise_limit(limit.limit)
+
+    def _on_hangup(self, hangup: e.Hangup) -> None:
+        task = self._dialling.get(hangup.link)
+        if task is not None:
+            task.cancel()
+        end = self._links.get(hangup.link)
+        if end is not None:
+            end.link.close(hangup.reason)
+
+    def _on_connected(self, connected: e.Connected) -> None:
+        if self._opening is not None and not self._opening.done():
+            self._opening.set_result(None)
+        if self._was_connected:
+            log.info("connected again, to %s (node %s)", connected.address, connected.node)
+        self._was_connected = True
+        self._tell_change()
+
+    def _on_disconnected(self, disconnected: e.Disconnected) -> None:
+        log.warning("lost the connection to %s: %s; trying again", disconnected.address, disconnected.reason)
+        self._tell_change()
+
+    def _on_unreachable(self, unreachable: e.Unreachable) -> None:
+        opening = self._opening
+        if opening is not None and not opening.done() and not self._patient:
+            opening.set_exception(ConnectionClosedError(f"no broker answers: {unreachable.reason}"))
+        else:
+            log.warning("no broker answers, trying again: %s", unreachable.reason)
+
+    def _on_closed(self, closed: e.Closed) -> None:
+        self.closed = True
+        self.error = closed.error
+        opening = self._opening
+        if opening is not None and not opening.done():
+            opening.set_exception(closed.error or ConnectionClosedError("the connection was closed"))
+        self._tell_change()
+
+    def _on_failed(self, failed: e.Failed) -> None:
+        self._owners.pop(failed.request, NOBODY).on_failed(failed.error)
+        self._tell_change()
+
+    def _owner(self, number: int) -> Owner:
+        return self._owners.get(number, NOBODY)
+
+    def _tell_change(self) -> None:
+        changes, self._changes = self._changes, []
+        for future in changes:
+            if not future.done():
+                future.set_result(None)
+
+    def tell_change(self) -> None:
+        """Something that `change` waits for has happened."""
+        if self._changes:
+            self._tell_change()
+
+
+class Question(Owner):
+    """A question whose answer is a future's result."""
+
+    def __init__(self, driver: Driver, number: int) -> None:
+        self.future: asyncio.Future[Any] = driver.loop.create_future()
+        self._driver = driver
+        self._number = number
+
+    def on_answered(self, result: Any) -> None:
+        """The broker has answered."""
+        self._driver.disown(self._number)
+        if not self.future.done():
+            self.future.set_result(result)
+
+    def on_failed(self, error: GaplessError) -> None:
+        """There will be no answer."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+NOBODY = Owner()
+"""Hears what nobody wants to hear any more."""

@@ -1,0 +1,79 @@
+"""What a broker tells of its subscriptions and pubends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from gapless.core.messages import PubendRow, SubscriptionRow
+from gapless.core.ticks import PubendId, Tick, time_at
+from gapless.core.tokens import CheckpointToken
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionInfo:
+    """A durable subscription, as its broker knew it when it was asked."""
+
+    client_id: str
+    name: str
+    topics: tuple[str, ...]
+    selector: str
+    connected: bool
+    """Whether somebody consumes it."""
+    acknowledged: CheckpointToken
+    """The position up to which it is acknowledged."""
+    lag_events: int
+    """How many events it has not acknowledged."""
+    lag_seconds: float
+    """How old the oldest of them is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PubendInfo:
+    """One ordered stream with its log, as its broker knew it when it was asked."""
+
+    pubend: PubendId
+    topics: tuple[str, ...]
+    """Patterns of the topics it may carry."""
+    created: datetime
+    lost: Tick
+    """Everything up to here is gone from the log."""
+    newest: Tick
+    """The newest event; 0 without one."""
+    stable: Tick
+    """Everything up to here is decided and durable."""
+    released: Tick
+    """Every durable subscription has everything up to here behind it."""
+    log_bytes: int
+    publishers: int
+    """How many names have published here."""
+
+
+def subscription_info(row: SubscriptionRow, network: str) -> SubscriptionInfo:
+    """A row as applications see it."""
+    ticks = {position.pubend: position.tick for position in row.acknowledged}
+    return SubscriptionInfo(
+        client_id=row.client_id,
+        name=row.name,
+        topics=row.topics,
+        selector=row.selector,
+        connected=row.connected,
+        acknowledged=CheckpointToken(network, ticks),
+        lag_events=row.lag_events,
+        lag_seconds=row.lag_seconds,
+    )
+
+
+def pubend_info(row: PubendRow) -> PubendInfo:
+    """A row as applications see it."""
+    return PubendInfo(
+        pubend=row.pubend,
+        topics=row.topics,
+        created=time_at(row.created),
+        lost=row.lost,
+        newest=row.newest,
+        stable=row.stable,
+        released=row.released,
+        log_bytes=row.log_bytes,
+        publishers=row.publishers,
+    )

@@ -1,0 +1,180 @@
+"""Messages as applications make them, and the events they become: checked and encoded before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gapless.core.events import Extras, encode_event
+from gapless.errors import InvalidMessageError, InvalidTopicError
+from gapless.selectors.filters import check_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]
+
+    from gapless.core.events import Property
+
+INTEGER_MIN = -(1 << 63)
+INTEGER_MAX = (1 << 63) - 1
+PRIORITY = 4
+"""The priority of a message that names none."""
+TOPICS_REMEMBERED = 4096
+
+_UNIX = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A message to be published.
+
+    `body` is bytes-like. `properties` are bool, int (64 bit), finite float or str; None means absent.
+    `topic` may be left to the publisher. `priority` is 0 to 9, `expiration` an aware datetime.
+    """
+
+    body: Any
+    properties: Mapping[str, Property | None] = {}  # noqa: RUF012 - msgspec copies it
+    topic: str | None = None
+    priority: int = PRIORITY
+    expiration: datetime | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    type: str | None = None
+
+
+class Encoder:
+    """Encodes the messages of one publisher. Every method raises InvalidMessageError or InvalidTopicError."""
+
+    def __init__(self, topic: str | None) -> None:
+        """`topic` is for messages that name none; it is checked here."""
+        if topic is not None:
+            check_topic(topic)
+        self._topic = topic
+        self._checked = {topic}
+
+    def topic_of(self, message: Message) -> str:
+        """The topic that a message goes to."""
+        topic = message.topic if message.topic is not None else self._topic
+        if topic is None:
+            raise InvalidTopicError("this publisher has no topic of its own: name one with the message")
+        if topic not in self._checked:
+            check_topic(topic)
+            if len(self._checked) >= TOPICS_REMEMBERED:
+                self._checked.clear()
+            self._checked.add(topic)
+        return topic
+
+    def encode(self, message: Message, bytes_max: int) -> tuple[bytes, int]:
+        """The event, of at most `bytes_max` bytes, and the length of its body."""
+        topic = self.topic_of(message)
+        body = message.body
+        if type(body) is not bytes:
+            body = _as_bytes(body)
+        properties = message.properties
+        if type(properties) is not dict:
+            properties = _as_dict(properties)
+        for name, value in properties.items():
+            kind = type(value)
+            if type(name) is not str or not name or not (
+                kind is str
+                or kind is bool
+                or (kind is int and INTEGER_MIN <= value <= INTEGER_MAX)  # type: ignore[operator]
+                or (kind is float and value - value == 0)  # type: ignore[operator]  # neither infinite nor NaN
+            ):
+                properties = _plain_properties(properties)
+                break
+        try:
+            event = encode_event(topic, properties, _extras(message), body)
+        except UnicodeEncodeError as error:
+            raise InvalidMessageError(f"a text of the message cannot be written as UTF-8: {error}") from error
+        if len(event) > bytes_max:
+            raise InvalidMessageError(
+                f"an event of {len(event)} bytes: this broker takes at most {bytes_max}, headers included"
+            )
+        return event, len(body)
+
+
+def _as_bytes(body: Buffer | Any) -> bytes:
+    """The bytes of what is bytes-like."""
+    try:
+        return memoryview(body).tobytes()
+    except TypeError:
+        hint = ": encode it first, with .encode()" if isinstance(body, str) else ""
+        raise InvalidMessageError(f"a body is bytes-like, not {type(body).__name__}{hint}") from None
+
+
+def _as_dict(properties: Any) -> dict[str, Any]:
+    if properties is None:
+        return {}
+    if not isinstance(properties, Mapping):
+        raise InvalidMessageError(f"properties are a mapping, not {type(properties).__name__}")
+    return dict(properties)
+
+
+def _plain_properties(properties: Mapping[Any, Any]) -> dict[str, Property]:
+    """The properties without those that are None, and with subclasses of the four types made plain."""
+    return {_plain_name(name): _plain(name, value) for name, value in properties.items() if value is not None}
+
+
+def _plain_name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidMessageError(f"the name of a property is a str that is not empty, not {name!r}")
+    return str(name)
+
+
+def _plain(name: str, value: Any) -> Property:
+    if isinstance(value, (bool, str)):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, int):
+        if not INTEGER_MIN <= value <= INTEGER_MAX:
+            raise InvalidMessageError(f"property {name!r}: {value} does not fit into 64 bits")
+        return int(value)
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise InvalidMessageError(f"property {name!r}: {value} is no finite number; None means absent")
+        return float(value)
+    raise InvalidMessageError(
+        f"property {name!r} is a {type(value).__name__}: properties are bool, int, float or str, and None is absent"
+    )
+
+
+def _extras(message: Message) -> Extras | None:
+    """The headers, or None when none is set."""
+    if (
+        message.priority == PRIORITY
+        and message.expiration is None
+        and message.correlation_id is None
+        and message.reply_to is None
+        and message.type is None
+    ):
+        return None
+    if not isinstance(message.priority, int) or not 0 <= message.priority <= 9:
+        raise InvalidMessageError(f"a priority is an int from 0 to 9, not {message.priority!r}")
+    if message.reply_to is not None:
+        check_topic(message.reply_to)
+    texts = {
+        "correlation_id": message.correlation_id,
+        "reply_to": message.reply_to,
+        "type": message.type,
+    }
+    for name, text in texts.items():
+        if text is not None and not isinstance(text, str):
+            raise InvalidMessageError(f"{name} is a str, not {type(text).__name__}")
+    return Extras(
+        priority=int(message.priority),
+        expiration=_expiration(message.expiration),
+        correlation_id=message.correlation_id or "",
+        reply_to=message.reply_to or "",
+        type=message.type or "",
+    )
+
+
+def _expiration(time: datetime | None) -> int:
+    if time is None:
+        return 0
+    if not isinstance(time, datetime) or time.tzinfo is None:
+        raise InvalidMessageError(f"an expiration is a datetime with a time zone, not {time!r}")
+    return max(1, (time - _UNIX) // _MILLISECOND)

@@ -1,0 +1,118 @@
+"""What a subscription can be asked for, checked where it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from typing import Any, Final, Literal, TypeAlias
+
+from gapless.core.client import Wanted
+from gapless.core.messages import InUse, StartAt
+from gapless.core.tokens import CheckpointToken
+from gapless.errors import (
+    ConfigurationError,
+    InvalidTokenError,
+    InvalidTopicError,
+    TokenMismatchError,
+)
+from gapless.selectors.filters import check_pattern
+from gapless.selectors.selector import Selector
+
+Start: TypeAlias = 'Literal["latest", "earliest"] | datetime | CheckpointToken | None'
+"""Where a subscription begins: see `Session.subscribe`."""
+OnGap: TypeAlias = Literal["raise", "deliver"]
+OnConflict: TypeAlias = Literal["error", "wait", "takeover"]
+
+NAME_BYTES_MAX: Final = 255
+
+_UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class AckMode(Enum):
+    """Who acknowledges what a subscription hands out."""
+
+    TOKEN = "token"
+    """The application, with `Subscription.acknowledge`."""
+    AUTO = "auto"
+    """The session: an event when the next one is asked for, or the block ends well."""
+
+
+def check_name(name: str, what: str) -> str:
+    """A name that brokers take: text that can be printed, 1 to 255 bytes. Raises ConfigurationError."""
+    if not isinstance(name, str):
+        raise ConfigurationError(f"{what} is a str, not {type(name).__name__}")
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if not 0 < size <= NAME_BYTES_MAX or not name.isprintable():
+        raise ConfigurationError(f"{what} has 1 to {NAME_BYTES_MAX} bytes that can be printed; {name!r} has not")
+    return name
+
+
+def check_choice(value: str, choices: Mapping[str, Any] | tuple[str, ...], what: str) -> str:
+    """One of the choices. Raises ConfigurationError."""
+    if not isinstance(value, str) or value not in choices:
+        raise ConfigurationError(f"{what} is one of {', '.join(map(repr, choices))}, not {value!r}")
+    return value
+
+
+def wanted(
+    topics: tuple[str, ...],
+    *,
+    name: str | None,
+    selector: str | Selector,
+    start: Start,
+    in_use: str,
+    silence: bool,
+    network: str,
+) -> Wanted:
+    """What the core is asked for.
+
+    Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError or ConfigurationError: whatever can
+    be known to be wrong before the broker is asked.
+    """
+    if not topics:
+        raise InvalidTopicError("name at least one topic to subscribe to; '#' is all of them")
+    for topic in topics:
+        check_pattern(topic)
+    if not isinstance(selector, Selector):
+        selector = Selector(selector)
+    if name is not None:
+        check_name(name, "the name of a subscription")
+    conflict = InUse(check_choice(in_use, tuple(member.value for member in InUse), "in_use"))
+    return Wanted(
+        topics=tuple(topics),
+        name=name,
+        selector=selector.expression,
+        in_use=conflict,
+        silence=silence,
+        **_start(start, network),
+    )
+
+
+def _start(start: Start, network: str) -> dict[str, Any]:
+    if isinstance(start, CheckpointToken):
+        if start.network != network:
+            raise TokenMismatchError(f"the token is of network {start.network!r}, this is {network!r}")
+        return {
+            "start": StartAt.TOKEN,
+            "positions": dict(start.ticks),
+            "token_sid": start.sid,
+            "token_generation": start.generation,
+            "token_seal": start.seal,
+        }
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise ConfigurationError(f"start={start!r} has no time zone: whose clock does it mean?")
+        return {"start": StartAt.TIME, "start_wall": (start - _UNIX) // timedelta(milliseconds=1)}
+    if start is None or start == "latest":
+        return {"start": StartAt.LATEST}
+    if start == "earliest":
+        return {"start": StartAt.EARLIEST}
+    if isinstance(start, str):
+        raise InvalidTokenError(
+            f"start={start!r}: say 'latest', 'earliest', an aware datetime or a CheckpointToken;"
+            " the text of a token becomes one with CheckpointToken.parse()"
+        )
+    raise ConfigurationError(
+        f"start is 'latest', 'earliest', an aware datetime or a CheckpointToken, not {type(start).__name__}"
+    )

@@ -1,0 +1,86 @@
+"""Receipts, and who waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from gapless.core.ticks import PubendId, Tick
+from gapless.errors import GaplessError
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """An event is logged on `pubend` under `tick`.
+
+    `durable`: it survives the end of the broker's process, and of its power; False for a broker in memory.
+    """
+
+    pubend: PubendId
+    tick: Tick
+    durable: bool = True
+
+
+class Recovery(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a publisher's name: `sequence` is how many events it ever logged."""
+
+    sequence: int
+
+
+class Submission:
+    """A batch that was given to the core, and its receipts or its error when they come."""
+
+    __slots__ = ("answered", "durable", "error", "listener", "pubend", "ticks", "waiters")
+
+    def __init__(self, waiters: Sequence[asyncio.Future[Receipt]] = ()) -> None:
+        """`waiters`, if there are any, get one receipt each, in order."""
+        self.waiters = waiters
+        self.listener: Callable[[], None] | None = None
+        """Called when it is answered, by whoever wants all receipts."""
+        self.answered = False
+        self.error: GaplessError | None = None
+        self.pubend: PubendId = ""
+        self.ticks: Sequence[Tick] = ()
+        self.durable = False
+
+    def receipts(self) -> list[Receipt]:
+        """One per event. Raises the error if there is one."""
+        if self.error is not None:
+            raise self.error
+        pubend, durable = self.pubend, self.durable
+        return [Receipt(pubend, tick, durable) for tick in self.ticks]
+
+    def succeed(self, pubend: PubendId, ticks: Sequence[Tick], *, durable: bool) -> None:
+        """It is logged."""
+        self.pubend, self.ticks, self.durable = pubend, ticks, durable
+        self.answered = True
+        for waiter, tick in zip(self.waiters, ticks):  # noqa: B905 - as long as each other, or empty
+            if not waiter.done():
+                waiter.set_result(Receipt(pubend, tick, durable))
+        if self.listener is not None:
+            self.listener()
+
+    def fail(self, error: GaplessError) -> bool:
+        """It gets no receipt. Returns whether somebody hears of it."""
+        self.error = error
+        self.answered = True
+        heard = self.listener is not None
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+                heard = True
+        if self.listener is not None:
+            self.listener()
+        return heard
+
+    async def answer(self) -> list[Receipt]:
+        """Waits for the receipts. Raises the error; one task at a time."""
+        if not self.answered:
+            answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.listener = lambda: answered.done() or answered.set_result(None)
+            try:
+                await answered
+            finally:
+                self.listener = None
+        return self.receipts()

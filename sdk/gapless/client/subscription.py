@@ -1,0 +1,251 @@
+"""A subscription as applications consume it: events, silences and gaps, and the position behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+
+from gapless.client.batches import Batch, decode
+from gapless.client.driver import Driver, Owner
+from gapless.core.client import Delivery, Gap, Silence
+from gapless.core.tokens import CheckpointToken
+from gapless.errors import (
+    GaplessError,
+    GapError,
+    InvalidTokenError,
+    SubscriptionError,
+    TokenMismatchError,
+)
+
+if TYPE_CHECKING:
+    from gapless.client.options import OnGap
+    from gapless.core.client import Wanted
+    from gapless.core.client.subscribing import SubscriptionCore
+    from gapless.core.events import Event
+    from gapless.core.ticks import PubendId, Tick
+
+ItemT = TypeVar("ItemT")
+"""What the iteration yields: Event, and Silence and Gap where they were asked for."""
+GapT = TypeVar("GapT")
+"""Gap, where `on_gap="deliver"`; Never otherwise."""
+
+
+class Subscription(Owner, Generic[ItemT, GapT]):
+    """Consumes a subscription: `async for event in subscription`, or `subscription.batches()`.
+
+    One task at a time iterates. An `anext` that is cancelled loses nothing. The iteration survives
+    GapError: it goes on behind the gap. Leaving the block by an exception acknowledges nothing.
+    """
+
+    def __init__(self, driver: Driver, wanted: Wanted, *, on_gap: OnGap, auto: bool) -> None:
+        """Use `Session.subscribe`."""
+        self._driver = driver
+        self._wanted = wanted
+        self._raises_gaps = on_gap == "raise"
+        self._auto = auto
+        self._auto_scheduled = False
+        self._events: list[Event] = []
+        """What was taken and not handed out, the next one last."""
+        self._last: Event | None = None
+        """What was handed out last, of the delivery in hand."""
+        self._draining = False
+        self._dropped = False
+        """Whether the rest of the delivery in hand was given up."""
+        self._ended: GaplessError | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._origin: CheckpointToken | None = None
+        self._attached: asyncio.Future[None] = driver.loop.create_future()
+        driver.check_open()
+        self._number = driver.core.subscribe(wanted, driver.now())
+        core = driver.core.subscription(self._number)
+        assert core is not None
+        self._core: SubscriptionCore = core
+        driver.own(self._number, self)
+        driver.touch()
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self.name!r} to {', '.join(self.topics)}{', over' if self._ended else ''}>"
+
+    # What it is.
+
+    @property
+    def name(self) -> str | None:
+        """Its name; None: not durable."""
+        return self._wanted.name
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The patterns it was subscribed with."""
+        return self._wanted.topics
+
+    @property
+    def selector(self) -> str:
+        """Its selector; blank: every event."""
+        return self._wanted.selector
+
+    @property
+    def token(self) -> CheckpointToken:
+        """The position behind what was handed out. Store it with the effects, then acknowledge it."""
+        return self._own_origin().advance(self._positions())
+
+    # Consuming.
+
+    def __aiter__(self) -> Subscription[ItemT, GapT]:
+        return self
+
+    async def __anext__(self) -> ItemT:
+        if self._auto:
+            self._acknowledge_soon()
+        if not self._events:
+            item = await self._take()
+            if item is not None:
+                return cast("ItemT", item)
+        event = self._last = self._events.pop()
+        return cast("ItemT", event)
+
+    def batches(self, max_events: int = 1024, max_wait: float = 0) -> Batches[GapT]:
+        """Iterates over batches of at most `max_events` events, each of one pubend.
+
+        A batch is what is there. With `max_wait` seconds, one that is not full waits so long for more. A gap
+        is raised or yielded as `on_gap` says; silence only moves the position.
+        """
+        if max_events < 1 or max_wait < 0:
+            raise ValueError("max_events is at least 1, and max_wait not negative")
+        return Batches(self, max_events, max_wait)
+
+    async def acknowledge(self, token: CheckpointToken | None = None) -> None:
+        """Everything up to a position is done with: the system may release it. Cumulative, and queued.
+
+        Without a token: everything that was handed out. Raises TokenMismatchError for a token of another
+        subscription or network, and what ended the subscription if it is over.
+        """
+        self._check_alive()
+        positions = self._positions() if token is None else self._checked(token).ticks
+        self._driver.core.acknowledge(self._number, positions, self._driver.now())
+        self._driver.touch()
+
+    def drain(self) -> None:
+        """Ends the iteration behind what is in hand: a plain call, fit for signal handlers.
+
+        What has arrived and was not handed out will come again to whoever resumes. `acknowledge` works on.
+        """
+        self._draining = True
+        self._driver.loop.call_soon_threadsafe(self._wake)
+
+    async def close(self) -> None:
+        """Ends the consumption well: as leaving the block. A durable subscription lives on. Idempotent."""
+        if self._ended is None:
+            if self._auto:
+                self._acknowledge_now()
+            self.abandon()
+
+    async def __aenter__(self) -> Subscription[ItemT, GapT]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            self.abandon()
+
+    # For the session and the blocking facade.
+
+    async def attached(self) -> None:
+        """Waits until the broker has attached it. Raises why it did not."""
+        try:
+            await self._attached
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Ends the consumption without acknowledging anything more."""
+        if self._ended is None:
+            self._end(SubscriptionError("the subscription was closed"))
+            self._driver.core.detach(self._number, self._driver.now())
+            self._driver.disown(self._number)
+            self._driver.touch()
+
+    async def fill(self) -> Silence | Gap | None:
+        """Waits until there is an event at hand, and returns None; or a silence or a gap that comes first."""
+        return None if self._events else await self._take()
+
+    async def take_batch(self, max_events: int, max_wait: float) -> Batch | Gap:
+        """The next batch, or gap."""
+        if self._auto:
+            self._acknowledge_soon()
+        if self._events:
+            rest = self._events[: -max_events - 1 : -1]
+            del self._events[-max_events:]
+            self._last = rest[-1]
+            return Batch(self._last.pubend, rest, self.token)
+        if max_wait:
+            await self._gather(max_events, max_wait)
+        while True:
+            item = await self._next(max_events)
+            if isinstance(item, Delivery):
+                return Batch.of(item, self._own_origin(), self._positions())
+            if isinstance(item, Gap):
+                return self._gap(item)
+
+    # What the core says.
+
+    def on_answered(self, result: Any) -> None:
+        """Attached, for the first time."""
+        if not self._attached.done():
+            self._attached.set_result(None)
+
+    def on_failed(self, error: GaplessError) -> None:
+        """It is over."""
+        self._end(error)
+        if not self._attached.done():
+            self._attached.set_exception(error)
+
+    def on_arrived(self) -> None:
+        """There is something to take."""
+        self._wake()
+
+    # How it is done.
+
+    async def _take(self) -> Silence | Gap | None:
+        """Takes the next thing: a delivery into the hand, or what is returned."""
+        item = await self._next(None)
+        if isinstance(item, Delivery):
+            self._events = decode(item)
+            self._events.reverse()
+            return None
+        return self._gap(item) if isinstance(item, Gap) else item
+
+    async def _next(self, max_events: int | None) -> Delivery | Silence | Gap:
+        """The next thing the core has; waits for it. Raises StopAsyncIteration when there will be none."""
+        while True:
+            self._check_alive()
+            if self._draining:
+                self._drop_hand()
+                raise StopAsyncIteration
+            if self._waiting is not None:
+                raise SubscriptionError("another task is waiting for this subscription: one at a time iterates")
+            item = self._driver.core.take(self._number, self._driver.now(), max_events)
+            self._last = None
+            self._driver.touch()
+            if item is not None:
+                return item
+            await self._arrival(None)
+
+    async def _arrival(self, timeout: float | None) -> None:
+        """Waits until something arrives, or happens to the subscription, or `timeout` seconds have passed."""
+        loop = self._driver.loop
+        waiting = self._waiting = loop.create_future()
+        timer = None if timeout is None else loop.call_later(timeout, self._wake)
+        try:
+            await waiting
+        finally:
+            self._waiting = None
+            if timer is not None:
+                timer.cancel()
+
+    async def _gather(self, max_events: int, max_wait: float) -> None:
+        """Waits until a full batch is there, or `max_wait` seconds have passed since there was any of it."""

@@ -1,0 +1,48 @@
+"""What the suite needs to be told about a transport."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+from collections.abc import Sequence
+
+from gapless.spi import Link, Transport
+
+
+class TransportHarness(abc.ABC):
+    """Your transport, as the suite sees it.
+
+    Configure it small, so that the tests are quick, and say here how: the numbers are those that the
+    transport was really given.
+    """
+
+    address: str
+    """Where to listen, so that two listeners at a time do not collide: `127.0.0.1:0`, an empty name, …"""
+    malformed: Sequence[str] = ()
+    """Addresses that are refused with ConfigurationError; empty if every text is an address."""
+    frame_limit: int = 4096
+    """The longest payload accepted before `raise_limit`."""
+    high_water: int
+    """Above this `pending`, `on_drained` is owed."""
+    low_water: int
+    """At this `pending`, it is paid."""
+    pending_max: int
+    """Above this `pending`, the link is closed. At least eight times `high_water`."""
+    carries_bytes: bool = True
+    """Whether there is a stream of bytes below the frames, which `dial_raw` can reach."""
+
+    @abc.abstractmethod
+    def transport(self) -> Transport:
+        """A fresh transport that listens and dials; it gives a close about one second to send what is pending."""
+
+    @abc.abstractmethod
+    def vanish(self, link: Link) -> None:
+        """Breaks the connection of `link` without a goodbye, as if the process at its end had died."""
+
+    async def dial_raw(self, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to a listener that speaks no frames, for bytes that no link would send."""
+        raise NotImplementedError(f"{type(self).__name__} carries bytes, but does not say how to send some")
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop to run a test on."""
+        return asyncio.new_event_loop()

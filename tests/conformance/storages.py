@@ -1,0 +1,155 @@
+"""How the suite, and other tests, open our storages and treat them badly."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import errno
+import shutil
+from pathlib import Path
+from typing import Any
+
+from gapless.errors import VolumeFailedError, VolumeFullError
+from gapless.spi import LogVolume, VolumeIdentity
+from gapless.testing.storage import IDENTITY, StorageHarness
+from gapless_storage._rocksdb import probe, wal
+from gapless_storage._rocksdb.layout import Mark
+from gapless_storage.memory import MemoryDisk, MemoryVolume
+from gapless_storage.rocksdb import RocksdbVolume, open_storage
+
+SMALL_BUFFERS = {"write_buffer_bytes": 64 << 10}
+"""So that data files, several logs and compactions occur in a short test."""
+
+
+class MemoryHarness(StorageHarness):
+    """A disk in memory."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+
+    def open(self, identity: VolumeIdentity = IDENTITY) -> MemoryVolume:
+        return self.disk.open(identity)
+
+    def fresh(self) -> MemoryHarness:
+        return MemoryHarness()
+
+    def crash(self, volume: LogVolume) -> None:
+        self.disk.crash()
+
+    def fail_next_sync(self, volume: LogVolume) -> None:
+        self.disk.faults.sync = "lost"
+
+    def fill(self, volume: LogVolume) -> None:
+        self.disk.faults.full = True
+        close = volume.close
+
+        def close_and_make_room() -> None:
+            close()
+            self.disk.faults.full = False
+
+        volume.close = close_and_make_room  # type: ignore[method-assign]
+
+    def damage(self, volume: LogVolume, stream: str, index: int) -> LogVolume:
+        self.disk.faults.unreadable.add((stream, index))
+        return volume
+
+
+class RocksdbHarness(StorageHarness):
+    """A directory. A power cut is imitated by what a disk may be left with: see `crash`."""
+
+    def __init__(self, directory: Path, options: dict[str, Any] | None = None) -> None:
+        self.root = directory
+        self.options = options or {}
+        self.directory = directory / "volume"
+        self._crashes = 0
+        self._others = 0
+
+    def open(self, identity: VolumeIdentity = IDENTITY) -> RocksdbVolume:
+        volume = open_storage(str(self.directory), identity, self.options)
+        self.synced_sizes = log_sizes(self.directory)  # opening syncs
+        sync_log = volume._engine.sync_log
+
+        def noting_sync_log() -> None:
+            sizes = log_sizes(self.directory)
+            sync_log()
+            self.synced_sizes = sizes
+
+        volume._engine.sync_log = noting_sync_log  # type: ignore[method-assign]
+        return volume
+
+    def fresh(self) -> RocksdbHarness:
+        self._others += 1
+        other = copy.copy(self)
+        other.root = self.root / f"other-{self._others}"
+        other.directory = other.root / "volume"
+        return other
+
+    def crash(self, volume: LogVolume) -> None:
+        """Goes on with a copy in which each log ends where it ended at its last sync.
+
+        RocksDB syncs logs by itself too, before it calls a data file its own: hence what data files hold
+        is left in the logs.
+        """
+        self._crashes += 1
+        after = self.root / f"after-crash-{self._crashes}"
+        copy_at_rest(self.directory, after)
+        flushed = probe.inspect(str(after / "rocksdb"))
+        newest = max(Mark.decode(mark).counter if mark else 0 for mark in (flushed.default, flushed.log))
+        for log in (after / "rocksdb").glob("*.log"):
+            ends = [end for mark, end in wal._marks(log) if mark is not None and mark.counter <= newest]
+            with log.open("r+b") as file:
+                file.truncate(max([self.synced_sizes.get(log.name, 0), *ends]))
+        volume.close()
+        self.directory = after
+
+    def fail_next_sync(self, volume: LogVolume) -> None:
+        assert isinstance(volume, RocksdbVolume)
+
+        def fail() -> None:
+            raise VolumeFailedError("IO error: While fdatasync: 000004.log: Input/output error")
+
+        volume._engine.sync_log = fail  # type: ignore[method-assign]
+
+    def fill(self, volume: LogVolume) -> None:
+        assert isinstance(volume, RocksdbVolume)
+
+        def fail(batch: object) -> None:
+            raise VolumeFullError(f"IO error: No space left on device: {errno.ENOSPC}")
+
+        volume._engine.write = fail  # type: ignore[method-assign]
+
+
+class UncompressedRocksdbHarness(RocksdbHarness):
+    """Finds a record in a data file, and small buffers make many of those."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, {**SMALL_BUFFERS, "compression": "none"})
+
+    def damage(self, volume: LogVolume, stream: str, index: int) -> LogVolume:
+        """Closing flushes the record to a data file, in which a byte of it is flipped."""
+        volume.close()
+        for path in (self.directory / "rocksdb").glob("*.sst"):
+            content = bytearray(path.read_bytes())
+            if (place := content.find(b"record %d record %d " % (index, index))) >= 0:
+                content[place] ^= 1
+                path.write_bytes(content)
+                return self.open()
+        raise AssertionError(f"record {index} is in no data file")
+
+
+def copy_at_rest(source: Path, target: Path) -> None:
+    """Copies a database whose background work may be removing files: until a copy met no change."""
+    while True:
+        before = sorted(path.name for path in (source / "rocksdb").iterdir())
+        with contextlib.suppress(shutil.Error):
+            shutil.copytree(source, target)
+            if before == sorted(path.name for path in (source / "rocksdb").iterdir()):
+                return
+        shutil.rmtree(target, ignore_errors=True)
+
+
+def log_sizes(directory: Path) -> dict[str, int]:
+    """The sizes of RocksDB's log files."""
+    return {path.name: path.stat().st_size for path in (directory / "rocksdb").glob("*.log")}
+
+

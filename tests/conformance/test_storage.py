@@ -1,0 +1,32 @@
+"""Our storages against the suite that `gapless.testing.storage` ships for everyone's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.storages import MemoryHarness, RocksdbHarness, UncompressedRocksdbHarness
+from gapless.testing.storage import StorageHarness, StorageSuite
+
+
+class TestMemory(StorageSuite):
+    history_examples = 200
+
+    @pytest.fixture
+    def harness(self) -> StorageHarness:
+        return MemoryHarness()
+
+
+class TestRocksdb(StorageSuite):
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> StorageHarness:
+        return RocksdbHarness(tmp_path)
+
+
+class TestRocksdbWithSmallBuffers(StorageSuite):
+    """Small enough that data files, several logs and compactions occur in every test."""
+
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> StorageHarness:
+        return UncompressedRocksdbHarness(tmp_path)

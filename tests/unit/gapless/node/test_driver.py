@@ -1,0 +1,401 @@
+"""A node: starting, restarting after a failure, stopping (reliability.md INV12, S09, S11, S17, P05, P12)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gapless import plugins
+from gapless.core.messages import Code, ListPubends, OpenPublisher, Publish
+from gapless.errors import (
+    ConfigurationError,
+    VolumeCorruptError,
+    VolumeFailedError,
+    VolumeFullError,
+    VolumeLockedError,
+)
+from gapless.node import driver
+from gapless.node.auth import Anonymous
+from gapless.node.config import NodeConfig, make_config
+from gapless.node.driver import CRASHES_MAX, Node, serve
+from links import FakeLink, FakeListener, FakeTransport
+from nodes import STREAM, LogRole, StraightRouter
+from volumes import FakeVolume
+from wire import columns, hello, kinds
+
+
+class World:
+    """What a node finds when it starts: a disk that survives it, plugins, and a transport."""
+
+    def __init__(self) -> None:
+        self.disk = FakeVolume()
+        self.transport = FakeTransport()
+        self.memory = FakeTransport()
+        self.opened = 0
+        self.open_errors: list[Exception] = []
+        self.roles: list[LogRole] = []
+        self.bug_at_start = 0
+
+    def load(self, kind: str, name: str) -> Any:
+        hooks = {
+            "auth": lambda **_: Anonymous(),
+            "transport": lambda **_: self.memory if name == "memory" else self.transport,
+            "storage": self.open_storage,
+            "routing": lambda **_: StraightRouter(),
+            "role": self.open_role,
+        }
+        return hooks[kind]
+
+    def open_storage(self, **_: Any) -> FakeVolume:
+        """The same disk again, as its last opener left it."""
+        self.opened += 1
+        if self.open_errors:
+            raise self.open_errors.pop(0)
+        assert self.opened == 1 or self.disk.closed
+        self.disk.closed = False
+        self.disk.created = False
+        return self.disk
+
+    def open_role(self, context: Any) -> LogRole:
+        if self.bug_at_start:
+            self.bug_at_start -= 1
+            raise ValueError("a bug in recovery")
+        role = LogRole(context.reader.last(STREAM))
+        self.roles.append(role)
+        return role
+
+    async def start(self, **sections: Any) -> Node:
+        return await Node.start(self.config(**sections))
+
+    def config(self, **sections: Any) -> NodeConfig:
+        return make_config({"node": {"roles": ["log"]}, "listen": [{"address": "127.0.0.1:0"}], **sections})
+
+    @property
+    def listener(self) -> FakeListener:
+        return self.transport.listeners[0]
+
+    async def connect(self, *, publisher: bool = True) -> FakeLink:
+        link = self.listener.connect()
+        link.say(hello())
+        await settle()
+        assert kinds(link.hear()) == ["Welcome"]
+        if publisher:
+            link.say(OpenPublisher(1, "loader", "instance", 1, None))
+            await settle()
+            assert kinds(link.hear()) == ["PublisherOpened"]
+        return link
+
+
+async def settle(seconds: float = 0.02) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def until(condition: Any) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never became true")
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    world = World()
+    monkeypatch.setattr(plugins, "load", world.load)
+    monkeypatch.setattr(driver, "PAUSE_FIRST", 0.01)
+    monkeypatch.setattr(driver, "PAUSE_MOST", 0.04)
+    yield world
+    world.disk.gate.set()
+
+
+async def test_a_node_says_where_it_is_reached(world: World) -> None:
+    node = await world.start()
+
+    assert node.address == "127.0.0.1:4711"
+    assert node.addresses == ["127.0.0.1:4711"]
+    assert node.url == "gapless://127.0.0.1:4711"
+    assert node.serving
+    status = node.status()
+    assert (status["node"], status["log"], status["sessions"]) == ("broker", {"last": 0}, 0)
+    await node.stop()
+    assert not node.serving
+
+
+async def test_a_node_with_tls_says_so(world: World) -> None:
+    world.transport.encrypts = True
+    node = await world.start()
+
+    assert node.url == "gapless+tls://127.0.0.1:4711"
+    await node.stop()
+
+
+async def test_a_node_without_listeners_is_dialed_within_the_process(world: World) -> None:
+    dialed: list[Any] = []
+
+    async def dial(address: str, accept: Any) -> Any:
+        dialed.append((address, accept))
+        return "link"
+
+    world.memory.dial = dial  # type: ignore[method-assign]
+    node = await world.start(listen=[])
+    with pytest.raises(ConfigurationError, match="no listener"):
+        _ = node.address
+
+    def accept(_: Any) -> Any:
+        return None
+
+    links: list[Any] = [await node.dial(accept), await node.dial(accept)]
+    assert links == ["link", "link"]
+
+    assert len(world.memory.listeners) == 1
+    assert dialed == [(world.memory.listeners[0].address, accept)] * 2
+    await node.stop()
+    assert world.memory.listeners[0].closed
+
+
+async def test_the_start_is_counted_on_disk_before_the_first_welcome(world: World) -> None:
+    node = await world.start()
+    link = await world.connect()
+
+    assert world.disk.calls[:2] == ["write set node, set node, set node, set node", "sync"]
+    assert link.wire.session >> 32 == 1
+    await node.stop()
+    node = await world.start()
+    world.transport.listeners[:] = world.transport.listeners[-1:]
+    assert (await world.connect(publisher=False)).wire.session >> 32 == 2
+    await node.stop()
+
+
+async def test_an_address_that_cannot_be_bound_leaves_nothing_open(world: World) -> None:
+    world.transport.error = ConfigurationError("address in use")
+
+    with pytest.raises(ConfigurationError, match="address in use"):
+        await world.start()
+
+    assert world.disk.closed
+
+
+async def test_a_volume_in_use_is_said_at_once(world: World) -> None:
+    world.open_errors = [VolumeLockedError("in use by another process")]
+
+    with pytest.raises(VolumeLockedError):
+        await world.start()
+
+    assert world.transport.listeners == []
+
+
+async def test_a_core_that_cannot_recover_ends_the_start(world: World) -> None:
+    world.bug_at_start = 1
+
+    with pytest.raises(ValueError, match="a bug in recovery"):
+        await world.start()
+
+    assert world.disk.closed
+
+
+async def test_a_core_that_fails_in_its_first_turn_ends_the_start(world: World, monkeypatch: Any) -> None:
+    monkeypatch.setattr(LogRole, "take_effects", lambda _: ["surprise"])
+
+    with pytest.raises(KeyError):
+        await world.start()
+
+    assert world.disk.closed
+
+
+@pytest.mark.parametrize("error", [VolumeFailedError("EIO"), VolumeFullError("no space")], ids=["failed", "full"])
+@pytest.mark.parametrize("how", ["sync", "write"])
+async def test_after_a_failure_of_the_storage_a_new_machine_recovers_and_nothing_was_acknowledged(
+    world: World, how: str, error: Exception, caplog: Any
+) -> None:
+    node = await world.start()
+    link = await world.connect()
+    if how == "sync":
+        world.disk.sync_errors = [error]
+    else:
+        world.disk.write_error = error
+
+    link.say(Publish(1, 1, 1, columns(b"a")))
+    await until(lambda: not node.serving)
+    world.disk.write_error = None
+    await until(lambda: node.serving)
+
+    assert link.hear() == []
+    assert link.closed == "the broker has failed and recovers"
+    assert world.opened == 2
+    assert not world.listener.closed
+    assert f"the storage has failed, nothing was acknowledged that is not durable: {error}" in caplog.text
+    again = await world.connect()
+    first = 2 if how == "sync" else 1  # the batch of a failed sync was there after reopening: it is adopted
+    again.say(Publish(1, 1, first, columns(b"b")))
+    await settle()
+    assert kinds(again.hear()) == ["Published"]
+    await node.stop()
+
+
+async def test_who_connects_while_the_node_recovers_is_told_to_come_again(world: World) -> None:
+    node = await world.start()
+    link = await world.connect()
+    world.open_errors = [VolumeFailedError("still broken")] * 3
+    world.disk.sync_errors = [VolumeFailedError("EIO")]
+    link.say(Publish(1, 1, 1, columns(b"a")))
+    await until(lambda: not node.serving)
+
+    refused = world.listener.connect()
+    assert refused.handler is not None
+    refused.handler.on_frames([b"whatever"])
+    refused.handler.on_drained()
+
+    (answer,) = refused.hear()
+    assert (answer.code, answer.reason) == (Code.RETRY, "the broker is recovering")
+    assert refused.closed == "the broker is recovering"
+    await until(lambda: node.serving)
+    assert world.opened == 5
+    await node.stop()
+
+
+async def test_the_pauses_between_attempts_grow(world: World, monkeypatch: Any) -> None:
+    pauses: list[float] = []
+    node = await world.start()
+
+    async def sleep() -> None:
+        pauses.append(node._pause)
+        await asyncio.sleep(0)
+        node._pause = min(2 * node._pause, driver.PAUSE_MOST)
+
+    monkeypatch.setattr(node, "_sleep", sleep)
+    link = await world.connect()
+    world.open_errors = [VolumeFailedError("still broken")] * 4
+    world.disk.sync_errors = [VolumeFailedError("EIO")]
+    link.say(Publish(1, 1, 1, columns(b"a")))
+    await until(lambda: world.opened == 6 and node.serving)
+
+    assert pauses == [0.01, 0.02, 0.04, 0.04, 0.04]
+    await node.stop()
+
+
+async def test_a_bug_in_a_core_starts_it_over_with_its_traceback_in_the_log(world: World, caplog: Any) -> None:
+    node = await world.start()
+    link = await world.connect(publisher=False)
+
+    link.say(ListPubends(666))
+    await until(lambda: world.opened == 2 and node.serving)
+
+    assert link.closed == "the broker has failed and recovers"
+    assert "a bug: an exception in a core" in caplog.text
+    assert "_on_list" in caplog.text
+    await world.connect()
+    await node.stop()
+
+
+async def test_a_core_that_keeps_failing_ends_the_node(world: World, caplog: Any) -> None:
+    node = await world.start()
+    for number in range(CRASHES_MAX):
+        await until(lambda: node.serving)
+        link = await world.connect(publisher=False)
+        link.say(ListPubends(666))
+        await until(lambda count=number: world.opened == count + 2 or node._error is not None)
+
+    with pytest.raises(ValueError, match="a bug in a core"):
+        await node.wait()
+
+    assert world.opened == CRASHES_MAX
+    assert world.listener.closed
+    assert world.disk.closed
+    assert "gives up" in caplog.text
+    await node.stop()
+
+
+async def test_crashes_long_ago_are_forgotten(world: World, monkeypatch: Any) -> None:
+    monkeypatch.setattr(driver, "CALM", 0.0)
+    node = await world.start()
+    for number in range(CRASHES_MAX + 2):
+        link = await world.connect(publisher=False)
+        link.say(ListPubends(666))
+        await until(lambda count=number: world.opened == count + 2 and node.serving)
+
+    await node.stop()
+
+
+@pytest.mark.parametrize(
+    "error", [VolumeCorruptError("it lost something"), ConfigurationError("gone")], ids=["corrupt", "configuration"]
+)
+async def test_a_volume_that_must_not_be_served_ends_the_node(world: World, error: Exception) -> None:
+    node = await world.start()
+    link = await world.connect()
+    world.open_errors = [error]
+    world.disk.sync_errors = [VolumeFailedError("EIO")]
+
+    link.say(Publish(1, 1, 1, columns(b"a")))
+
+    with pytest.raises(type(error)):
+        await node.wait()
+    assert world.listener.closed
+
+
+async def test_stopping_ends_everything_in_order_and_more_than_once(world: World) -> None:
+    node = await world.start()
+    link = await world.connect()
+
+    await asyncio.gather(node.stop("maintenance"), node.stop())
+    await node.stop()
+    await node.wait()
+
+    assert [message.reason for message in link.hear()] == ["maintenance"]
+    assert link.closed == "maintenance"
+    assert world.listener.closed
+    assert world.disk.closed
+
+
+async def test_stopping_does_not_wait_for_a_recovery_that_may_never_succeed(world: World) -> None:
+    node = await world.start()
+    link = await world.connect()
+    world.open_errors = [VolumeFailedError("still broken")] * 10_000
+    world.disk.sync_errors = [VolumeFailedError("EIO")]
+    link.say(Publish(1, 1, 1, columns(b"a")))
+    await until(lambda: world.opened > 2)
+
+    await node.stop()
+
+    assert world.listener.closed
+    assert not node.serving
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+async def test_serving_ends_with_a_signal(world: World) -> None:
+    ready: list[Node] = []
+
+    def on_ready(node: Node) -> None:
+        ready.append(node)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    await serve(world.config(), on_ready)
+
+    assert len(ready) == 1
+    assert world.disk.closed
+
+
+async def test_serving_says_why_it_could_not_go_on(world: World) -> None:
+    def on_ready(node: Node) -> None:
+        world.open_errors = [VolumeCorruptError("it lost something")]
+        world.disk.write_error = VolumeFailedError("EIO")
+        link = world.listener.connect()
+        link.say(hello(), OpenPublisher(1, "loader", "instance", 1, None))
+        node._run._fail(VolumeFailedError("EIO"))  # type: ignore[union-attr]
+
+    with pytest.raises(VolumeCorruptError):
+        await serve(world.config(), on_ready)
+
+
+def test_a_coroutine_runs_with_uvloop_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def which() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    pytest.importorskip("uvloop")
+    assert driver.run(which()).startswith("uvloop")
+    monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
+    assert driver.run(which()).startswith("asyncio")
