@@ -94,7 +94,7 @@ class RocksdbHarness(StorageHarness):
         after = self.root / f"after-crash-{self._crashes}"
         copy_at_rest(self.directory, after)
         flushed = probe.inspect(str(after / "rocksdb"))
-        newest = max(Mark.decode(mark).counter if mark else 0 for mark in (flushed.default, flushed.log))
+        newest = max(Mark.decode(mark).counter if mark else 0 for mark in flushed)
         for log in (after / "rocksdb").glob("*.log"):
             ends = [end for mark, end in wal._marks(log) if mark is not None and mark.counter <= newest]
             with log.open("r+b") as file:
@@ -151,5 +151,3 @@ def copy_at_rest(source: Path, target: Path) -> None:
 def log_sizes(directory: Path) -> dict[str, int]:
     """The sizes of RocksDB's log files."""
     return {path.name: path.stat().st_size for path in (directory / "rocksdb").glob("*.log")}
-
-

@@ -9,6 +9,8 @@ import pytest
 from conformance.storages import MemoryHarness, RocksdbHarness, UncompressedRocksdbHarness
 from gapless.testing.storage import StorageHarness, StorageSuite
 
+pytestmark = pytest.mark.timeout(300)  # the histories take long on a slow disk
+
 
 class TestMemory(StorageSuite):
     history_examples = 200

@@ -52,35 +52,39 @@ class LocalPubend:
     meta: PubendMeta
     members: dict[ShbId, Tick]
     """The durable membership, and from where each member counts."""
+    stable: Tick
     rows: dict[ShbId, tuple[Tick, Tick]] = field(default_factory=dict)
     """(released, delivered) of every member that was heard since it was enrolled, and since the membership
     was handed over: one that was not bounds everything (C4, T20)."""
     said: tuple[Tick, Tick] = (0, 0)
-    """The highest minima that were told."""
+    """The minima that were told last."""
+
+    def introduce(self, shb: ShbId) -> Effects:
+        """What an SHB learns of the pubend: that it is counted there, or first that it asks to be."""
+        at = self.members.get(shb)
+        seen = Seen(replace(self.meta, stable=self.stable), at)
+        return [seen] if at is not None else [seen, Enrol(self.meta.pubend, shb)]
 
     def report(self, progress: Progress) -> Effects:
-        """A member's progress; told onwards when it moves a minimum."""
-        shb = progress.shb
-        if shb not in self.members:
+        """A member's progress; told onwards when it moves a minimum, which never falls."""
+        if progress.shb not in self.members:
             return []
-        released, delivered = self.rows.get(shb, (0, 0))
-        self.rows[shb] = max(released, progress.released), max(delivered, progress.delivered)
+        released, delivered = self.rows.get(progress.shb, (0, 0))
+        self.rows[progress.shb] = max(released, progress.released), max(delivered, progress.delivered)
         if len(self.rows) < len(self.members):
             return []
-        minima = self._minimum(0), self._minimum(1)
-        if minima == self.said:
+        minima = min(row[0] for row in self.rows.values()), min(row[1] for row in self.rows.values())
+        if minima == self.said or minima[0] < self.said[0] or minima[1] < self.said[1]:
             return []
         self.said = minima
         return [Released(self.meta.pubend, *minima)]
 
-    def _minimum(self, column: int) -> Tick:
-        """Never below what was said: a member that begins behind it was promised nothing there."""
-        return max(self.said[column], min(row[column] for row in self.rows.values()))
-
 
 class LocalRouter:
-    """A `Router` between the roles of one node. All its state may vanish: it comes back with the calls
-    that begin every router's life."""
+    """A `Router` between the roles of one node.
+
+    All its state may vanish: it comes back with the calls that begin every router's life (C7).
+    """
 
     name = "local"
     needs_stream_links = False
@@ -121,16 +125,17 @@ class LocalRouter:
     def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
         """A pubend is open or sealed here, with this durable membership, which replaces the one before."""
         before = self._pubends.get(meta.pubend)
-        pubend = self._pubends[meta.pubend] = LocalPubend(meta, dict(members))
+        pubend = self._pubends[meta.pubend] = LocalPubend(meta, dict(members), meta.stable)
         if before is not None:
             pubend.said = before.said
-        return [effect for shb in self._versions for effect in self._introduce(pubend, shb)]
+            pubend.stable = max(before.stable, meta.stable)
+        return [effect for shb in self._versions for effect in pubend.introduce(shb)]
 
     def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
         """Facts go to the SHB as they are, whether it asked or not."""
         pubend = self._pubends.get(knowledge.pubend)
-        if pubend is not None and knowledge.hi > pubend.meta.stable:
-            pubend.meta = replace(pubend.meta, stable=knowledge.hi)
+        if pubend is not None:
+            pubend.stable = max(pubend.stable, knowledge.hi)
         return [Deliver(knowledge)] if self._versions else []
 
     def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
@@ -144,7 +149,7 @@ class LocalRouter:
             return []
         known.members[shb] = at
         known.rows.pop(shb, None)
-        return [Seen(known.meta, at)]
+        return known.introduce(shb)
 
     def held(self, now: int, shb: ShbId, held: Held) -> Effects:
         """A row of holds is durable."""
@@ -157,16 +162,18 @@ class LocalRouter:
     # The local SHB core.
 
     def interest(self, now: int, interest: Interest) -> Effects:
-        """Only its version matters here: a hole in it is asked about, and the whole of it enrols."""
-        known = self._versions.get(interest.shb)
+        """Only its version matters here: a hole in it is asked about, and the whole of it is answered.
+
+        A change, or the version repeated, asks once more to be counted where that may have been lost.
+        """
+        shb, known = interest.shb, self._versions.get(interest.shb)
         if interest.full:
-            self._versions[interest.shb] = max(interest.version, known or 0)
-            pubends = self._pubends.values()
-            return [effect for pubend in pubends for effect in self._introduce(pubend, interest.shb)]
-        if known is None or interest.base > known:
+            self._versions[shb] = max(interest.version, known or 0)
+            return [effect for pubend in self._pubends.values() for effect in pubend.introduce(shb)]
+        if known is None or (interest.base != known and interest.version > known):
             return [AskInterest()]
-        self._versions[interest.shb] = max(interest.version, known)
-        return []
+        self._versions[shb] = max(interest.version, known)
+        return [Enrol(name, shb) for name, pubend in self._pubends.items() if shb not in pubend.members]
 
     def hold(self, now: int, row: HoldRow) -> Effects:
         """The SHB needs more kept than it reported."""
@@ -198,13 +205,6 @@ class LocalRouter:
     def saved(self, now: int, cookie: Hashable) -> Effects:
         """It saves nothing."""
         return []
-
-    def _introduce(self, pubend: LocalPubend, shb: ShbId) -> Effects:
-        """What an SHB learns of a pubend: that it is counted there, or first the pubend that it asks to be."""
-        at = pubend.members.get(shb)
-        if at is not None:
-            return [Seen(pubend.meta, at)]
-        return [Seen(pubend.meta), Enrol(pubend.meta.pubend, shb)]
 
     def _nothing_here(self, reply_to: Hashable, pubend: PubendId) -> Placed:
         return Placed(reply_to, pubend, Outcome(Verdict.RETRY, "no pubend is open at this broker"))

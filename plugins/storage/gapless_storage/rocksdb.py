@@ -94,9 +94,7 @@ class RocksdbVolume:
     def table(self, name: str) -> RocksdbTable:
         """The table of that name; a new one is made with the first write after this call."""
         if name not in self._tables:
-            self._tables[name] = RocksdbTable(
-                name, self._id_of(table_name_key(name)), self._engine, self._staged
-            )
+            self._tables[name] = RocksdbTable(name, self._id_of(table_name_key(name)), self._engine, self._staged)
         return self._tables[name]
 
     @property
@@ -262,7 +260,7 @@ def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]
         raise ConfigurationError("the RocksDB storage needs a path: a directory of its own")
     checked = _checked(options)
     tuning = Tuning(checked.write_buffer_bytes, checked.compression)
-    return RocksdbVolume(open_directory(Path(path), identity, tuning, checked.watchdog_seconds))
+    return RocksdbVolume(open_directory(Path(path).absolute(), identity, tuning, checked.watchdog_seconds))
 
 
 def _checked(options: Mapping[str, Any]) -> RocksdbOptions:

@@ -36,7 +36,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """
 
     body: Any
-    properties: Mapping[str, Property | None] = {}  # noqa: RUF012 - msgspec copies it
+    properties: Mapping[str, Property | None] = {}
     topic: str | None = None
     priority: int = PRIORITY
     expiration: datetime | None = None
@@ -78,11 +78,15 @@ class Encoder:
             properties = _as_dict(properties)
         for name, value in properties.items():
             kind = type(value)
-            if type(name) is not str or not name or not (
-                kind is str
-                or kind is bool
-                or (kind is int and INTEGER_MIN <= value <= INTEGER_MAX)  # type: ignore[operator]
-                or (kind is float and value - value == 0)  # type: ignore[operator]  # neither infinite nor NaN
+            if (
+                type(name) is not str
+                or not name
+                or not (
+                    kind is str
+                    or kind is bool
+                    or (kind is int and INTEGER_MIN <= value <= INTEGER_MAX)  # type: ignore[operator]
+                    or (kind is float and value - value == 0)  # type: ignore[operator]  # neither infinite nor NaN
+                )
             ):
                 properties = _plain_properties(properties)
                 break

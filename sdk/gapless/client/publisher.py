@@ -8,6 +8,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from typing_extensions import Self
+
 from gapless.client.driver import Driver, Owner
 from gapless.client.messages import PRIORITY, Encoder, Message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
@@ -81,7 +83,7 @@ class Publisher(Owner):
     def __repr__(self) -> str:
         return f"<Publisher {self.name!r} of {self.topic!r}{', over' if self._error else ''}>"
 
-    async def __aenter__(self: PublisherT) -> PublisherT:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from gapless.client.batches import Batch, decode
 from gapless.client.driver import Driver, Owner
 from gapless.core.client import Delivery, Gap, Silence
 from gapless.core.tokens import CheckpointToken
 from gapless.errors import (
-    GaplessError,
     GapError,
+    GaplessError,
     InvalidTokenError,
     SubscriptionError,
     TokenMismatchError,
@@ -49,9 +49,11 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         """What was taken and not handed out, the next one last."""
         self._last: Event | None = None
         """What was handed out last, of the delivery in hand."""
+        self._done: Event | None = None
+        """What the application has asked past, of the delivery in hand: AUTO may acknowledge it."""
+        self._given_up: list[Event] = []
+        """What was taken and will not be handed out."""
         self._draining = False
-        self._dropped = False
-        """Whether the rest of the delivery in hand was given up."""
         self._ended: GaplessError | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._origin: CheckpointToken | None = None
@@ -131,13 +133,14 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         What has arrived and was not handed out will come again to whoever resumes. `acknowledge` works on.
         """
         self._draining = True
+        self._give_up()
         self._driver.loop.call_soon_threadsafe(self._wake)
 
     async def close(self) -> None:
         """Ends the consumption well: as leaving the block. A durable subscription lives on. Idempotent."""
         if self._ended is None:
             if self._auto:
-                self._acknowledge_now()
+                await self.acknowledge()
             self.abandon()
 
     async def __aenter__(self) -> Subscription[ItemT, GapT]:
@@ -216,6 +219,9 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         if isinstance(item, Delivery):
             self._events = decode(item)
             self._events.reverse()
+            if self._draining:  # a signal came in the last few lines
+                self._give_up()
+                raise StopAsyncIteration
             return None
         return self._gap(item) if isinstance(item, Gap) else item
 
@@ -224,12 +230,10 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         while True:
             self._check_alive()
             if self._draining:
-                self._drop_hand()
                 raise StopAsyncIteration
-            if self._waiting is not None:
-                raise SubscriptionError("another task is waiting for this subscription: one at a time iterates")
+            self._check_alone()
             item = self._driver.core.take(self._number, self._driver.now(), max_events)
-            self._last = None
+            self._last = self._done = None
             self._driver.touch()
             if item is not None:
                 return item
@@ -237,6 +241,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
 
     async def _arrival(self, timeout: float | None) -> None:
         """Waits until something arrives, or happens to the subscription, or `timeout` seconds have passed."""
+        self._check_alone()
         loop = self._driver.loop
         waiting = self._waiting = loop.create_future()
         timer = None if timeout is None else loop.call_later(timeout, self._wake)
@@ -249,3 +254,102 @@ class Subscription(Owner, Generic[ItemT, GapT]):
 
     async def _gather(self, max_events: int, max_wait: float) -> None:
         """Waits until a full batch is there, or `max_wait` seconds have passed since there was any of it."""
+        clock, core = self._driver.loop.time, self._core
+        until: float | None = None
+        while self._ended is None and not self._draining and core.buffered_events < max_events:
+            if until is None and core.has_something:
+                until = clock() + max_wait
+            left = None if until is None else until - clock()
+            if left is not None and left <= 0:
+                return
+            core.expect_more()
+            await self._arrival(left)
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _gap(self, gap: Gap) -> Gap:
+        if self._raises_gaps:
+            raise GapError(gap)
+        return gap
+
+    def _positions(self) -> dict[PubendId, Tick]:
+        """Behind what was handed out."""
+        if not self._events and not self._given_up:
+            return self._core.reached()
+        return self._behind(self._last)
+
+    def _behind(self, event: Event | None) -> dict[PubendId, Tick]:
+        """Behind an event of the delivery in hand; None: before it."""
+        positions = self._core.positions()
+        if event is not None:
+            positions[event.pubend] = event.tick
+        return positions
+
+    def _acknowledge_soon(self) -> None:
+        """The application asks for the next: what it was given before is done with."""
+        self._done = self._last
+        if not self._auto_scheduled:
+            self._auto_scheduled = True
+            self._driver.loop.call_soon(self._acknowledge_done)
+
+    def _acknowledge_done(self) -> None:
+        self._auto_scheduled = False
+        if self._ended is None:
+            self._driver.core.acknowledge(self._number, self._behind(self._done), self._driver.now())
+            self._driver.touch()
+
+    def _give_up(self) -> None:
+        """What is left of the delivery in hand is not handed out; the position stays before it."""
+        if self._events:
+            self._given_up, self._events = self._events, []
+
+    def _end(self, error: GaplessError) -> None:
+        self._ended = error
+        self._give_up()
+        self._wake()
+
+    def _check_alive(self) -> None:
+        if self._ended is not None:
+            raise self._ended
+
+    def _check_alone(self) -> None:
+        if self._waiting is not None:
+            raise SubscriptionError("another task waits for this subscription: one at a time iterates")
+
+    def _own_origin(self) -> CheckpointToken:
+        core, origin = self._core, self._origin
+        if origin is None or origin.sid != core.sid:
+            network = self._driver.core.network
+            origin = self._origin = CheckpointToken(network, {}, core.sid, core.generation, core.seal)
+        return origin
+
+    def _checked(self, token: CheckpointToken) -> CheckpointToken:
+        """A token that says something about this subscription."""
+        if not isinstance(token, CheckpointToken):
+            raise InvalidTokenError(f"a CheckpointToken is acknowledged, not {type(token).__name__}")
+        own = self._own_origin()
+        if token.network != own.network:
+            raise TokenMismatchError(f"the token is of network {token.network!r}, this is {own.network!r}")
+        if token.sid in self._core.former_sids or not token.sid:
+            return token
+        if (token.sid, token.generation) != (own.sid, own.generation):
+            raise TokenMismatchError("the token is of another subscription, or of an earlier one of this name")
+        return token
+
+
+class Batches(Generic[GapT]):
+    """The iteration over a subscription's batches. It survives GapError, as the subscription's own does."""
+
+    def __init__(self, subscription: Subscription[Any, GapT], max_events: int, max_wait: float) -> None:
+        self._subscription = subscription
+        self._max_events = max_events
+        self._max_wait = max_wait
+
+    def __aiter__(self) -> Batches[GapT]:
+        return self
+
+    async def __anext__(self) -> Batch | GapT:
+        batch = await self._subscription.take_batch(self._max_events, self._max_wait)
+        return cast("Batch | GapT", batch)

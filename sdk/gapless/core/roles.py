@@ -68,6 +68,8 @@ class RoleContext:
     wall: int
     secret: bytes
     """Known to this network's brokers alone: seals tokens."""
+    max_event_bytes: int = 1 << 20
+    """The largest event that clients are told they may publish ([limits] of the configuration)."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The role's own section of the configuration, unchecked."""
 

@@ -108,6 +108,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now:
             now=now,
             wall=wall,
             secret=identity.secret,
+            max_event_bytes=config.limits.max_event_bytes,
             config=config.role(role),
         )
         with said_of(config, role):

@@ -189,6 +189,7 @@ class Node:
         self._run_began = time.monotonic()
         self._failure = None
         run.start()
+        await run.settled(PATIENCE)
         if not run.alive:
             run.abandon("the node could not start")
             await run.closed()

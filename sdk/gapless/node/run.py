@@ -15,6 +15,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,9 @@ read is bounded by its `max_bytes`.
 """
 TIMER_GRAIN = 0.001
 """Seconds. A deadline that has passed is kept this soon: one that never moves must not starve the loop."""
+
+SETTLING_WRITES = 4
+"""How many writes may follow from one another until a broker that begins can be published to."""
 
 Clock = Callable[[], "tuple[int, int]"]
 """Monotonic nanoseconds, and milliseconds since 1970."""
@@ -125,6 +129,11 @@ class Run:
         if self._alive:
             self._upkeep.start()
 
+    async def settled(self, patience: float) -> None:
+        """Waits until what the roles wrote when they began is durable, and what follows from that too."""
+        for _ in range(SETTLING_WRITES):
+            await _patiently(self._commit.idle(), patience)
+
     def accept(self, link: Link) -> LinkOwner:
         """A client connected; the owner hears its link."""
         self._link_count += 1
@@ -170,7 +179,10 @@ class Run:
         await _patiently(self.closed(), patience)
 
     def abandon(self, reason: str) -> None:
-        """Nothing is carried out any more; all links are closed."""
+        """Nothing is carried out any more; all links are closed, and the clients told why."""
+        with suppress(Exception):  # a machine that failed may not even know its sessions any more
+            for number, payload in self._machine.sessions.farewells(reason):
+                self._links[number].link.send([payload], urgent=True)
         self._alive = False
         self._commit.fail()
         self._upkeep.stop()

@@ -40,7 +40,8 @@ from gapless.errors import (
     VolumeFullError,
     VolumeLockedError,
 )
-from gapless_storage._rocksdb.layout import LOG_FAMILY, LOG_MARK_KEY, MARK_KEY, RECORD_KEY, Mark
+from gapless_storage._rocksdb.keys import LOG_FAMILY, LOG_MARK_KEY, MARK_KEY
+from gapless_storage._rocksdb.layout import RECORD_KEY, Mark
 
 Result = TypeVar("Result")
 
@@ -247,9 +248,7 @@ def _prefixed(iterator: RdictIter, prefix: bytes) -> list[tuple[bytes, bytes]]:
         del iterator
 
 
-def _records(
-    iterator: RdictIter, stream: int, after: int, upto: int, max_bytes: int
-) -> list[tuple[int, bytes]]:
+def _records(iterator: RdictIter, stream: int, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
     try:
         found = []
         end = RECORD_KEY.pack(stream + 1, 0)

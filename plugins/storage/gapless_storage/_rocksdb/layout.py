@@ -6,8 +6,6 @@
 Both families hold the mark of the newest batch. So each family says by itself how far it came, and a
 family that lost its newest files cannot hide behind the other. In `log` the mark sorts behind all
 records, where it drags no old file into a compaction.
-
-The probe imports this in a process of its own: nothing of gapless may be imported here.
 """
 
 from __future__ import annotations
@@ -17,15 +15,11 @@ from dataclasses import dataclass
 
 import google_crc32c
 
-LOG_FAMILY = "log"
-
 RECORD_KEY = struct.Struct(">IQ")
 INDEX_MAX = 2**63 - 1
 STREAM_ID_MAX = 2**32 - 2
 
-MARK_KEY = b"\x00mark"
 NEXT_ID_KEY = b"\x00next"
-LOG_MARK_KEY = RECORD_KEY.pack(2**32 - 1, 0)
 
 _STREAM_NAME = b"\x01"
 _TABLE_NAME = b"\x02"

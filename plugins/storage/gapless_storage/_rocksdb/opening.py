@@ -143,9 +143,7 @@ def _create(directory: Path, lock: DirectoryLock, identity: VolumeIdentity, tuni
 # ----------------------------------------------------------------------------------------- opening
 
 
-def _open(
-    directory: Path, lock: DirectoryLock, marker: Marker, tuning: Tuning, watchdog_seconds: float
-) -> Opened:
+def _open(directory: Path, lock: DirectoryLock, marker: Marker, tuning: Tuning, watchdog_seconds: float) -> Opened:
     fence = _open_fence(directory, marker)
     try:
         database = directory / "rocksdb"

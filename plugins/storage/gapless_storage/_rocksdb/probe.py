@@ -4,34 +4,27 @@ RocksDB's open can hang for ever with the GIL held (one flipped bit in the MANIF
 runs in a child process that `watchdog` can kill. It opens for reading only and changes nothing on disk;
 what hangs or fails here does so as well when opened for writing.
 
-Nothing of gapless but `layout` is imported here: a child must start fast.
+A child must start fast: it imports rocksdict, and of the standard library what Python has loaded anyway.
 """
 
 from __future__ import annotations
 
-import json
+import os.path
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 
 import rocksdict
 
-from gapless_storage._rocksdb.layout import LOG_FAMILY, LOG_MARK_KEY, MARK_KEY
+from gapless_storage._rocksdb.keys import LOG_FAMILY, LOG_MARK_KEY, MARK_KEY
 
 
-@dataclass(frozen=True, slots=True)
-class Flushed:
-    """The mark in the files of each family, encoded; None when nothing was flushed yet."""
+def inspect(directory: str) -> tuple[bytes | None, bytes | None]:
+    """The encoded mark in the files of the default and of the log family; None: nothing is flushed.
 
-    default: bytes | None
-    log: bytes | None
-
-
-def inspect(directory: str) -> Flushed:
-    """Opens the database for reading, without its log. Raises whatever rocksdict raises."""
+    Opens the database for reading, without its log. Raises whatever rocksdict raises.
+    """
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(False)
-    options.set_wal_dir(str(Path(directory).parent))  # where there are no logs
+    options.set_wal_dir(os.path.dirname(directory))  # where there are no logs
     database = rocksdict.Rdict(
         directory,
         options,
@@ -40,22 +33,18 @@ def inspect(directory: str) -> Flushed:
     )
     try:
         log = database.get_column_family(LOG_FAMILY)
-        return Flushed(database.get(MARK_KEY), log.get(LOG_MARK_KEY))
+        return database.get(MARK_KEY), log.get(LOG_MARK_KEY)
     finally:
         log = None
         database.close()
 
 
 def main() -> None:
-    """The child: tells its parent on standard output, as JSON, what it found or why it could not."""
+    """The child: tells its parent on standard output what it found, or why it could not."""
     try:
-        flushed = inspect(sys.argv[1])
-        answer = {"default": _hex(flushed.default), "log": _hex(flushed.log)}
+        default, log = (mark.hex() if mark is not None else "-" for mark in inspect(sys.argv[1]))
+        answer = f"found {default} {log}"
     except Exception as error:  # noqa: BLE001 — rocksdict raises bare exceptions
-        answer = {"error": str(error)}
-    sys.stdout.write(json.dumps(answer))
+        answer = f"error {error}"
+    sys.stdout.write(answer)
     sys.stdout.flush()
-
-
-def _hex(value: bytes | None) -> str | None:
-    return None if value is None else value.hex()

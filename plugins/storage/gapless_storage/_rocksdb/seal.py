@@ -29,7 +29,9 @@ def is_sealed(path: Path, directory: Path, fence: Mark) -> bool:
         files = _files(directory)
     except (OSError, ValueError):
         return False
-    return noted == {"fence": fence.encode().hex(), "files": files} and not any(size for name, (size, _) in files.items() if name.endswith(".log"))
+    return noted == {"fence": fence.encode().hex(), "files": files} and not any(
+        size for name, (size, _) in files.items() if name.endswith(".log")
+    )
 
 
 def _files(directory: Path) -> dict[str, list[int]]:

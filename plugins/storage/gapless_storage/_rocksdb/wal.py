@@ -23,7 +23,8 @@ from pathlib import Path
 import google_crc32c
 
 from gapless_storage._rocksdb.files import sync_directory, sync_file
-from gapless_storage._rocksdb.layout import MARK_BYTES, MARK_KEY, Mark
+from gapless_storage._rocksdb.keys import MARK_KEY
+from gapless_storage._rocksdb.layout import MARK_BYTES, Mark
 
 _BLOCK_BYTES = 32768
 _HEADER = struct.Struct("<IHB")

@@ -263,9 +263,7 @@ class ClientCore:
         """Everything up to these positions is done with. Sent at the end of this turn, or a little later."""
         self._at(now)
         if self._attachments.acknowledge(subscription, positions):
-            self._deadlines.set_earlier(
-                Timer.ACKNOWLEDGE, max(now, self._acknowledged_at + self._settings.acknowledge)
-            )
+            self._deadlines.set_earlier(Timer.ACKNOWLEDGE, max(now, self._acknowledged_at + self._settings.acknowledge))
 
     def drain(self, subscription: int, now: int) -> None:
         """From now on `take` finds nothing."""

@@ -82,9 +82,7 @@ class Phase(Enum):
 class SubscriptionCore:
     """One subscription of one connection."""
 
-    def __init__(
-        self, number: int, wanted: Wanted, backoff: Backoff, outbox: Outbox, deadlines: Deadlines
-    ) -> None:
+    def __init__(self, number: int, wanted: Wanted, backoff: Backoff, outbox: Outbox, deadlines: Deadlines) -> None:
         self.number = number
         self.wanted = wanted
         self.phase = Phase.IDLE
@@ -126,6 +124,11 @@ class SubscriptionCore:
     def buffered_events(self) -> int:
         """How many events have arrived and were not taken."""
         return self._buffered_events
+
+    @property
+    def has_something(self) -> bool:
+        """Whether `take` would find something."""
+        return bool(self._full) and not self.draining
 
     def positions(self) -> dict[PubendId, Tick]:
         """Up to where everything was handed out and is done with: what is in the hand is not counted.
@@ -240,6 +243,10 @@ class SubscriptionCore:
             self._buffered_bytes -= sum(columns.size for columns in item.columns)
             self._grant()
         return item
+
+    def expect_more(self) -> None:
+        """Arrived is said again with the next arrival, although nothing was taken."""
+        self._announced = False
 
     def settle(self) -> None:
         """What was taken last is done with: `positions` stands behind it now."""

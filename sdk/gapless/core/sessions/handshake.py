@@ -41,9 +41,7 @@ def parse_hello(payload: bytes) -> Hello:
         raise RemoteProtocolError(f"the first frame is not a Hello: {error}") from error
 
 
-def judge_hello(
-    hello: Hello, peer: str, broker: BrokerIdentity, authenticator: Authenticator
-) -> Admitted | Refused:
+def judge_hello(hello: Hello, peer: str, broker: BrokerIdentity, authenticator: Authenticator) -> Admitted | Refused:
     """Whether the sender may come in. Only someone authenticated learns anything of the network."""
     if hello.protocol != PROTOCOL:
         reason = f"this broker speaks protocol {PROTOCOL}, the client {hello.protocol}"

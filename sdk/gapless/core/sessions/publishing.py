@@ -196,9 +196,7 @@ class Publishing:
             self._tell_refused(session, publisher, waiting, outcome)
         elif waiting.opening:
             publisher.pubend = placed.pubend
-            opened = PublisherOpened(
-                publisher.number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick
-            )
+            opened = PublisherOpened(publisher.number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick)
             self._tell_durable(session, publisher)
             self._outbox.tell(publisher.connection.link, session, opened)
         else:

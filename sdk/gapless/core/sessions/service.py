@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, cast
 
-from gapless.core.codec import decode_client, session_of
+from gapless.core.codec import decode_client, encode, session_of
 from gapless.core.messages import (
     Alive,
     Closing,
@@ -78,6 +78,11 @@ class Sessions:
     def count(self) -> int:
         """How many sessions there are."""
         return len(self._sessions)
+
+    def farewells(self, reason: str) -> Iterator[tuple[int, bytes]]:
+        """Of every session its link, and the payload that tells its client that it ends. Changes nothing."""
+        for session, connection in self._sessions.items():
+            yield connection.link, encode(session, Closing(reason))
 
     # What happened.
 
@@ -249,9 +254,7 @@ class Sessions:
     def _on_publish(self, client: ClientSession, message: Publish, _now: int, _wall: int) -> None:
         self._publishing.on_publish(self._sessions[client.number], client.number, message)
 
-    def _on_open_publisher(
-        self, client: ClientSession, message: OpenPublisher, _now: int, _wall: int
-    ) -> None:
+    def _on_open_publisher(self, client: ClientSession, message: OpenPublisher, _now: int, _wall: int) -> None:
         self._publishing.on_open(self._sessions[client.number], client.number, message)
 
     def _on_heartbeat(self, _client: ClientSession, _message: Heartbeat, _now: int, _wall: int) -> None:

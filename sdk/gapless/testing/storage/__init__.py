@@ -23,7 +23,5 @@ from gapless.testing.storage.volumes import VolumeTests
 __all__ = ["IDENTITY", "StorageHarness", "StorageSuite"]
 
 
-class StorageSuite(
-    StreamTests, TableTests, VolumeTests, CrashTests, FailureTests, ThreadTests, PropertyTests
-):
+class StorageSuite(StreamTests, TableTests, VolumeTests, CrashTests, FailureTests, ThreadTests, PropertyTests):
     """All of it. Override the fixture `harness`."""

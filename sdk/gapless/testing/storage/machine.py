@@ -157,7 +157,7 @@ class Histories:
 class PropertyTests(HarnessFixtures):
     """Needs hypothesis. Override `history_examples` for a longer or shorter search."""
 
-    history_examples = 40
+    history_examples = 20
 
     def test_any_history_agrees_with_the_model(self, harness: StorageHarness) -> None:
         hypothesis = pytest.importorskip("hypothesis")

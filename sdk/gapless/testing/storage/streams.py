@@ -103,9 +103,7 @@ class StreamTests(HarnessFixtures):
             (20, 5, []),
         ],
     )
-    def test_a_read_returns_what_overlaps(
-        self, volume: LogVolume, after: int, upto: int, expected: list[int]
-    ) -> None:
+    def test_a_read_returns_what_overlaps(self, volume: LogVolume, after: int, upto: int, expected: list[int]) -> None:
         """A record covers what lies between the index before it and its own."""
         stream = volume.stream("events")
         put_written(volume, stream, 10, 20, 30)
@@ -115,9 +113,7 @@ class StreamTests(HarnessFixtures):
     @pytest.mark.parametrize(
         ("max_bytes", "count"), [(-1, 1), (0, 1), (1, 1), (100, 1), (101, 2), (200, 2), (201, 3), (10**6, 5)]
     )
-    def test_a_read_ends_once_max_bytes_are_reached(
-        self, volume: LogVolume, max_bytes: int, count: int
-    ) -> None:
+    def test_a_read_ends_once_max_bytes_are_reached(self, volume: LogVolume, max_bytes: int, count: int) -> None:
         """But never before the first record, or a large one could not be read at all."""
         stream = volume.stream("events")
         for index in range(1, 6):
@@ -182,9 +178,7 @@ class StreamTests(HarnessFixtures):
         assert indexes(stream.read(*EVERYTHING)) == [30]
 
     @pytest.mark.parametrize(("upto", "expected"), [(1, [10, 20]), (9, [10, 20]), (10, [20]), (15, [20])])
-    def test_a_chop_may_fall_between_records(
-        self, volume: LogVolume, upto: int, expected: list[int]
-    ) -> None:
+    def test_a_chop_may_fall_between_records(self, volume: LogVolume, upto: int, expected: list[int]) -> None:
         stream = volume.stream("events")
         put_written(volume, stream, 10, 20)
 

@@ -94,9 +94,7 @@ class TableTests(HarnessFixtures):
             table.put(key, b"")
         volume.write()
 
-        assert [key for key, _ in table.scan(prefix)] == sorted(
-            key for key in HARD_KEYS if key.startswith(prefix)
-        )
+        assert [key for key, _ in table.scan(prefix)] == sorted(key for key in HARD_KEYS if key.startswith(prefix))
 
     def test_a_scan_shows_the_table_as_of_the_call(self, volume: LogVolume) -> None:
         table = volume.table("t")
@@ -121,9 +119,7 @@ class TableTests(HarnessFixtures):
         volume.write()
 
         for name in names:
-            assert list(volume.table(name).scan()) == [
-                (key, name.encode() + key) for key in (b"", b"t", b"\xff")
-            ]
+            assert list(volume.table(name).scan()) == [(key, name.encode() + key) for key in (b"", b"t", b"\xff")]
 
     def test_many_and_large_rows(self, volume: LogVolume) -> None:
         table = volume.table("t")

@@ -84,9 +84,7 @@ class VolumeTests(HarnessFixtures):
 
     @pytest.mark.parametrize("network", ["", IDENTITY.network])
     @pytest.mark.parametrize("node", ["", IDENTITY.node])
-    def test_what_is_not_asked_is_not_checked(
-        self, harness: StorageHarness, network: str, node: str
-    ) -> None:
+    def test_what_is_not_asked_is_not_checked(self, harness: StorageHarness, network: str, node: str) -> None:
         need_reopening(harness)
         harness.open().close()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gapless import plugins
-from gapless.core.messages import Code, ListPubends, OpenPublisher, Publish
+from gapless.core.messages import Closing, Code, ListPubends, OpenPublisher, Publish
 from gapless.errors import (
     ConfigurationError,
     VolumeCorruptError,
@@ -224,7 +224,7 @@ async def test_after_a_failure_of_the_storage_a_new_machine_recovers_and_nothing
     world.disk.write_error = None
     await until(lambda: node.serving)
 
-    assert link.hear() == []
+    assert link.hear() == [Closing("the broker has failed and recovers")]
     assert link.closed == "the broker has failed and recovers"
     assert world.opened == 2
     assert not world.listener.closed

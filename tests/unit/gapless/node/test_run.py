@@ -10,7 +10,7 @@ import pytest
 
 from gapless.core import routing
 from gapless.core.effects import Alarm, Put, Read, Write
-from gapless.core.messages import Heartbeat, ListPubends, OpenPublisher, Publish
+from gapless.core.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
 from gapless.core.routing import RouterContext
 from gapless.core.sessions import BrokerIdentity, Limits
 from gapless.errors import VolumeCorruptError, VolumeFailedError
@@ -287,6 +287,7 @@ async def test_a_failed_storage_ends_the_run_and_nothing_is_acknowledged(rig: Ri
     assert not rig.run.alive
     assert link.hear() == []
     rig.run.abandon("the broker has failed")
+    assert link.hear() == [Closing("the broker has failed")]
     assert link.closed == "the broker has failed"
     await rig.run.closed()
     assert rig.volume.closed
@@ -309,6 +310,8 @@ async def test_a_volume_is_not_closed_while_a_sync_uses_it(rig: Rig) -> None:
     link.say(Publish(1, 1, 1, columns(b"a")))
     await settle()
     rig.run.abandon("over")
+    rig.run.abandon("over")
+    assert link.hear() == [Closing("over")] * 2
 
     closing = asyncio.ensure_future(rig.run.closed())
     await settle()

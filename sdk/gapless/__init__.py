@@ -1,0 +1,96 @@
+"""Durable publish/subscribe in which the application owns the position and every tick is accounted for."""
+
+from gapless.client.batches import Batch
+from gapless.client.connection import Connection, connect
+from gapless.client.listings import PubendInfo, SubscriptionInfo
+from gapless.client.messages import Message
+from gapless.client.options import AckMode
+from gapless.client.publisher import Publisher
+from gapless.client.receipts import Receipt
+from gapless.client.session import Session
+from gapless.client.subscription import Subscription
+from gapless.core.client.items import Gap, Silence
+from gapless.core.events import Event
+from gapless.core.tokens import CheckpointToken
+from gapless.errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    ConnectionRefusedByBrokerError,
+    GapError,
+    GaplessError,
+    InvalidMessageError,
+    InvalidSelectorError,
+    InvalidTokenError,
+    InvalidTopicError,
+    LocalProtocolError,
+    PluginError,
+    ProtocolError,
+    PublisherFencedError,
+    PublishError,
+    PublishRejectedError,
+    PublishUncertainError,
+    RemoteProtocolError,
+    StorageError,
+    SubscriptionError,
+    SubscriptionInUseError,
+    SubscriptionMismatchError,
+    SubscriptionNotFoundError,
+    SubscriptionTakenOverError,
+    TokenAheadError,
+    TokenMismatchError,
+    VolumeCorruptError,
+    VolumeFailedError,
+    VolumeForeignError,
+    VolumeFullError,
+    VolumeLockedError,
+)
+from gapless.selectors.selector import Selector
+
+__all__ = [
+    "AckMode",
+    "Batch",
+    "CheckpointToken",
+    "ConfigurationError",
+    "Connection",
+    "ConnectionClosedError",
+    "ConnectionRefusedByBrokerError",
+    "Event",
+    "Gap",
+    "GapError",
+    "GaplessError",
+    "InvalidMessageError",
+    "InvalidSelectorError",
+    "InvalidTokenError",
+    "InvalidTopicError",
+    "LocalProtocolError",
+    "Message",
+    "PluginError",
+    "ProtocolError",
+    "PubendInfo",
+    "PublishError",
+    "PublishRejectedError",
+    "PublishUncertainError",
+    "Publisher",
+    "PublisherFencedError",
+    "Receipt",
+    "RemoteProtocolError",
+    "Selector",
+    "Session",
+    "Silence",
+    "StorageError",
+    "Subscription",
+    "SubscriptionError",
+    "SubscriptionInUseError",
+    "SubscriptionInfo",
+    "SubscriptionMismatchError",
+    "SubscriptionNotFoundError",
+    "SubscriptionTakenOverError",
+    "TokenAheadError",
+    "TokenMismatchError",
+    "VolumeCorruptError",
+    "VolumeFailedError",
+    "VolumeForeignError",
+    "VolumeFullError",
+    "VolumeLockedError",
+    "connect",
+]

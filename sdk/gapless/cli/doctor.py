@@ -1,0 +1,296 @@
+"""`gapless doctor`: looks at this installation and its broker, and says what is wrong and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from gapless.cli.connecting import connected, run, within
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, Wait
+from gapless.cli.output import print_json, print_table, shown_bytes, shown_duration, table_of
+from gapless.errors import ConfigurationError, GaplessError, PluginError, VolumeLockedError
+
+if TYPE_CHECKING:
+    from gapless import PubendInfo, SubscriptionInfo
+    from gapless.node.config import NodeConfig
+
+ABANDONED: Final = 86_400.0
+"""Seconds for which a subscription that nobody consumes may hold events before it is worth a word."""
+SPACE_FACTOR: Final = 4
+"""So many times `min_free_bytes` should be free, or it is worth a word."""
+
+PIN_COLUMNS: Final = {
+    "pubend": "pubend",
+    "client_id": "client",
+    "name": "subscription",
+    "connected": "connected",
+    "since_time": "holds events since",
+    "lag_events": "lag in events",
+    "lag": "lag in time",
+    "about": "about",
+}
+
+
+@dataclass(slots=True)
+class Examination:
+    """What was looked at, and what is wrong."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+    pins: list[dict[str, Any]] = field(default_factory=list)
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON says it."""
+        return {"ok": not self.findings, "findings": self.findings, **self.facts, "pins": self.pins}
+
+
+def doctor(
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The broker's configuration; default: as for `gapless broker`.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
+) -> None:
+    """Look at this installation: versions, plugins, configuration, disk, and who holds how much of which log.
+
+    The exit status is 1 if something was found, and 2 if the configuration is wrong.
+    """
+    examination = Examination()
+    examine_versions(examination)
+    examine_plugins(examination)
+    settings, wrong = examine_configuration(examination, config)
+    in_use = settings is not None and examine_storage(examination, settings)
+    run(examine_broker(examination, url, wait, expected=in_use))
+    if as_json:
+        print_json(examination.fields())
+    else:
+        print_examination(examination)
+    if wrong:
+        raise typer.Exit(2)
+    if examination.findings:
+        raise typer.Exit(1)
+
+
+def examine_versions(examination: Examination) -> None:
+    """Python, gapless, and what it stands on."""
+    names = sorted({_distribution(line) for line in requires("gapless") or () if "extra ==" not in line})
+    examination.facts["versions"] = {
+        "gapless": version("gapless"),
+        "python": f"{platform.python_version()} ({platform.python_implementation()}, {sys.executable})",
+        "platform": platform.platform(),
+        **{name: found for name in names if (found := _version(name))},
+    }
+
+
+def examine_plugins(examination: Examination) -> None:
+    """Which plugins are installed, and whether each can be loaded."""
+    from gapless import plugins
+
+    found: dict[str, dict[str, str | None]] = {}
+    for kind in plugins.KINDS:
+        found[kind] = {}
+        for name in plugins.names(kind):
+            try:
+                plugins.load(kind, name)
+                found[kind][name] = None
+            except PluginError as error:
+                found[kind][name] = str(error)
+                examination.findings.append(str(error))
+    examination.facts["plugins"] = found
+
+
+def examine_configuration(examination: Examination, path: Path | None) -> tuple[NodeConfig | None, bool]:
+    """The broker's configuration, and whether something is wrong with it."""
+    from gapless.node.assembly import load_plugins
+    from gapless.node.config import load_config
+
+    examination.facts["configuration"] = {"file": str(path) if path is not None else None}
+    try:
+        settings = load_config(path, os.environ)
+        load_plugins(settings)
+    except ConfigurationError as error:
+        examination.findings.append(f"configuration: {error}")
+        return None, True
+    examination.facts["configuration"] |= {
+        "node": settings.node.name,
+        "storage": settings.storage.plugin,
+        "path": settings.storage.path,
+        "listen": [listen.address for listen in settings.listen],
+    }
+    return settings, False
+
+
+def examine_storage(examination: Examination, settings: NodeConfig) -> bool:
+    """The disk, and whether the volume can be opened. Returns whether a broker has it open."""
+    directory = Path(settings.storage.path)
+    state, in_use = "in memory", False
+    if settings.storage.plugin != "memory":
+        _examine_disk(examination, directory, settings.node.min_free_bytes)
+        state, in_use = _volume_state(examination, directory, settings)
+    examination.facts["volume"] = {"path": str(directory), "state": state}
+    return in_use
+
+
+async def examine_broker(examination: Examination, url: str, wait: float, *, expected: bool) -> None:
+    """Whether a broker answers, and who holds how much of which log there. One that does not run is no finding."""
+    try:
+        async with connected(url, "", wait) as connection:
+            asked = asyncio.gather(connection.pubends(), connection.subscriptions())
+            pubends, subscriptions = await within(wait, asked, f"the broker at {url} does not answer questions")
+    except GaplessError as error:
+        examination.facts["broker"] = {"url": url, "answers": False, "reason": str(error)}
+        if expected:
+            examination.findings.append(f"a broker has the volume open, but cannot be reached: {error}")
+        return
+    examination.facts["broker"] = {
+        "url": url,
+        "answers": True,
+        "pubends": len(pubends),
+        "subscriptions": len(subscriptions),
+        "log_bytes": sum(info.log_bytes for info in pubends),
+    }
+    examination.pins = pins_of(pubends, subscriptions)
+    examination.findings += abandoned(examination.pins)
+
+
+def pins_of(
+    pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionInfo]
+) -> list[dict[str, Any]]:
+    """Which subscription holds how much of which log, whoever holds most first.
+
+    What a pubend logs per second is taken to be even: `about_bytes` is an estimate.
+    """
+    pins = [
+        pin
+        for pubend in pubends
+        for subscription in subscriptions
+        if (pin := _pin(pubend, subscription)) is not None
+    ]
+    return sorted(pins, key=lambda pin: (-pin["about_bytes"], pin["pubend"], pin["client_id"], pin["name"]))
+
+
+def abandoned(pins: Sequence[dict[str, Any]]) -> list[str]:
+    """A sentence for each subscription that nobody has consumed for long, and that holds events."""
+    return [
+        f"nobody consumes subscription {pin['name']!r} of client {pin['client_id']!r}, and for it {pin['pubend']}"
+        f" keeps {pin['lag_events']:,} events, the oldest {shown_duration(pin['lag_seconds'])} old:"
+        " consume it, or end it with `gapless unsubscribe`"
+        for pin in pins
+        if not pin["connected"] and pin["lag_seconds"] > ABANDONED
+    ]
+
+
+def print_examination(examination: Examination) -> None:
+    """Prints all of it for a person."""
+    for title, facts in examination.facts.items():
+        print(title)
+        for name, value in facts.items():
+            print(f"  {name}: {_fact(value)}")
+    if examination.pins:
+        rows = [
+            pin | {"lag": shown_duration(pin["lag_seconds"]), "about": shown_bytes(pin["about_bytes"])}
+            for pin in examination.pins
+        ]
+        print_table(table_of(rows, PIN_COLUMNS))
+    for finding in examination.findings:
+        print(f"FOUND: {finding}")
+    if not examination.findings:
+        print("nothing is wrong")
+
+
+def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] | None:
+    from gapless.core.ticks import tick_at_time, time_at
+
+    acknowledged = subscription.acknowledged.ticks.get(pubend.pubend)
+    if acknowledged is None or acknowledged >= pubend.newest:
+        return None
+    oldest = max(pubend.lost, tick_at_time(pubend.created))
+    held = pubend.newest - max(acknowledged, oldest)
+    share = held / (pubend.newest - oldest) if pubend.newest > oldest else 1.0
+    return {
+        "pubend": pubend.pubend,
+        "client_id": subscription.client_id,
+        "name": subscription.name,
+        "connected": subscription.connected,
+        "since": acknowledged,
+        "since_time": f"{time_at(max(acknowledged, oldest)):%Y-%m-%d %H:%M:%S}",
+        "lag_events": subscription.lag_events,
+        "lag_seconds": subscription.lag_seconds,
+        "about_bytes": round(pubend.log_bytes * min(1.0, share)),
+    }
+
+
+def _volume_state(examination: Examination, directory: Path, settings: NodeConfig) -> tuple[str, bool]:
+    from gapless import plugins
+    from gapless.spi import VolumeIdentity
+
+    if not directory.exists() or not any(directory.iterdir()):
+        return "not there yet: the broker makes it", False
+    identity = VolumeIdentity(settings.node.network, settings.node.name)
+    try:
+        open_storage = plugins.load("storage", settings.storage.plugin)
+        volume = open_storage(path=str(directory), identity=identity, options=settings.storage.options)
+        volume.close()
+    except VolumeLockedError as error:
+        return f"open: {error}", True
+    except GaplessError as error:
+        examination.findings.append(f"the volume in {directory} cannot be opened: {error}")
+        return "cannot be opened", False
+    return "can be opened; no broker has it open", False
+
+
+def _examine_disk(examination: Examination, directory: Path, min_free_bytes: int) -> None:
+    there = directory.absolute()
+    while not there.exists():
+        there = there.parent
+    usage = shutil.disk_usage(there)
+    examination.facts["disk"] = {
+        "path": str(there),
+        "free_bytes": usage.free,
+        "total_bytes": usage.total,
+        "min_free_bytes": min_free_bytes,
+    }
+    if not os.access(there, os.W_OK):
+        examination.findings.append(f"{there} cannot be written by this user, and the broker's data belong there")
+    if usage.free < min_free_bytes:
+        examination.findings.append(
+            f"{there} has {shown_bytes(usage.free)} left, less than node.min_free_bytes: publishers have to wait"
+        )
+    elif usage.free < SPACE_FACTOR * min_free_bytes:
+        examination.findings.append(
+            f"{there} has only {shown_bytes(usage.free)} left; below {shown_bytes(min_free_bytes)}"
+            " (node.min_free_bytes) publishers have to wait"
+        )
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} ({why})" if why else name for name, why in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _distribution(requirement: str) -> str:
+    """The name at the beginning of a requirement."""
+    return requirement.replace("(", " ").split(";")[0].split()[0].rstrip("<>=!~0123456789.,*[]")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

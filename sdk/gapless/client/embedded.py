@@ -1,0 +1,95 @@
+"""Brokers inside this process, each on a volume of its own, shared by the connections that name it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gapless.node.driver import Node
+    from gapless.spi import Link, LinkHandler
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A node, and how many connections use it."""
+
+    started: asyncio.Future[Node]
+    users: int = 0
+
+
+_nodes: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Path, _Shared]] = WeakKeyDictionary()
+"""By loop, because a node lives on the loop that started it."""
+
+
+class EmbeddedBroker:
+    """One connection's use of a broker in this process."""
+
+    def __init__(self, path: str) -> None:
+        """`path` is the volume's directory; "": in memory, and nobody else's."""
+        self._path = Path(path).resolve() if path else None
+        self._node: Node | None = None
+
+    async def start(self) -> None:
+        """Starts the broker, unless another connection of this loop has.
+
+        Raises ConfigurationError, and StorageError when the volume cannot be opened.
+        """
+        if self._path is None:
+            self._node = await _start_node({"plugin": "memory", "path": "memory"})
+            return
+        shared = _shared(self._path)
+        shared.users += 1
+        try:
+            self._node = await asyncio.shield(shared.started)
+        except BaseException:
+            await self._leave(self._path)
+            raise
+
+    async def dial(self, _address: str, accept: Callable[[Link], LinkHandler]) -> Link:
+        """A link to the broker."""
+        assert self._node is not None
+        return await self._node.dial(accept)
+
+    async def stop(self) -> None:
+        """Stops the broker, unless another connection uses it."""
+        node, self._node = self._node, None
+        if node is None:
+            return
+        if self._path is None:
+            await node.stop()
+        else:
+            await self._leave(self._path)
+
+    @staticmethod
+    async def _leave(path: Path) -> None:
+        nodes = _nodes[asyncio.get_running_loop()]
+        shared = nodes[path]
+        shared.users -= 1
+        if not shared.users:
+            del nodes[path]
+            await asyncio.wait([shared.started])
+            if not shared.started.cancelled() and shared.started.exception() is None:
+                await shared.started.result().stop()
+
+
+def _shared(path: Path) -> _Shared:
+    nodes = _nodes.setdefault(asyncio.get_running_loop(), {})
+    shared = nodes.get(path)
+    if shared is None:
+        storage = {"plugin": "rocksdb", "path": str(path)}
+        shared = nodes[path] = _Shared(asyncio.ensure_future(_start_node(storage)))
+    return shared
+
+
+async def _start_node(storage: dict[str, Any]) -> Node:
+    from gapless.node.config import make_config
+    from gapless.node.driver import Node
+
+    settings = {"node": {"name": "embedded"}, "storage": storage, "listen": []}
+    return await Node.start(make_config(settings, "an embedded broker"))

@@ -1,0 +1,222 @@
+"""A session: publishers and subscriptions that are begun and ended together."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from secrets import token_hex
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
+
+from typing_extensions import Self
+
+from gapless.client.driver import Driver
+from gapless.client.entering import Entering
+from gapless.client.options import AckMode, OnConflict, OnGap, Start, check_choice, check_name, wanted
+from gapless.client.publisher import Publisher
+from gapless.client.subscription import Subscription
+from gapless.core.client import Gap, Silence
+from gapless.core.events import Event
+from gapless.errors import ConfigurationError, GaplessError, SubscriptionError
+from gapless.selectors.selector import Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Session", "datetime"]
+
+SessionT = TypeVar("SessionT", bound="Session")
+
+Events: TypeAlias = "Entering[Subscription[Event, NoReturn]]"
+EventsSilences: TypeAlias = "Entering[Subscription[Event | Silence, NoReturn]]"
+EventsGaps: TypeAlias = "Entering[Subscription[Event | Gap, Gap]]"
+EventsSilencesGaps: TypeAlias = "Entering[Subscription[Event | Silence | Gap, Gap]]"
+
+
+class Session:
+    """Makes publishers and subscriptions; made by `Connection.session`, and used as a block or not."""
+
+    def __init__(self, driver: Driver, ack_mode: AckMode, on_closed: Callable[[Session], None]) -> None:
+        """Use `Connection.session`."""
+        if not isinstance(ack_mode, AckMode):
+            raise ConfigurationError(f"ack_mode is a gapless.AckMode, not {ack_mode!r}")
+        self.ack_mode = ack_mode
+        self._driver = driver
+        self._on_closed = on_closed
+        self._publishers: list[Publisher] = []
+        self._subscriptions: list[Subscription[Any, Any]] = []
+        self._draining = False
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            self.abandon()
+
+    def publisher(self, topic: str | None = None, *, name: str | None = None) -> Publisher:
+        """A publisher, to be kept and used for many events.
+
+        `topic` is where messages go that name none. `name` makes it one that goes on where the name
+        stopped, in this process or another; None is a random one. Raises InvalidTopicError and
+        ConfigurationError; what the broker has against it is raised by the first `send`.
+        """
+        self._check_open()
+        if name is None:
+            name = token_hex(16)
+        check_name(name, "the name of a publisher")
+        publisher = Publisher(self._driver, name, token_hex(16), topic)
+        self._publishers.append(publisher)
+        return publisher
+
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        name: str | None = None,
+        selector: str | Selector = "",
+        start: Start = None,
+        silence: Literal[False] = False,
+        on_gap: Literal["raise"] = "raise",
+        in_use: OnConflict = "error",
+    ) -> Events: ...
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        name: str | None = None,
+        selector: str | Selector = "",
+        start: Start = None,
+        silence: Literal[True],
+        on_gap: Literal["raise"] = "raise",
+        in_use: OnConflict = "error",
+    ) -> EventsSilences: ...
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        name: str | None = None,
+        selector: str | Selector = "",
+        start: Start = None,
+        silence: Literal[False] = False,
+        on_gap: Literal["deliver"],
+        in_use: OnConflict = "error",
+    ) -> EventsGaps: ...
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        name: str | None = None,
+        selector: str | Selector = "",
+        start: Start = None,
+        silence: bool = False,
+        on_gap: OnGap = "raise",
+        in_use: OnConflict = "error",
+    ) -> EventsSilencesGaps: ...
+    def subscribe(
+        self,
+        *topics: str,
+        name: str | None = None,
+        selector: str | Selector = "",
+        start: Start = None,
+        silence: bool = False,
+        on_gap: OnGap = "raise",
+        in_use: OnConflict = "error",
+    ) -> Entering[Any]:
+        """A subscription to topic patterns, to be awaited or entered; it is created if it does not exist.
+
+        Args:
+            topics: Patterns: levels separated by `.`, `*` for one level, a trailing `#` for none or more.
+            name: Makes it durable, under this name and the connection's client id. None: not durable.
+            selector: A condition on properties and headers; blank selects every event.
+            start: Where it begins when it is created: "latest" (as None), "earliest", an aware datetime. One
+                that exists resumes at its acknowledged position. A CheckpointToken always sets the position.
+            silence: Whether the iteration yields `Silence` too.
+            on_gap: "raise": a gap is raised, once, as GapError. "deliver": the iteration yields `Gap`.
+            in_use: What to do about another consumer: "error" (SubscriptionInUseError), "wait" until it is
+                gone, or "takeover" (then that one gets SubscriptionTakenOverError).
+
+        Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError, TokenMismatchError and
+        ConfigurationError here, and when awaited or entered also TokenAheadError, SubscriptionInUseError,
+        SubscriptionMismatchError (it exists with other topics or another selector), ConnectionClosedError.
+
+        """
+        self._check_open()
+        check_choice(on_gap, ("raise", "deliver"), "on_gap")
+        asked = wanted(
+            topics,
+            name=name,
+            selector=selector,
+            start=start,
+            in_use=in_use,
+            silence=silence,
+            network=self._driver.core.network,
+        )
+
+        async def begin() -> Subscription[Any, Any]:
+            self._check_open()
+            subscription: Subscription[Any, Any] = Subscription(
+                self._driver, asked, on_gap=on_gap, auto=self.ack_mode is AckMode.AUTO
+            )
+            await subscription.attached()
+            self._subscriptions.append(subscription)
+            if self._draining:
+                subscription.drain()
+            return subscription
+
+        return Entering(begin)
+
+    def drain(self) -> None:
+        """Ends all iterations behind what is in hand: a plain call, fit for signal handlers."""
+        self._draining = True
+        for subscription in self._subscriptions:
+            subscription.drain()
+
+    async def close(self) -> None:
+        """Ends well: publishers wait for their receipts, subscriptions detach. Idempotent.
+
+        Raises the first PublishUncertainError or rejection that nobody waits for any more.
+        """
+        if self._closed:
+            return
+        errors: list[GaplessError] = []
+        for subscription in self._subscriptions:
+            try:
+                await subscription.close()
+            except GaplessError as error:
+                errors.append(error)
+        for publisher in self._publishers:
+            try:
+                await publisher.close()
+            except GaplessError as error:
+                errors.append(error)
+        self._end()
+        if errors:
+            raise errors[0]
+
+    def abandon(self) -> None:
+        """Ends now: nothing is acknowledged, and what is unanswered is uncertain."""
+        for subscription in self._subscriptions:
+            subscription.abandon()
+        for publisher in self._publishers:
+            publisher.abandon()
+        self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._publishers.clear()
+        self._subscriptions.clear()
+        self._on_closed(self)
+
+    def _check_open(self) -> None:
+        self._driver.check_open()
+        if self._closed:
+            raise SubscriptionError("the session is closed")
+
+
+def _unused(value: object) -> object:
+    return cast("object", value)
