@@ -14,7 +14,7 @@ import uvloop
 
 from gapless.spi import Link, Transport
 from gapless.testing.transport import TransportHarness, TransportSuite
-from gapless_transport import memory, tcp
+from gapless_transport import addresses, memory, tcp
 from gapless_transport.links import BaseLink
 
 LIMITS = {
@@ -67,8 +67,7 @@ class TcpHarness(OurHarness):
         return tcp.open_transport(options=LIMITS)
 
     async def dial_raw(self, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        host, port = address.rsplit(":", 1)
-        return await asyncio.open_connection(host, int(port), ssl=self._context())
+        return await asyncio.open_connection(*addresses.parse(address), ssl=self._context())
 
     def _context(self) -> ssl.SSLContext | None:
         return None

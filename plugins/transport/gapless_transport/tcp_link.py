@@ -122,7 +122,8 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
-        if self._paused:
+        if self._paused or self._kept:
+            # Some loops read once more before they pause, and again before what is kept is handed over.
             self._kept += data
         elif self._phase is Phase.OPEN:
             self._hand_over(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +18,7 @@ from gapless.cli.output import print_json
 if TYPE_CHECKING:
     from gapless.node.driver import Node
 
+STDIN = 0
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -54,10 +56,9 @@ def broker(
 
 def stop_when_stdin_closes() -> None:
     """Stops this process, in order, when its standard input ends: whoever held the other end is gone."""
-    import signal
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+        while os.read(STDIN, 4096):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -64,20 +65,18 @@ def doctor(
 ) -> None:
     """Look at this installation: versions, plugins, configuration, disk, and who holds how much of which log.
 
-    The exit status is 1 if something was found, and 2 if the configuration is wrong.
+    The exit status is 1 if something was found.
     """
     examination = Examination()
     examine_versions(examination)
     examine_plugins(examination)
-    settings, wrong = examine_configuration(examination, config)
+    settings = examine_configuration(examination, config)
     in_use = settings is not None and examine_storage(examination, settings)
     run(examine_broker(examination, url, wait, expected=in_use))
     if as_json:
         print_json(examination.fields())
     else:
         print_examination(examination)
-    if wrong:
-        raise typer.Exit(2)
     if examination.findings:
         raise typer.Exit(1)
 
@@ -110,8 +109,8 @@ def examine_plugins(examination: Examination) -> None:
     examination.facts["plugins"] = found
 
 
-def examine_configuration(examination: Examination, path: Path | None) -> tuple[NodeConfig | None, bool]:
-    """The broker's configuration, and whether something is wrong with it."""
+def examine_configuration(examination: Examination, path: Path | None) -> NodeConfig | None:
+    """The broker's configuration; None when something is wrong with it."""
     from gapless.node.assembly import load_plugins
     from gapless.node.config import load_config
 
@@ -121,14 +120,14 @@ def examine_configuration(examination: Examination, path: Path | None) -> tuple[
         load_plugins(settings)
     except ConfigurationError as error:
         examination.findings.append(f"configuration: {error}")
-        return None, True
+        return None
     examination.facts["configuration"] |= {
         "node": settings.node.name,
         "storage": settings.storage.plugin,
         "path": settings.storage.path,
         "listen": [listen.address for listen in settings.listen],
     }
-    return settings, False
+    return settings
 
 
 def examine_storage(examination: Examination, settings: NodeConfig) -> bool:
@@ -286,7 +285,8 @@ def _fact(value: Any) -> str:
 
 def _distribution(requirement: str) -> str:
     """The name at the beginning of a requirement."""
-    return requirement.replace("(", " ").split(";")[0].split()[0].rstrip("<>=!~0123456789.,*[]")
+    match = re.match(r"[A-Za-z0-9._-]+", requirement)
+    return match[0] if match else requirement
 
 
 def _version(distribution: str) -> str | None:

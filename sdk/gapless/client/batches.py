@@ -20,38 +20,33 @@ class Batch(Sequence[Event]):
     The events are decoded together when the first of them is looked at. Picklable.
     """
 
-    __slots__ = ("_delivery", "_events", "_origin", "_positions", "_token", "pubend")
+    __slots__ = ("_content", "_count", "_events", "_origin", "_positions", "_token", "pubend")
 
-    def __init__(self, pubend: PubendId, events: list[Event], token: CheckpointToken) -> None:
-        """For gapless itself, and for tests of applications."""
+    def __init__(
+        self,
+        pubend: PubendId,
+        content: list[Event] | Delivery,
+        origin: CheckpointToken,
+        positions: Mapping[PubendId, Tick] | None = None,
+    ) -> None:
+        """For gapless itself, and for tests of applications: `Batch(pubend, events, token)`."""
         self.pubend = pubend
-        self._events: list[Event] | None = events
-        self._delivery: Delivery | None = None
-        self._token: CheckpointToken | None = token
-        self._origin: CheckpointToken = token
-        self._positions: Mapping[PubendId, Tick] = {}
-
-    @classmethod
-    def of(cls, delivery: Delivery, origin: CheckpointToken, positions: Mapping[PubendId, Tick]) -> Batch:
-        """A batch that is not decoded yet, behind which the position is `positions`."""
-        batch = cls.__new__(cls)
-        batch.pubend = delivery.pubend
-        batch._events = None
-        batch._delivery = delivery
-        batch._token = None
-        batch._origin = origin
-        batch._positions = positions
-        return batch
+        self._content = content
+        self._events = content if isinstance(content, list) else None
+        self._count = len(content) if isinstance(content, list) else content.count
+        self._origin = origin
+        self._positions = positions
+        self._token = origin if positions is None else None
 
     @property
     def token(self) -> CheckpointToken:
         """The position behind this batch: to be stored with its effects."""
         if self._token is None:
-            self._token = self._origin.advance(self._positions)
+            self._token = self._origin.advance(self._positions or {})
         return self._token
 
     def __len__(self) -> int:
-        return self._delivery.count if self._delivery is not None else len(self._decoded())
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Event: ...
@@ -78,8 +73,8 @@ class Batch(Sequence[Event]):
 
     def _decoded(self) -> list[Event]:
         if self._events is None:
-            assert self._delivery is not None
-            self._events = decode(self._delivery)
+            assert not isinstance(self._content, list)
+            self._events = decode(self._content)
         return self._events
 
 

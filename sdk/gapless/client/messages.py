@@ -84,8 +84,8 @@ class Encoder:
                 or not (
                     kind is str
                     or kind is bool
-                    or (kind is int and INTEGER_MIN <= value <= INTEGER_MAX)  # type: ignore[operator]
-                    or (kind is float and value - value == 0)  # type: ignore[operator]  # neither infinite nor NaN
+                    or (kind is int and INTEGER_MIN <= value <= INTEGER_MAX)
+                    or (kind is float and value - value == 0)  # neither infinite nor NaN
                 )
             ):
                 properties = _plain_properties(properties)
@@ -155,8 +155,9 @@ def _extras(message: Message) -> Extras | None:
         and message.type is None
     ):
         return None
-    if not isinstance(message.priority, int) or not 0 <= message.priority <= 9:
-        raise InvalidMessageError(f"a priority is an int from 0 to 9, not {message.priority!r}")
+    priority: Any = message.priority
+    if not isinstance(priority, int) or not 0 <= priority <= 9:
+        raise InvalidMessageError(f"a priority is an int from 0 to 9, not {priority!r}")
     if message.reply_to is not None:
         check_topic(message.reply_to)
     texts = {
@@ -168,7 +169,7 @@ def _extras(message: Message) -> Extras | None:
         if text is not None and not isinstance(text, str):
             raise InvalidMessageError(f"{name} is a str, not {type(text).__name__}")
     return Extras(
-        priority=int(message.priority),
+        priority=int(priority),
         expiration=_expiration(message.expiration),
         correlation_id=message.correlation_id or "",
         reply_to=message.reply_to or "",
@@ -176,7 +177,7 @@ def _extras(message: Message) -> Extras | None:
     )
 
 
-def _expiration(time: datetime | None) -> int:
+def _expiration(time: Any) -> int:
     if time is None:
         return 0
     if not isinstance(time, datetime) or time.tzinfo is None:

@@ -38,7 +38,7 @@ class AckMode(Enum):
     """The session: an event when the next one is asked for, or the block ends well."""
 
 
-def check_name(name: str, what: str) -> str:
+def check_name(name: Any, what: str) -> str:
     """A name that brokers take: text that can be printed, 1 to 255 bytes. Raises ConfigurationError."""
     if not isinstance(name, str):
         raise ConfigurationError(f"{what} is a str, not {type(name).__name__}")
@@ -48,7 +48,7 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-def check_choice(value: str, choices: Mapping[str, Any] | tuple[str, ...], what: str) -> str:
+def check_choice(value: Any, choices: Mapping[str, Any] | tuple[str, ...], what: str) -> str:
     """One of the choices. Raises ConfigurationError."""
     if not isinstance(value, str) or value not in choices:
         raise ConfigurationError(f"{what} is one of {', '.join(map(repr, choices))}, not {value!r}")
@@ -89,7 +89,7 @@ def wanted(
     )
 
 
-def _start(start: Start, network: str) -> dict[str, Any]:
+def _start(start: Any, network: str) -> dict[str, Any]:
     if isinstance(start, CheckpointToken):
         if start.network != network:
             raise TokenMismatchError(f"the token is of network {start.network!r}, this is {network!r}")

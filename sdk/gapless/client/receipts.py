@@ -78,7 +78,12 @@ class Submission:
         """Waits for the receipts. Raises the error; one task at a time."""
         if not self.answered:
             answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.listener = lambda: answered.done() or answered.set_result(None)
+
+            def wake() -> None:
+                if not answered.done():
+                    answered.set_result(None)
+
+            self.listener = wake
             try:
                 await answered
             finally:

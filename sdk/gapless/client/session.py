@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from secrets import token_hex
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
 from typing_extensions import Self
 
@@ -21,8 +20,6 @@ from gapless.selectors.selector import Selector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["Session", "datetime"]
 
 SessionT = TypeVar("SessionT", bound="Session")
 
@@ -216,7 +213,3 @@ class Session:
         self._driver.check_open()
         if self._closed:
             raise SubscriptionError("the session is closed")
-
-
-def _unused(value: object) -> object:
-    return cast("object", value)

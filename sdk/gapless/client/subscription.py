@@ -190,7 +190,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         while True:
             item = await self._next(max_events)
             if isinstance(item, Delivery):
-                return Batch.of(item, self._own_origin(), self._positions())
+                return Batch(item.pubend, item, self._own_origin(), self._positions())
             if isinstance(item, Gap):
                 return self._gap(item)
 

@@ -180,9 +180,12 @@ class Run:
 
     def abandon(self, reason: str) -> None:
         """Nothing is carried out any more; all links are closed, and the clients told why."""
+        owners, self._links = self._links, {}
         with suppress(Exception):  # a machine that failed may not even know its sessions any more
             for number, payload in self._machine.sessions.farewells(reason):
-                self._links[number].link.send([payload], urgent=True)
+                owners[number].link.send([payload], urgent=True)
+        for owner in owners.values():
+            owner.link.close(reason)
         self._alive = False
         self._commit.fail()
         self._upkeep.stop()
@@ -190,8 +193,6 @@ class Run:
             self._timer.cancel()
         self._events.clear()
         self._reads.clear()
-        for owner in list(self._links.values()):
-            owner.link.close(reason)
 
     async def closed(self) -> None:
         """Waits until no thread uses the volume any more, and closes it. Only for a run that is over."""

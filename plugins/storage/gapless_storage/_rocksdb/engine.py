@@ -234,7 +234,7 @@ def _meaning(text: str) -> StorageError:
 
 def _prefixed(iterator: RdictIter, prefix: bytes) -> list[tuple[bytes, bytes]]:
     try:
-        found = []
+        found: list[tuple[bytes, bytes]] = []
         iterator.seek(prefix)
         while iterator.valid():
             key = iterator.key()
@@ -250,7 +250,7 @@ def _prefixed(iterator: RdictIter, prefix: bytes) -> list[tuple[bytes, bytes]]:
 
 def _records(iterator: RdictIter, stream: int, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
     try:
-        found = []
+        found: list[tuple[int, bytes]] = []
         end = RECORD_KEY.pack(stream + 1, 0)
         left = max_bytes
         iterator.seek(RECORD_KEY.pack(stream, after + 1))

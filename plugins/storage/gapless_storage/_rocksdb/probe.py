@@ -32,10 +32,8 @@ def inspect(directory: str) -> tuple[bytes | None, bytes | None]:
         access_type=rocksdict.AccessType.read_only(False),
     )
     try:
-        log = database.get_column_family(LOG_FAMILY)
-        return database.get(MARK_KEY), log.get(LOG_MARK_KEY)
+        return database.get(MARK_KEY), database.get_column_family(LOG_FAMILY).get(LOG_MARK_KEY)
     finally:
-        log = None
         database.close()
 
 

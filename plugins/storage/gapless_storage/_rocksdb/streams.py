@@ -6,7 +6,6 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from rocksdict import WriteBatch
 
@@ -73,8 +72,9 @@ class SizeNotes:
         del self._totals[:count]
 
 
-class Place(NamedTuple):
-    """A place in a stream; a tuple, so that another thread sees both values or neither."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a stream; one object, so that another thread sees both values or neither."""
 
     index: int
     total: int
@@ -145,7 +145,7 @@ class RocksdbStream:
         if upto <= (self._chop_staged or self._chopped).index:
             return
         place = Place(upto, self._sizes.total_upto(upto))
-        self._staged().put(chop_key(self._id), _CHOPPED.pack(*place, self.last))
+        self._staged().put(chop_key(self._id), _CHOPPED.pack(place.index, place.total, self.last))
         if self._chop_staged is None:
             self._chopping.append(self)
         self._chop_staged = place
@@ -169,7 +169,7 @@ class RocksdbStream:
         self._engine.delete_records(batch, self._id, plan.after.index, plan.upto.index)
         for index in plan.notes:
             batch.delete(size_note_prefix(self._id) + _NOTE_INDEX.pack(index))
-        batch.put(reclaim_key(self._id), _PLACE.pack(*plan.upto))
+        batch.put(reclaim_key(self._id), _PLACE.pack(plan.upto.index, plan.upto.total))
 
     def finish_reclaim(self, plan: Reclaim) -> None:
         """The batch was written: lets go of the files. Blocking."""

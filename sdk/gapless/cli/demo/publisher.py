@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from time import monotonic
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from gapless.cli.connecting import run
 from gapless.cli.demo.data import properties_of, read_lines, topic_of
-from gapless.cli.demo.reporting import Reporter, die_with_parent
+from gapless.cli.demo.reporting import Reporter, Stop
 
 if TYPE_CHECKING:
     from gapless import Connection, Message
@@ -30,15 +29,11 @@ PORTION: Final = 64
 class Publishing:
     """One life of the publisher."""
 
-    def __init__(self, path: Path, rate: float) -> None:
+    def __init__(self, path: Path, rate: float, stop: Stop) -> None:
         self._path = path
         self._rate = rate
-        self._stopped = False
+        self._stop = stop
         self._reporter = Reporter()
-
-    def stop(self) -> None:
-        """Publishes nothing more than what is on its way."""
-        self._stopped = True
 
     async def run(self, url: str) -> None:
         """Publishes what is not logged yet, up to the end of the file or until it is stopped."""
@@ -61,7 +56,7 @@ class Publishing:
         for number, line in enumerate(read_lines(self._path, start)):
             if self._rate and number % PORTION == 0:
                 await asyncio.sleep(max(0.0, began + number / self._rate - monotonic()))
-            if self._stopped:
+            if self._stop:
                 return
             yield Message(line.encode(), properties_of(line), topic_of(line))
 
@@ -72,9 +67,7 @@ async def _ends(connection: Connection) -> dict[str, int]:
 
 
 async def _main(url: str, path: Path, rate: float) -> None:
-    publishing = Publishing(path, rate)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, publishing.stop)
-    await publishing.run(url)
+    await Publishing(path, rate, Stop()).run(url)
 
 
 def main() -> None:
@@ -84,7 +77,6 @@ def main() -> None:
     parser.add_argument("--flights", type=Path, required=True)
     parser.add_argument("--rate", type=float, default=0, help="flights a second at most; 0 = no limit")
     arguments = parser.parse_args()
-    die_with_parent()
     run(_main(arguments.url, arguments.flights, arguments.rate))
 
 

@@ -1,18 +1,24 @@
 """How the demo's processes tell their supervisor how far they are, and that it is gone.
 
-Each report is a line of JSON on the standard output. The standard input stays open, and silent, for as
-long as the supervisor lives: its end is the end of the process, so that none is left behind.
+Each report is a line of JSON on the standard output. The standard input stays open, and silent, until the
+process is told to end in order, or the supervisor is gone: so none is left behind.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 import threading
-from time import monotonic
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic, sleep
 from typing import Any, Final
 
+STDIN: Final = 0
+GRACE: Final = 15.0
+"""Seconds for an orderly end."""
 EVERY: Final = 0.05
 """Seconds between two reports that are not asked for."""
 
@@ -35,12 +41,36 @@ class Reporter:
         return monotonic() >= self._due
 
 
-def die_with_parent() -> None:
-    """From now on this process ends at once when its standard input does."""
+class Stop:
+    """Whether this process was told to end in order: by the end of its standard input.
 
-    def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+    `on_stop` is then called in the loop, at once if that was before it was set. A process that does not
+    manage to end in order has lost its supervisor, and its broker: it just ends.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped = False
+        self._on_stop: Callable[[], None] = lambda: None
+        threading.Thread(target=self._watch, name="stdin", daemon=True).start()
+
+    def __bool__(self) -> bool:
+        return self._stopped
+
+    def then(self, on_stop: Callable[[], None]) -> None:
+        """What to do when it comes to that."""
+        self._on_stop = on_stop
+        if self._stopped:
+            on_stop()
+
+    def _watch(self) -> None:
+        while os.read(STDIN, 4096):
             pass
+        with suppress(RuntimeError):  # the loop is closed: the process is about to end
+            self._loop.call_soon_threadsafe(self._stop)
+        sleep(GRACE)
         os._exit(3)
 
-    threading.Thread(target=watch, name="parent", daemon=True).start()
+    def _stop(self) -> None:
+        self._stopped = True
+        self._on_stop()

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gapless.cli.connecting import run
-from gapless.cli.demo.reporting import Reporter, die_with_parent
+from gapless.cli.demo.reporting import Reporter, Stop
 
 if TYPE_CHECKING:
-    from gapless import CheckpointToken, Event, Subscription
+    from gapless import Batch, CheckpointToken, Event, Subscription
 
 SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS consumed (number INTEGER PRIMARY KEY AUTOINCREMENT, flight TEXT NOT NULL);
@@ -77,30 +76,58 @@ def consumed_flights(path: Path) -> Iterator[str]:
 class Consuming:
     """One life of a subscriber."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, stop: Stop) -> None:
         self._ledger = ledger
+        self._stop = stop
         self._reporter = Reporter()
+        self._position: CheckpointToken | None = None
 
     async def run(self, url: str, name: str, topic: str, selector: str) -> None:
         """Consumes until it is told to stop, from the token on, if there is one."""
-        import gapless
-
         start = self._ledger.token() or "earliest"
         self._reporter.report(consumed=self._ledger.count)
-        async with gapless.connect(url, client_id="demo") as connection, connection.session() as session:
+        async with await connect(url) as connection, connection.session() as session:
             # Takeover: the broker may not know yet that whoever had it before was killed.
             subscribing = session.subscribe(
                 topic, name=name, selector=selector, start=start, in_use="takeover"
             )
             async with subscribing as subscription:
-                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, subscription.drain)
+                self._stop.then(subscription.drain)
                 await self._consume(subscription)
 
-    async def _consume(self, subscription: Subscription) -> None:
-        async for batch in subscription.batches(max_events=EVENTS_AT_ONCE):
-            self._ledger.commit(batch, batch.token)
-            await subscription.acknowledge(batch.token)
-            self._reporter.report(consumed=self._ledger.count, position=dict(batch.token.ticks))
+    async def _consume(self, subscription: Subscription[Any, Any]) -> None:
+        batches = subscription.batches(max_events=EVENTS_AT_ONCE)
+        while True:
+            coming = asyncio.ensure_future(_next(batches))
+            while not (await asyncio.wait([coming], timeout=PAUSE))[0]:
+                # Nothing is in hand that was not committed, and silence may have moved the position.
+                await self._keep(subscription, (), subscription.token)
+            batch = coming.result()
+            if batch is None:
+                return
+            await self._keep(subscription, batch, batch.token)
+
+    async def _keep(
+        self, subscription: Subscription[Any, Any], events: Sequence[Event], token: CheckpointToken
+    ) -> None:
+        """Commits, and then tells the broker and the supervisor."""
+        if token != self._position:
+            self._ledger.commit(events, token)
+            self._position = token
+            await subscription.acknowledge(token)
+            self._reporter.report(consumed=self._ledger.count, position=dict(token.ticks))
+
+
+async def _next(batches: AsyncIterator[Batch]) -> Batch | None:
+    """The next batch; None when there will be none."""
+    async for batch in batches:
+        return batch
+    return None
+
+
+async def _main(database: Path, url: str, name: str, topic: str, selector: str) -> None:
+    with closing(Ledger(database, name)) as ledger:
+        await Consuming(ledger, Stop()).run(url, name, topic, selector)
 
 
 def main() -> None:
@@ -110,9 +137,7 @@ def main() -> None:
         parser.add_argument(name, required=True)
     parser.add_argument("--database", type=Path, required=True)
     arguments = parser.parse_args()
-    die_with_parent()
-    with closing(Ledger(arguments.database, arguments.name)) as ledger:
-        run(Consuming(ledger).run(arguments.url, arguments.name, arguments.topic, arguments.selector))
+    run(_main(**vars(arguments)))
 
 
 if __name__ == "__main__":

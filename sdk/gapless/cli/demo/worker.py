@@ -34,10 +34,11 @@ class WorkerFailedError(GaplessError):
 
 
 class Worker:
-    """Keeps a process running: who is killed is started again, until the worker is stopped.
+    """Keeps a process running: who is killed is started again, until it ends by itself or is stopped.
 
     `on_report` hears each line of JSON that the process prints. What it says on its standard error output
-    is kept in `log`. Processes have a session of their own: a Ctrl-C of the terminal is not for them.
+    is kept in `log`. The end of its standard input tells it to end in order. It has a session of its own: a
+    Ctrl-C of the terminal is not for it.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Worker:
     async def stop(self) -> None:
         """Asks the process to end, and waits for that. Raises WorkerFailedError if it does not end well."""
         self._stopping = True
-        self._send(signal.SIGTERM)
+        self._close_stdin()
         if self._keeping is not None:
             await asyncio.wait([self._keeping], timeout=PATIENCE)
             if not self._keeping.done():
@@ -110,9 +111,9 @@ class Worker:
         while True:
             self._killed = False
             status = await self._live()
-            if self._killed and not self._stopping:
+            if self._killed:
                 continue
-            if status == 0 or (self._stopping and status == -signal.SIGKILL):
+            if status == 0:
                 return
             self._starts_left -= 1
             if self._stopping or not self._starts_left:
@@ -133,7 +134,7 @@ class Worker:
             )
         self._running.set()
         if self._stopping:  # told so while the process was being started
-            self._send(signal.SIGTERM)
+            self._close_stdin()
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             self._hear(line)
@@ -147,6 +148,10 @@ class Worker:
         if self._may_fail:
             self._starts_left = STARTS_MAX
         self._on_report(json.loads(line))
+
+    def _close_stdin(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
 
     def _send(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:

@@ -1,5 +1,6 @@
 """What a power cut may take: only what was not synced, newest first, whole batches."""
 
+# ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
 from contextlib import closing

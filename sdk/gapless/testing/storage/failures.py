@@ -1,5 +1,6 @@
 """What a volume promises when its disk fails, is full, or has spoilt a record."""
 
+# ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
 from contextlib import closing

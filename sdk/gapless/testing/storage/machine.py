@@ -1,5 +1,6 @@
 """Random histories against a slow, obvious model: dictionaries, and a list of all states since the last sync."""
 
+# ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
 import copy

@@ -1,8 +1,7 @@
 """Which histories hypothesis tries. Apart from `machine`, so that only this needs hypothesis."""
 
+# ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -16,7 +15,7 @@ _keys = st.sampled_from([b"", b"\x00", b"a", b"ab", b"b", b"\xff", b"\xff\xff"])
 _percents = st.integers(0, 130)
 
 
-def history_rules(harness: StorageHarness) -> Callable[[], RuleBasedStateMachine]:
+def history_rules(harness: StorageHarness) -> type[RuleBasedStateMachine]:
     """A state machine for `hypothesis.stateful`: each run on a fresh volume of the harness's kind."""
     can_crash = type(harness).crash is not StorageHarness.crash
 

@@ -1,5 +1,6 @@
 """What may run beside what: `sync` beside everything and itself, `reclaim` beside everything."""
 
+# ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
 import threading

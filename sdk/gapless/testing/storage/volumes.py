@@ -1,5 +1,6 @@
 """What a volume promises as a whole: who may open it, what survives its closing, what space it takes."""
 
+# ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
 from contextlib import closing

@@ -311,7 +311,7 @@ async def test_a_volume_is_not_closed_while_a_sync_uses_it(rig: Rig) -> None:
     await settle()
     rig.run.abandon("over")
     rig.run.abandon("over")
-    assert link.hear() == [Closing("over")] * 2
+    assert link.hear() == [Closing("over")]
 
     closing = asyncio.ensure_future(rig.run.closed())
     await settle()
