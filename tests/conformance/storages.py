@@ -93,7 +93,7 @@ class RocksdbHarness(StorageHarness):
         self._crashes += 1
         after = self.root / f"after-crash-{self._crashes}"
         copy_at_rest(self.directory, after)
-        flushed = probe.inspect(str(after / "rocksdb"))
+        flushed = probe.inspect(str(after / "rocksdb"), str(after))
         newest = max(Mark.decode(mark).counter if mark else 0 for mark in flushed)
         for log in (after / "rocksdb").glob("*.log"):
             ends = [end for mark, end in wal._marks(log) if mark is not None and mark.counter <= newest]

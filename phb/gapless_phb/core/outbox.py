@@ -88,7 +88,7 @@ class Outbox:
         for settle in unsettled:
             settle()
         effects, self._effects = self._effects, []
-        if not self._operations:
+        if not self._operations and not self._then:
             return effects
         self._cookie += 1
         self._writes[self._cookie] = self._then

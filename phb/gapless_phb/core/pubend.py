@@ -120,7 +120,6 @@ class Pubend:
         present itself is a position: the first silence may end at it.
         """
         time = self.log.clock.read(now, wall)
-        self.log.clock.promise(time)
         if not self._is_new and time - 1 > self._last:
             voids = (*self.row.voids, (self._last, time - 1))[-self._settings.void_limit :]
             self.row = rows.PubendRow(self.pubend, self.row.created, self.row.topics, voids)

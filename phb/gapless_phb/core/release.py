@@ -83,12 +83,18 @@ class Release:
     # --------------------------------------------------------------------------------------- what may go
 
     def on_released(self, released: Tick, delivered: Tick, turn: int) -> None:
-        """The minima over all members that the router has been told of (1.4 Released)."""
-        self.released = max(self.released, min(released, delivered))
-        self.delivered = max(self.delivered, delivered)
+        """The minima over all members that the router has been told of (1.4 Released).
+
+        They are bounded by those who join *before* they are merged: a maximum would remember a minimum that
+        did not count the new member beyond the end of its bound, and chop its events then (T41, T48).
+        """
         counted = [shb for shb, joining in self._joining.items() if joining.enrolled_in not in (None, turn)]
         for shb in counted:
             del self._joining[shb]
+        bound = min((joining.at for joining in self._joining.values()), default=self._log.stable)
+        delivered = min(delivered, bound, self._log.stable)
+        self.delivered = max(self.delivered, delivered)
+        self.released = max(self.released, min(released, delivered))
 
     @property
     def held(self) -> Tick:
@@ -99,9 +105,8 @@ class Release:
         """L': up to where the log may be given up at `time`. While nobody is counted, nothing may."""
         if not self.members:
             return 0
-        joining = min((joining.at for joining in self._joining.values()), default=FOREVER)
         wanted = max(min(self.released, self.held), self._early(time))
-        return min(wanted, joining, self._expendable(time), self._log.stable)
+        return min(wanted, self._expendable(time))
 
     def _early(self, time: Tick) -> Tick:
         """Early release: what is older than max_retain and delivered to every SHB, acknowledged or not.

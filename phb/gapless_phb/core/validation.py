@@ -56,8 +56,8 @@ def carries(patterns: Iterable[str], topic: str) -> bool:
 
 def fault_of_name(name: str, instance: str) -> str:
     """Why a publisher cannot be called so, or ""."""
-    if not name or not name.isprintable():
-        return "a publisher needs a printable name"
+    if not name or not name.isprintable() or not instance.isprintable():
+        return "a publisher needs a printable name and instance"
     if max(len(name.encode()), len(instance.encode())) > NAME_BYTES_MAX:
         return f"a publisher's name and instance have at most {NAME_BYTES_MAX} bytes"
     return ""

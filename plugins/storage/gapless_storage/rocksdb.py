@@ -13,6 +13,7 @@ really on disk.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from collections.abc import Mapping
@@ -39,6 +40,8 @@ from gapless_storage._rocksdb.layout import (
 from gapless_storage._rocksdb.opening import Opened, open_directory
 from gapless_storage._rocksdb.seal import seal
 from gapless_storage._rocksdb.streams import Reclaim, RocksdbStream, RocksdbTable
+
+_LOGGER = logging.getLogger("gapless.storage.rocksdb")
 
 
 class RocksdbOptions(BaseModel):
@@ -188,13 +191,15 @@ class RocksdbVolume:
     def close(self) -> None:
         """Syncs if it can, lets go of the volume in any case. What is staged and not written is dropped.
 
-        Raises VolumeFailedError only when the volume had not failed before and this last sync did.
+        Never raises: what the last sync could not make durable, nobody was told to be.
         """
         if self._closed:
             return
         try:
             if self._failure is None:
                 self.sync()
+        except VolumeFailedError as error:
+            _LOGGER.warning("%s: the last sync failed: %s", self._opened.directory, error)
         finally:
             with self._reclaim_lock, self._log_lock, self._fence_lock, self._write_lock:
                 self._closed = True

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
+from collections.abc import Awaitable
 from typing import Any
 
 from gapless.errors import ConfigurationError
@@ -79,6 +81,23 @@ async def connect(address: str, host: str, port: int) -> socket.socket:
         raise problem
     # The loops word this differently; an OSError made with a number takes the class that belongs to it.
     raise OSError(problem.errno, f"{os.strerror(problem.errno)}: {address}") from problem
+
+
+async def establish(connection: socket.socket, work: Awaitable[object]) -> None:
+    """Waits for `work`, which makes a transport of `connection`; the transport then owns the socket.
+
+    When this is cancelled, the connection is shut down and the work left to fail by itself: asyncio forgets
+    to close a transport whose TLS handshake is cancelled at its very beginning.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            await task
+        raise
 
 
 def peer_of(sock: socket.socket) -> str:

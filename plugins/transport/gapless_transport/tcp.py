@@ -57,17 +57,17 @@ class TcpTransport:
         connection = await sockets.connect(address, host, port)
         link = TcpLink(accept, self._options, self._dialed.discard, peer=address, secure=secure)
         self._dialed.add(link)
+        work = asyncio.get_running_loop().create_connection(
+            lambda: link,
+            sock=connection,
+            ssl=self._dialing,
+            server_hostname=(self._options.server_name or host) if secure else None,
+            ssl_handshake_timeout=self._options.handshake_timeout if secure else None,
+        )
         try:
-            await asyncio.get_running_loop().create_connection(
-                lambda: link,
-                sock=connection,
-                ssl=self._dialing,
-                server_hostname=(self._options.server_name or host) if secure else None,
-                ssl_handshake_timeout=self._options.handshake_timeout if secure else None,
-            )
+            await sockets.establish(connection, work)
         except BaseException:
             self._dialed.discard(link)
-            connection.close()
             raise
         if link.refusal is not None:
             raise link.refusal

@@ -140,7 +140,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         """The socket has taken everything."""
         self._blocked = False
         if self._phase is Phase.CLOSING:
-            self._finish_sending()
+            self._loop.call_soon(self._finish_sending)
             return
         self._flush()
         self._note_sent()
@@ -160,7 +160,8 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
     def _abort(self) -> None:
         self._chunks.clear()
         self._chunk_bytes = 0
-        self._transport.abort()
+        # Not at once: a transport of asyncio that is ended within `resume_writing` ends twice.
+        self._loop.call_soon(self._transport.abort)
 
     def _apply_pause(self) -> None:
         if self._paused:
@@ -212,7 +213,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
     def _finish_sending(self) -> None:
         """Says goodbye once everything has been given to the socket."""
         self._flush()
-        if self._chunks or self._outbox or self._transport.is_closing():
+        if self._chunks or self._outbox or self._transport.is_closing() or self._phase is Phase.CLOSED:
             return
         if self._transport.can_write_eof():
             # The other end reads to here, closes, and we hear of that in `eof_received`.

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable, Sequence
 
 from gapless.spi import Link, LinkHandler
-from gapless_transport.sockets import peer_of, prepare
+from gapless_transport.sockets import establish, peer_of, prepare
 from gapless_transport.tcp_link import TcpLink
 from gapless_transport.tcp_options import TcpOptions
 
@@ -92,15 +92,15 @@ class TcpListener:
         timeout = self._options.handshake_timeout if self._context is not None else None
         try:
             prepare(connection)
-            await asyncio.get_running_loop().connect_accepted_socket(
+            work = asyncio.get_running_loop().connect_accepted_socket(
                 lambda: link, connection, ssl=self._context, ssl_handshake_timeout=timeout
             )
+            await establish(connection, work)
         except OSError as error:
             logger.info("%s: no link with %s: %s", self.address, link.peer, error)
         finally:
             del self._handshakes[link]
             if not link.begun:
                 self._links.discard(link)
-                connection.close()
         if link.refusal is not None:
             logger.error("%s: link with %s was not accepted", self.address, link.peer, exc_info=link.refusal)

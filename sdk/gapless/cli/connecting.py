@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gapless.errors import ConnectionClosedError
+from gapless.errors import ConnectionClosedError, ConnectionRefusedByBrokerError
 
 if TYPE_CHECKING:
     from gapless import Connection
@@ -29,12 +29,16 @@ async def connected(url: str, client_id: str, wait: float) -> AsyncIterator[Conn
     """A connection that is open. Raises ConnectionClosedError when no broker answers within `wait` seconds."""
     import gapless
 
-    connecting = gapless.connect(url, client_id=client_id or None)
-    unreachable = (
-        f"no broker answers at {url}, for {wait:g} seconds now:"
-        " `gapless broker` starts one, --url or GAPLESS_URL says where it is"
-    )
-    connection = await within(wait, connecting, unreachable)
+    connecting = gapless.connect(url, client_id=client_id)
+    try:
+        connection = await within(wait, connecting, f"no answer for {wait:g} seconds")
+    except ConnectionRefusedByBrokerError:
+        raise
+    except ConnectionClosedError as error:
+        raise ConnectionClosedError(
+            f"cannot connect to {url}: {error}. `gapless broker` starts a broker; --url or GAPLESS_URL says"
+            " where one is"
+        ) from error
     async with connection:
         yield connection
 

@@ -106,7 +106,7 @@ def _claim(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise VolumeForeignError(f"{directory} is a file: a volume needs a directory of its own")
     make_directory(directory)
-    names = set(os.listdir(directory))
+    names = {path.name for path in directory.iterdir()}
     if FILE_NAME not in names and (strange := sorted(names - _NOT_FOREIGN)):
         raise VolumeForeignError(
             f"{directory} is not empty and is no volume: it has no {FILE_NAME}, but {strange[0]!r}. "

@@ -9,7 +9,6 @@ A child must start fast: it imports rocksdict, and of the standard library what 
 
 from __future__ import annotations
 
-import os.path
 import sys
 
 import rocksdict
@@ -17,14 +16,15 @@ import rocksdict
 from gapless_storage._rocksdb.keys import LOG_FAMILY, LOG_MARK_KEY, MARK_KEY
 
 
-def inspect(directory: str) -> tuple[bytes | None, bytes | None]:
+def inspect(directory: str, no_logs: str) -> tuple[bytes | None, bytes | None]:
     """The encoded mark in the files of the default and of the log family; None: nothing is flushed.
 
-    Opens the database for reading, without its log. Raises whatever rocksdict raises.
+    Opens the database for reading; its logs are looked for in the directory `no_logs`, where none are.
+    Raises whatever rocksdict raises.
     """
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(False)
-    options.set_wal_dir(os.path.dirname(directory))  # where there are no logs
+    options.set_wal_dir(no_logs)
     database = rocksdict.Rdict(
         directory,
         options,
@@ -40,7 +40,7 @@ def inspect(directory: str) -> tuple[bytes | None, bytes | None]:
 def main() -> None:
     """The child: tells its parent on standard output what it found, or why it could not."""
     try:
-        default, log = (mark.hex() if mark is not None else "-" for mark in inspect(sys.argv[1]))
+        default, log = (mark.hex() if mark is not None else "-" for mark in inspect(*sys.argv[1:]))
         answer = f"found {default} {log}"
     except Exception as error:  # noqa: BLE001 — rocksdict raises bare exceptions
         answer = f"error {error}"

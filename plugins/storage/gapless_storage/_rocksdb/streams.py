@@ -29,6 +29,15 @@ NOTE_BYTES = 256 << 10
 _RECORD_OVERHEAD_BYTES = RECORD_KEY.size
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a stream; one object, so that another thread sees both values or neither."""
+
+    index: int
+    total: int
+    """Bytes ever put up to there."""
+
+
 class SizeNotes:
     """How many bytes of records were ever put up to an index: sparse notes, a straight line in between.
 
@@ -37,9 +46,10 @@ class SizeNotes:
 
     def __init__(self, notes: Sequence[Place]) -> None:
         """`notes` increase in both; the first is where the lines begin."""
-        self._indexes = [index for index, _ in notes]
-        self._totals = [total for _, total in notes]
-        self.last, self.total = notes[-1]
+        self._indexes = [note.index for note in notes]
+        self._totals = [note.total for note in notes]
+        self.last = notes[-1].index
+        self.total = notes[-1].total
 
     def add(self, index: int, record_bytes: int) -> bool:
         """Counts a record. Whether it is time for a note of it."""
@@ -70,15 +80,6 @@ class SizeNotes:
         count = max(0, bisect_right(self._indexes, index) - 1)
         del self._indexes[:count]
         del self._totals[:count]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a stream; one object, so that another thread sees both values or neither."""
-
-    index: int
-    total: int
-    """Bytes ever put up to there."""
 
 
 class RocksdbStream:

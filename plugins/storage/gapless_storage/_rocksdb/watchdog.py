@@ -61,8 +61,9 @@ def _ask_child(directory: Path, seconds: float) -> Flushed:
     """Raises OSError when the child could not do its work, for reasons that are not the database's."""
     if not sys.executable or getattr(sys, "frozen", False):
         raise OSError("there is no Python interpreter to start")
+    interpreter = [sys.executable, "-I", "-c", _CHILD, "\n".join(sys.path), str(seconds + 1)]
     done = subprocess.run(  # noqa: S603 — our own interpreter, with our own code
-        [sys.executable, "-I", "-c", _CHILD, "\n".join(sys.path), str(seconds + 1), str(directory)],
+        [*interpreter, str(directory), str(directory.parent)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=seconds,
@@ -81,7 +82,7 @@ def _ask_child(directory: Path, seconds: float) -> Flushed:
 
 def _ask_ourselves(directory: Path) -> Flushed:
     try:
-        return Flushed(*inspect(str(directory)))
+        return Flushed(*inspect(str(directory), str(directory.parent)))
     except Exception as error:
         raise VolumeCorruptError(f"{directory} cannot be opened: {error}") from error
 

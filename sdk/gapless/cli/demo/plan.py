@@ -32,12 +32,12 @@ def kill_plan(seed: int, kills: int, subscribers: Sequence[str]) -> list[Kill]:
     """So many kills, in order. Two of them are the least that kills both a broker and a subscriber."""
     random = Random(seed)  # noqa: S311 - not for secrets
     moments = sorted(random.uniform(EARLIEST, LATEST) for _ in range(kills))
-    victims = list(islice(_victims(random, subscribers), kills))
-    random.shuffle(victims)
-    return [Kill(at, victim, random.uniform(0, PAUSE_MOST)) for at, victim in zip(moments, victims, strict=True)]
+    killed = list(islice(victims(random, subscribers), kills))
+    random.shuffle(killed)
+    return [Kill(at, victim, random.uniform(0, PAUSE_MOST)) for at, victim in zip(moments, killed, strict=True)]
 
 
-def _victims(random: Random, subscribers: Sequence[str]) -> cycle[str]:
+def victims(random: Random, subscribers: Sequence[str]) -> cycle[str]:
     """The broker and the subscribers in turn, the publisher now and then."""
     order = random.sample(subscribers, len(subscribers))
     turns = [victim for subscriber in order for victim in (BROKER, subscriber)]

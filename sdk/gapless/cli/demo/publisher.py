@@ -39,7 +39,8 @@ class Publishing:
         """Publishes what is not logged yet, up to the end of the file or until it is stopped."""
         import gapless
 
-        async with gapless.connect(url, client_id="demo") as connection, connection.session() as session:
+        connecting = gapless.connect(url, client_id="demo", wait=True)
+        async with connecting as connection, connection.session() as session:
             publisher = session.publisher(name=NAME)
             published = (await publisher.recover()).sequence
             self._reporter.report(published=published)

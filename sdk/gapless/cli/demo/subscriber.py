@@ -84,9 +84,12 @@ class Consuming:
 
     async def run(self, url: str, name: str, topic: str, selector: str) -> None:
         """Consumes until it is told to stop, from the token on, if there is one."""
+        import gapless
+
         start = self._ledger.token() or "earliest"
         self._reporter.report(consumed=self._ledger.count)
-        async with await connect(url) as connection, connection.session() as session:
+        connecting = gapless.connect(url, client_id="demo", wait=True)
+        async with connecting as connection, connection.session() as session:
             # Takeover: the broker may not know yet that whoever had it before was killed.
             subscribing = session.subscribe(
                 topic, name=name, selector=selector, start=start, in_use="takeover"

@@ -163,8 +163,9 @@ class PropertyTests(HarnessFixtures):
     def test_any_history_agrees_with_the_model(self, harness: StorageHarness) -> None:
         hypothesis = pytest.importorskip("hypothesis")
         need_reopening(harness)
-        from gapless.testing.storage.rules import history_rules
         from hypothesis.stateful import run_state_machine_as_test
+
+        from gapless.testing.storage.rules import history_rules
 
         settings = hypothesis.settings(
             max_examples=self.history_examples,

@@ -1,6 +1,5 @@
 """Which histories hypothesis tries. Apart from `machine`, so that only this needs hypothesis."""
 
-# ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
 from hypothesis import strategies as st

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from gapless.spi import Link, LinkHandler
-from gapless.testing.transport.ends import End, SuitePart, bounded, clogged, connected, listening
+from gapless.testing.transport.ends import End, SuitePart, bounded, clogged, connected, listening, settle
 from gapless.testing.transport.harness import TransportHarness
 
 
@@ -102,4 +102,6 @@ class HandlerTests(SuitePart):
             with pytest.raises(LookupError, match="on purpose"):
                 await transport.dial(listener.address, accept)
 
-            await (await ends.get(0)).end()
+            await settle()
+            for end in ends.all:
+                await end.end()

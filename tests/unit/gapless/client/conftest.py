@@ -1,0 +1,25 @@
+"""A broker to connect to, without sockets and without a process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless import plugins
+from unit.gapless.client.fake_network import FakeNetwork
+
+ADDRESS = "gapless+fake://here"
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> FakeNetwork:
+    """What `connect(ADDRESS)` reaches."""
+    network = FakeNetwork()
+    load = plugins.load
+
+    def load_fake(kind: str, name: str) -> Any:
+        return (lambda options: network) if (kind, name) == ("transport", "fake") else load(kind, name)
+
+    monkeypatch.setattr(plugins, "load", load_fake)
+    return network
