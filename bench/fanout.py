@@ -53,25 +53,26 @@ async def subscriber(url: str, number: int, wanted: int, ready: Callable[[], Non
 
 
 async def subscribers(url: str, first: int, step: int, total: int, wanted: int) -> None:
-    """The subscribers of one client process."""
+    """The subscribers of one client process; says how much processor time they used since all were ready."""
     numbers = range(first, total, step)
     waiting = len(numbers)
+    began = 0.0
 
     def ready() -> None:
-        nonlocal waiting
+        nonlocal waiting, began
         waiting -= 1
         if not waiting:
+            began = time.process_time()
             print("ready", flush=True)
 
     await asyncio.gather(*(subscriber(url, number, wanted, ready) for number in numbers))
+    print(time.process_time() - began, flush=True)
 
 
 def client(arguments: list[str]) -> None:
-    """A client process: says ready, consumes, says how much processor time that took."""
+    """A client process."""
     url, *numbers = arguments
-    began = time.process_time()
     run_loop(subscribers(url, *map(int, numbers)))
-    print(time.process_time() - began, flush=True)
 
 
 # ------------------------------------------------------------------------------------------- one round

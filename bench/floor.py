@@ -16,6 +16,7 @@ import time
 from itertools import compress
 from pathlib import Path
 from struct import Struct
+from typing import cast
 
 from rocksdict import Options, Rdict, WriteBatch
 
@@ -87,8 +88,8 @@ class Frames(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio's, so this cannot be checked, only said.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -138,6 +139,8 @@ def main(arguments: list[str]) -> None:
         run_loop(serve(arguments[1]))
         return
     port, first, step, total, wanted = map(int, arguments[1:])
+    from gapless.core.events import DeliveredColumns as _  # imported now, not while time is taken
+
     print("ready", flush=True)
     sys.stdin.readline()
     began = time.process_time()

@@ -74,7 +74,7 @@ class KillLoop:
             if number % REPORT_EVERY == 0:
                 self._report(number, supervisor)
         done = progress.done
-        await progress.until(lambda: progress.done > done)
+        await progress.until(lambda: progress.done > done or progress.ends is not None)
         await supervisor.stop(PUBLISHER)
         return await progress.until(lambda: progress.is_complete)
 

@@ -1,5 +1,6 @@
 """Durable publish/subscribe in which the application owns the position and every tick is accounted for."""
 
+from gapless import sync
 from gapless.client.batches import Batch
 from gapless.client.connection import Connection, connect
 from gapless.client.listings import PubendInfo, SubscriptionInfo
@@ -93,4 +94,5 @@ __all__ = [
     "VolumeFullError",
     "VolumeLockedError",
     "connect",
+    "sync",
 ]

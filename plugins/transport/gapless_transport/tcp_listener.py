@@ -78,6 +78,12 @@ class TcpListener:
             connection.close()
             return
         self._full = False
+        try:
+            prepare(connection)
+        except OSError:
+            # Some systems refuse to set up what the other end has already left.
+            connection.close()
+            return
         link = TcpLink(
             self._accept,
             self._options,
@@ -91,7 +97,6 @@ class TcpListener:
     async def _establish(self, link: TcpLink, connection: socket.socket) -> None:
         timeout = self._options.handshake_timeout if self._context is not None else None
         try:
-            prepare(connection)
             work = asyncio.get_running_loop().connect_accepted_socket(
                 lambda: link, connection, ssl=self._context, ssl_handshake_timeout=timeout
             )

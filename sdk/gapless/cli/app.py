@@ -12,7 +12,6 @@ import sys
 from importlib.metadata import version
 from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -34,7 +33,7 @@ INTERRUPTED = 130
 class Commands(TyperGroup):
     """All commands; what goes wrong in one is shown as a sentence, with --debug as a traceback."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Runs the command that was asked for."""
         try:
             return super().invoke(ctx)
@@ -78,6 +77,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the signature of a c
 
 @app.callback()
 def options(
+    *,
     debug: Annotated[bool, typer.Option("--debug", help="Show where in the code an error arose.")] = False,
     show_version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)

@@ -23,6 +23,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def broker(
+    *,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The configuration, in TOML; environment variables go before it."),

@@ -56,6 +56,7 @@ class Examination:
 
 
 def doctor(
+    *,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The broker's configuration; default: as for `gapless broker`.")
     ] = None,
@@ -163,18 +164,13 @@ async def examine_broker(examination: Examination, url: str, wait: float, *, exp
     examination.findings += abandoned(examination.pins)
 
 
-def pins_of(
-    pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionInfo]
-) -> list[dict[str, Any]]:
+def pins_of(pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionInfo]) -> list[dict[str, Any]]:
     """Which subscription holds how much of which log, whoever holds most first.
 
     What a pubend logs per second is taken to be even: `about_bytes` is an estimate.
     """
     pins = [
-        pin
-        for pubend in pubends
-        for subscription in subscriptions
-        if (pin := _pin(pubend, subscription)) is not None
+        pin for pubend in pubends for subscription in subscriptions if (pin := _pin(pubend, subscription)) is not None
     ]
     return sorted(pins, key=lambda pin: (-pin["about_bytes"], pin["pubend"], pin["client_id"], pin["name"]))
 

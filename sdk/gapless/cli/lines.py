@@ -35,7 +35,7 @@ def message_of(line: str | bytes) -> Message:
     if unknown:
         raise InvalidMessageError(f"there is no key {unknown[0]!r}; there are {', '.join(KEYS)}")
     if "body" not in fields:
-        raise InvalidMessageError("it has no body; an empty one is \"\"")
+        raise InvalidMessageError('it has no body; an empty one is ""')
     properties = fields.get("properties")
     if not isinstance(properties, (dict, type(None))):
         raise InvalidMessageError(f"properties must be an object, not {_kind(properties)}")
@@ -130,10 +130,10 @@ def _header(name: str, value: Any) -> Any:
     if not isinstance(value, HEADERS[name]) or isinstance(value, bool):
         wanted = "a number" if HEADERS[name] is int else "a string"
         raise InvalidMessageError(f"{name} must be {wanted}, not {_kind(value)}")
-    return _time(value) if name == "expiration" else value
+    return _expiration(value) if name == "expiration" else value
 
 
-def _time(text: str) -> datetime:
+def _expiration(text: Any) -> datetime:
     time = aware_time(text)
     if time is None:
         raise InvalidMessageError(f"expiration must be a time with its zone, as 2026-01-31T12:00:00Z, not {text!r}")
@@ -157,8 +157,9 @@ def _no_number(text: str) -> Any:
 def _kind(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return "null" if value is None else "true or false"
-    kinds = {dict: "an object", list: "a list", str: "a string"}
-    return kinds.get(type(value), "a number")
+    if isinstance(value, str):
+        return "a string"
+    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a number"
 
 
 def _plain(value: object) -> str:

@@ -32,9 +32,7 @@ PUBEND_COLUMNS = {
 }
 
 
-def subscriptions(
-    url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False
-) -> None:
+def subscriptions(*, url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
     """List the durable subscriptions of all clients, their positions and how far they lag."""
 
     async def ask() -> list[SubscriptionInfo]:
@@ -46,7 +44,7 @@ def subscriptions(
     print_listing(rows, SUBSCRIPTION_COLUMNS, as_json=as_json, empty="there is no durable subscription")
 
 
-def pubends(url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
+def pubends(*, url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
     """List the pubends and what they hold."""
 
     async def ask() -> list[PubendInfo]:
@@ -60,6 +58,7 @@ def pubends(url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson =
 
 def unsubscribe(
     name: Annotated[str, typer.Argument(metavar="NAME")],
+    *,
     url: Url = DEFAULT_URL,
     client_id: ClientId = "",
     wait: Wait = DEFAULT_WAIT,

@@ -71,14 +71,8 @@ def shown(value: Any) -> str:
 
 def shown_bytes(count: int) -> str:
     """A number of bytes as a person reads it."""
-    size = float(count)
-    for unit in _UNITS[:-1]:
-        if size < 1024:
-            break
-        size /= 1024
-    else:
-        unit = _UNITS[-1]
-    return f"{count} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+    power = min((max(count, 1).bit_length() - 1) // 10, len(_UNITS) - 1)
+    return f"{count / 1024**power:.1f} {_UNITS[power]}" if power else f"{count} bytes"
 
 
 def shown_duration(seconds: float) -> str:

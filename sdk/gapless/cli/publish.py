@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typing_extensions import Self
 
 from gapless.cli.connecting import connected, run
 from gapless.cli.lines import message_of
@@ -31,6 +32,7 @@ def publish(
     file: Annotated[
         Path, typer.Argument(metavar="[FILE|-]", allow_dash=True, help="Default: the standard input.")
     ] = Path("-"),
+    *,
     url: Url = DEFAULT_URL,
     client_id: ClientId = "",
     wait: Wait = DEFAULT_WAIT,
@@ -146,7 +148,7 @@ class _Progress:
     def __init__(self) -> None:
         self._status: Any = None
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Self:
         if sys.stderr.isatty():
             from rich.console import Console
 

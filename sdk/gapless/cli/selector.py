@@ -13,7 +13,6 @@ from gapless.cli.options import AsJson
 from gapless.cli.output import print_json
 from gapless.errors import ConfigurationError, InvalidMessageError
 
-
 HEADER_NAMES = {"priority": "JMSPriority", "type": "JMSType", "correlation_id": "JMSCorrelationID"}
 """How selectors call the headers that a printed event has beside its properties."""
 
@@ -28,6 +27,7 @@ def selector(
             allow_dash=True,
         ),
     ] = None,
+    *,
     as_json: AsJson = False,
 ) -> None:
     """Check a selector, and try it on an event: the exit status is 1 if it does not match.

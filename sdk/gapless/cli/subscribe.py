@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -35,18 +35,22 @@ class InUse(str, Enum):
     WAIT = "wait"
     TAKEOVER = "takeover"
 
+    @property
+    def conflict(self) -> Literal["error", "wait", "takeover"]:
+        """As `Session.subscribe` takes it."""
+        return self.value
+
 
 def subscribe(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the durable subscription.")],
+    *,
     topic: Annotated[
         list[str], typer.Option(metavar="TOPIC", help="What to subscribe to, with wildcards; several if repeated.")
     ],
     selector: Annotated[str, typer.Option(metavar="SELECTOR")] = "",
     start: Annotated[
         str,
-        typer.Option(
-            metavar="START", help="Where a new subscription begins: latest, earliest or a time; or a token."
-        ),
+        typer.Option(metavar="START", help="Where a new subscription begins: latest, earliest or a time; or a token."),
     ] = "latest",
     token_file: Annotated[
         Path | None,
@@ -71,7 +75,7 @@ def subscribe(
     async def consume() -> None:
         async with connected(url, client_id, wait) as connection, connection.session() as session:
             subscribing = session.subscribe(
-                *topic, name=name, selector=selector, start=position, on_gap="deliver", in_use=in_use.value
+                *topic, name=name, selector=selector, start=position, on_gap="deliver", in_use=in_use.conflict
             )
             async with subscribing as subscription:
                 with stopping_on_interrupt(subscription.drain):
@@ -82,10 +86,12 @@ def subscribe(
         raise GapError(consumer.gaps[0])
 
 
-def start_of(text: str) -> str | datetime | CheckpointToken:
+def start_of(text: str) -> Literal["latest", "earliest"] | datetime | CheckpointToken:
     """Where to begin. Raises ConfigurationError or InvalidTokenError when the text says nothing of the kind."""
-    if text in {"latest", "earliest"}:
-        return text
+    if text == "latest":
+        return "latest"
+    if text == "earliest":
+        return "earliest"
     if text.startswith("gl"):
         from gapless import CheckpointToken
 
@@ -128,7 +134,7 @@ class Consumer:
         self._ack = ack
         self._printed = _Printed(as_json)
 
-    async def consume(self, subscription: Subscription) -> None:
+    async def consume(self, subscription: Subscription[Any, Any]) -> None:
         """Consumes until the subscription is drained, or as many as were asked for."""
         while self._left is None or self._left > 0:
             batches = subscription.batches(max_events=min(EVENTS_AT_ONCE, self._left or EVENTS_AT_ONCE))
@@ -152,7 +158,7 @@ class Consumer:
         if self._left is not None:
             self._left -= len(item)
 
-    async def _keep(self, subscription: Subscription) -> None:
+    async def _keep(self, subscription: Subscription[Any, Any]) -> None:
         token = subscription.token
         if self._token_file is not None:
             await asyncio.to_thread(write_token, self._token_file, token)

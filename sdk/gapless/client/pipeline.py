@@ -59,7 +59,7 @@ class Pipeline:
                     for receipt in self._submissions.popleft().receipts():
                         yield receipt
                     self._wake()
-                elif source is None or not self._wants_more:
+                elif not self._done and (source is None or not self._wants_more):
                     await self._change()
             if self._error is not None:
                 raise self._error

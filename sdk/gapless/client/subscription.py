@@ -56,6 +56,8 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         self._draining = False
         self._ended: GaplessError | None = None
         self._waiting: asyncio.Future[None] | None = None
+        self._until: float | None = None
+        """When `next_within` gives up, in the loop's time."""
         self._origin: CheckpointToken | None = None
         self._attached: asyncio.Future[None] = driver.loop.create_future()
         driver.check_open()
@@ -165,16 +167,33 @@ class Subscription(Owner, Generic[ItemT, GapT]):
             raise
 
     def abandon(self) -> None:
-        """Ends the consumption without acknowledging anything more."""
+        """Ends the consumption; what is in hand is not acknowledged."""
         if self._ended is None:
+            if self._auto_scheduled:
+                self._acknowledge_done()
             self._end(SubscriptionError("the subscription was closed"))
             self._driver.core.detach(self._number, self._driver.now())
             self._driver.disown(self._number)
             self._driver.touch()
 
-    async def fill(self) -> Silence | Gap | None:
-        """Waits until there is an event at hand, and returns None; or a silence or a gap that comes first."""
-        return None if self._events else await self._take()
+    def hand_out(self) -> ItemT | None:
+        """The next event if it is at hand and nobody has to be told; None otherwise."""
+        if self._auto or not self._events:
+            return None
+        event = self._last = self._events.pop()
+        return cast("ItemT", event)
+
+    async def next_within(self, timeout: float | None) -> tuple[ItemT | None, bool]:
+        """The next item, or None when none came within so many seconds; and whether more may come."""
+        self._until = None if timeout is None else self._driver.loop.time() + timeout
+        try:
+            return await self.__anext__(), True
+        except StopAsyncIteration:
+            return None, False
+        except _TooLateError:
+            return None, True
+        finally:
+            self._until = None
 
     async def take_batch(self, max_events: int, max_wait: float) -> Batch | Gap:
         """The next batch, or gap."""
@@ -237,7 +256,16 @@ class Subscription(Owner, Generic[ItemT, GapT]):
             self._driver.touch()
             if item is not None:
                 return item
-            await self._arrival(None)
+            await self._arrival(self._left())
+
+    def _left(self) -> float | None:
+        """How many seconds `next_within` has left. Raises _TooLateError if there are none."""
+        if self._until is None:
+            return None
+        left = self._until - self._driver.loop.time()
+        if left <= 0:
+            raise _TooLateError
+        return left
 
     async def _arrival(self, timeout: float | None) -> None:
         """Waits until something arrives, or happens to the subscription, or `timeout` seconds have passed."""
@@ -337,6 +365,10 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         if (token.sid, token.generation) != (own.sid, own.generation):
             raise TokenMismatchError("the token is of another subscription, or of an earlier one of this name")
         return token
+
+
+class _TooLateError(Exception):
+    """Nothing came in time."""
 
 
 class Batches(Generic[GapT]):

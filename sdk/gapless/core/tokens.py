@@ -287,7 +287,7 @@ class _Reader:
         for shift in range(0, 64, 7):
             (byte,) = self.take(1)
             value |= (byte & 0x7F) << shift
-            if byte < 0x80:
+            if byte < 0x80 and value < 1 << 64:
                 return value
         raise InvalidTokenError("the text of a token is garbled: a number in it is out of range")
 

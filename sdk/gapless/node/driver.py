@@ -14,6 +14,7 @@ who connects is told to come again. Several crashes of the code within a minute 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import time
@@ -218,6 +219,9 @@ class Node:
             self._pause = PAUSE_FIRST
         self._report(error)
         await run.closed()
+        # Whatever a traceback or a dead cycle still holds of the old volume could keep its lock.
+        error = error.with_traceback(None)
+        gc.collect()
         while not self._stopping.is_set() and not self._is_final(error):
             await self._sleep()
             try:

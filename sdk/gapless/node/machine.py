@@ -193,11 +193,11 @@ class Machine:
                 role.on_deadline(now, wall)
 
     def on_broker_link(
-        self, link: int, peer: str, roles: frozenset[str], incarnation: int, now: int, wall: int
+        self, link: int, peer: str, peer_roles: frozenset[str], incarnation: int, now: int, wall: int
     ) -> None:
         """A link to another broker is there."""
         self._at(now, wall)
-        self._route(self._router.link_up(now, link, peer, roles, incarnation))
+        self._route(self._router.link_up(now, link, peer, peer_roles, incarnation))
 
     def on_broker_frame(self, link: int, frame: bytes, now: int, wall: int) -> None:
         """A frame of another broker arrived."""

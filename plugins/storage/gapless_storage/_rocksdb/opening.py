@@ -40,8 +40,9 @@ from gapless_storage._rocksdb.identity import (
     write_marker,
 )
 from gapless_storage._rocksdb.layout import Mark
+from gapless_storage._rocksdb.manifest import torn_manifest
 from gapless_storage._rocksdb.seal import is_sealed
-from gapless_storage._rocksdb.watchdog import inspect_within
+from gapless_storage._rocksdb.watchdog import Flushed, inspect_within
 
 _LOGGER = logging.getLogger("gapless.storage.rocksdb")
 
@@ -150,7 +151,7 @@ def _open(directory: Path, lock: DirectoryLock, marker: Marker, tuning: Tuning, 
         if not database.is_dir():
             raise VolumeCorruptError(f"the database {database} is missing. {ADVICE}")
         if not is_sealed(directory / "seal", database, fence.mark):
-            _check_log(database, fence.mark, watchdog_seconds)
+            _check_database(database, fence.mark, watchdog_seconds)
         engine = Engine(database, tuning, create=False)
         try:
             _begin_generation(engine, fence, database)
@@ -174,9 +175,25 @@ def _open_fence(directory: Path, marker: Marker) -> Fence:
     return fence
 
 
-def _check_log(database: Path, fence: Mark, watchdog_seconds: float) -> None:
+def _check_database(database: Path, fence: Mark, watchdog_seconds: float) -> None:
     """Proves that every batch up to the fence is there; cuts off what was never durable."""
-    found = inspect_within(database, watchdog_seconds)
+    try:
+        chain = _proven_chain(database, inspect_within(database, watchdog_seconds), fence)
+    except VolumeCorruptError:
+        torn = torn_manifest(database)
+        if torn is None:
+            raise
+        with torn.without_tail() as trial:
+            chain = _proven_chain(database, inspect_within(trial, watchdog_seconds), fence)
+        _LOGGER.warning("%s: cutting off its end, which was never synced", torn.path)
+        torn.cut_off()
+    for part in chain.cuts:
+        _LOGGER.warning("%s: cutting off %d bytes that were never synced", part.path, part.cut_bytes)
+    wal.cut(chain)
+
+
+def _proven_chain(database: Path, found: Flushed, fence: Mark) -> wal.Chain:
+    """What the logs hold on top of the data files. Raises VolumeCorruptError unless it reaches the fence."""
     flushed = [_decode(encoded, database).counter if encoded else 0 for encoded in (found.default, found.log)]
     chain = wal.follow(database, fence.volume, min(flushed))
     if chain.counter < max(flushed):
@@ -189,9 +206,7 @@ def _check_log(database: Path, fence: Mark, watchdog_seconds: float) -> None:
             f"batches {chain.counter + 1} to {fence.counter} are missing from {database}: they were durable, "
             f"and the log ends at batch {chain.counter} ({chain.reason or 'logs are missing'}). {ADVICE}"
         )
-    for part in chain.cuts:
-        _LOGGER.warning("%s: cutting off %d bytes that were never synced", part.path, part.cut_bytes)
-    wal.cut(chain)
+    return chain
 
 
 def _begin_generation(engine: Engine, fence: Fence, database: Path) -> None:

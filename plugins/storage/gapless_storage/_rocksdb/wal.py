@@ -8,27 +8,18 @@ gone. Hence every batch begins with its number, and here the numbers are followe
 
 What stands behind the first hole or damage was never durable if the fence says so; it is then cut off
 (`cut`), and RocksDB is opened in its strictest mode, in which it has to agree that nothing is damaged.
-
-The format is that of LevelDB: blocks of 32 KiB; in them fragments with a header of 7 bytes: checksum,
-length, type. A fragment does not cross a block, a record may.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import google_crc32c
-
 from gapless_storage._rocksdb.files import sync_directory, sync_file
 from gapless_storage._rocksdb.keys import MARK_KEY
 from gapless_storage._rocksdb.layout import MARK_BYTES, Mark
-
-_BLOCK_BYTES = 32768
-_HEADER = struct.Struct("<IHB")
-_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+from gapless_storage._rocksdb.logformat import intact_records
 
 # A record is a batch: sequence number (8 bytes), number of operations (4), then the operations. The first
 # of ours is always "put, in the default family" (tag 1), a key and a value, each with its length before it.
@@ -102,7 +93,7 @@ def log_files(directory: Path) -> list[Path]:
 
 def _marks(path: Path) -> Iterator[tuple[Mark | None, int]]:
     """The mark of each record that is whole, None for a record without one, and where the record ends."""
-    for head, end in _heads(path):
+    for head, end in intact_records(path, _HEAD_BYTES):
         mark = None
         if head[_BATCH_HEADER_BYTES:_MARK_AT] == _FIRST_OPERATION:
             try:
@@ -110,43 +101,3 @@ def _marks(path: Path) -> Iterator[tuple[Mark | None, int]]:
             except ValueError:
                 mark = None
         yield mark, end
-
-
-def _heads(path: Path) -> Iterator[tuple[bytes, int]]:
-    """The first bytes of each record and where it ends, up to the first that is damaged or not whole."""
-    head: bytes | None = None  # of the record that was begun and has not ended
-    for kind, fragment, end in _fragments(path):
-        begins = kind in (_FULL, _FIRST)
-        if begins == (head is not None):
-            return
-        head = fragment if head is None else head
-        if len(head) < _HEAD_BYTES and not begins:
-            head += fragment
-        if kind in (_FULL, _LAST):
-            yield head[:_HEAD_BYTES], end
-            head = None
-
-
-def _fragments(path: Path) -> Iterator[tuple[int, bytes, int]]:
-    """Type, content and end of each fragment, up to the first that is damaged."""
-    with path.open("rb") as file:
-        start = 0
-        while block := file.read(_BLOCK_BYTES):
-            at = 0
-            while at + _HEADER.size <= len(block):
-                checksum, length, kind = _HEADER.unpack_from(block, at)
-                end = at + _HEADER.size + length
-                if not _FULL <= kind <= _LAST or end > len(block):
-                    return
-                if checksum != _masked(google_crc32c.value(block[at + 6 : end])):  # over type and content
-                    return
-                yield kind, block[at + _HEADER.size : end], start + end
-                at = end
-            if any(block[at:]):  # what is left of a block is too short for a header, and zero
-                return
-            start += len(block)
-
-
-def _masked(checksum: int) -> int:
-    """A checksum as LevelDB stores it, lest a checksum of data with checksums in it come out too regular."""
-    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -10,4 +10,6 @@
     proof         what was consumed, held against the data
     report        what a person sees meanwhile, and at the end
     run           the demo from its beginning to its end
+
+The long loop of kills, `bench/kill_loop.py`, is made of the same parts.
 """

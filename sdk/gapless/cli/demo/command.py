@@ -28,16 +28,15 @@ SECONDS_PER_KILL = 0.7
 
 
 def demo(
+    *,
     rows: Annotated[int, typer.Option(min=1, max=ROWS, help="How many flights, from the first of the year on.")] = ROWS,
     subscribers: Annotated[int, typer.Option(min=1, max=SUBSCRIBERS_MAX)] = 6,
     kills: Annotated[
-        int, typer.Option(min=0, max=1000, help="How often something is killed: the broker, subscribers, the publisher.")
+        int, typer.Option(min=0, max=1000, help="How often the broker, a subscriber or the publisher is killed.")
     ] = 9,
     seed: Annotated[int | None, typer.Option(help="Decides whom to kill when; drawn if it is not given.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave all data there to be looked at.")] = False,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the data go, and stay; new or empty.")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the data go, and stay; new or empty.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Publish real flights, kill subscribers and the broker in mid-run, and prove that nothing is wrong.

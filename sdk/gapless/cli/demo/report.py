@@ -138,10 +138,8 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
 
 def conclusion(outcome: Outcome) -> list[str]:
     """What a run has shown, in sentences."""
-    lines = [
-        f"{outcome.published:,} flights published, {outcome.consumed:,} consumed in {outcome.seconds:.1f} s;"
-        f" killed: {_kills(outcome.kills)}."
-    ]
+    counts = f"{outcome.published:,} flights published, {outcome.consumed:,} consumed in {outcome.seconds:.1f} s"
+    lines = [f"{counts}; killed: {_kills(outcome.kills)}."]
     if outcome.is_right:
         return [*lines, "Every subscriber consumed exactly what its selector selects, in order, once."]
     if outcome.stalled:
@@ -156,6 +154,4 @@ def _kills(kills: Mapping[str, int]) -> str:
 
 
 def _killed(victim: str, progress: Progress) -> str:
-    return (
-        f"kill -9 {victim} (published {progress.published:,}, consumed {sum(progress.consumed.values()):,})"
-    )
+    return f"kill -9 {victim} (published {progress.published:,}, consumed {sum(progress.consumed.values()):,})"

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gapless.cli.connecting import run
 from gapless.cli.demo.reporting import Reporter, Stop
@@ -44,9 +44,7 @@ class Ledger:
         """The position, or None before the first commit."""
         from gapless import CheckpointToken
 
-        row = self._db.execute(
-            "SELECT token FROM position WHERE subscription = ?", (self._subscription,)
-        ).fetchone()
+        row = self._db.execute("SELECT token FROM position WHERE subscription = ?", (self._subscription,)).fetchone()
         return CheckpointToken.parse(row[0]) if row else None
 
     def commit(self, events: Sequence[Event], token: CheckpointToken) -> None:
@@ -54,9 +52,7 @@ class Ledger:
         flights = [(event.body.decode(),) for event in events]
         with self._db:
             self._db.executemany("INSERT INTO consumed (flight) VALUES (?)", flights)
-            self._db.execute(
-                "INSERT OR REPLACE INTO position VALUES (?, ?)", (self._subscription, str(token))
-            )
+            self._db.execute("INSERT OR REPLACE INTO position VALUES (?, ?)", (self._subscription, str(token)))
         self.count += len(flights)
 
     def close(self) -> None:
@@ -86,14 +82,12 @@ class Consuming:
         """Consumes until it is told to stop, from the token on, if there is one."""
         import gapless
 
-        start = self._ledger.token() or "earliest"
+        start: CheckpointToken | Literal["earliest"] = self._ledger.token() or "earliest"
         self._reporter.report(consumed=self._ledger.count)
         connecting = gapless.connect(url, client_id="demo", wait=True)
         async with connecting as connection, connection.session() as session:
             # Takeover: the broker may not know yet that whoever had it before was killed.
-            subscribing = session.subscribe(
-                topic, name=name, selector=selector, start=start, in_use="takeover"
-            )
+            subscribing = session.subscribe(topic, name=name, selector=selector, start=start, in_use="takeover")
             async with subscribing as subscription:
                 self._stop.then(subscription.drain)
                 await self._consume(subscription)

@@ -10,6 +10,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from typing_extensions import Self
+
 from gapless.cli.demo.data import write_lines
 from gapless.cli.demo.plan import BROKER, PUBLISHER
 from gapless.cli.demo.selections import Selection
@@ -100,7 +102,7 @@ class Supervisor:
         (directory / "logs").mkdir(parents=True)
         write_lines(self._flights, flights)
 
-    async def __aenter__(self) -> Supervisor:
+    async def __aenter__(self) -> Self:
         """Starts the broker, then the rest."""
         try:
             self._start(BROKER, self._broker, self._on_broker, may_fail_to_start=True)
@@ -157,9 +159,7 @@ class Supervisor:
 
     def _start(self, name: str, command: Any, on_report: Any, *, may_fail_to_start: bool = False) -> None:
         log = self._directory / "logs" / f"{name}.log"
-        worker = self._workers[name] = Worker(
-            name, command, on_report, log, may_fail_to_start=may_fail_to_start
-        )
+        worker = self._workers[name] = Worker(name, command, on_report, log, may_fail_to_start=may_fail_to_start)
         self._tasks.append(worker.start())
 
     def _broker(self) -> list[str]:

@@ -97,6 +97,11 @@ class End:
         await self.until(lambda: bool(self.closed))
         return self.closed[0]
 
+    def check_end(self) -> None:
+        """Fails unless the link has ended once, with nothing after that."""
+        assert len(self.closed) == 1, f"on_closed came {len(self.closed)} times: {self.closed}"
+        assert self.late == 0, "a call came after on_closed"
+
     def _note(self) -> None:
         self.late += bool(self.closed)
         self._changed.set()
@@ -163,8 +168,7 @@ async def listening(
         await end.end()
     await settle()
     for end in ends.all:
-        assert len(end.closed) == 1, f"on_closed came {len(end.closed)} times: {end.closed}"
-        assert end.late == 0, "a call came after on_closed"
+        end.check_end()
 
 
 @contextlib.asynccontextmanager
@@ -179,9 +183,7 @@ async def connected(
         yield Connection(transport, listener, ends, near, await ends.get(0))
         near.link.close()
         await near.end()
-        await settle()
-        assert len(near.closed) == 1, f"on_closed came {len(near.closed)} times: {near.closed}"
-        assert near.late == 0, "a call came after on_closed"
+    near.check_end()
 
 
 @contextlib.asynccontextmanager
@@ -206,7 +208,7 @@ async def clogged(harness: TransportHarness) -> AsyncIterator[tuple[Connection, 
 
 async def settle() -> None:
     """Gives what must not happen the time to happen: many turns of the loop."""
-    for _ in range(25):
+    for _ in range(12):
         await asyncio.sleep(0.001)
 
 

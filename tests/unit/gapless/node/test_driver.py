@@ -82,17 +82,13 @@ class World:
     async def connect(self, *, publisher: bool = True) -> FakeLink:
         link = self.listener.connect()
         link.say(hello())
-        await settle()
+        await until(lambda: link.sent)
         assert kinds(link.hear()) == ["Welcome"]
         if publisher:
             link.say(OpenPublisher(1, "loader", "instance", 1, None))
-            await settle()
+            await until(lambda: link.sent)
             assert kinds(link.hear()) == ["PublisherOpened"]
         return link
-
-
-async def settle(seconds: float = 0.02) -> None:
-    await asyncio.sleep(seconds)
 
 
 async def until(condition: Any) -> None:
@@ -232,7 +228,7 @@ async def test_after_a_failure_of_the_storage_a_new_machine_recovers_and_nothing
     again = await world.connect()
     first = 2 if how == "sync" else 1  # the batch of a failed sync was there after reopening: it is adopted
     again.say(Publish(1, 1, first, columns(b"b")))
-    await settle()
+    await until(lambda: again.sent)
     assert kinds(again.hear()) == ["Published"]
     await node.stop()
 

@@ -1,0 +1,125 @@
+"""A connection, blocking."""
+
+from __future__ import annotations
+
+import atexit
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
+
+from typing_extensions import Self
+
+import gapless.client.connection as awaited
+from gapless.client.addresses import parse
+from gapless.client.options import AckMode, check_name
+from gapless.sync.runner import Runner
+from gapless.sync.session import Session
+
+if TYPE_CHECKING:
+    from gapless.client.listings import PubendInfo, SubscriptionInfo
+
+EXIT_TIMEOUT = 2.0
+"""Seconds that each connection has to say goodbye when the interpreter ends."""
+
+ConnectionT = TypeVar("ConnectionT", bound="Connection")
+
+_open: WeakSet[Connection] = WeakSet()
+
+
+def connect(address: str, *, client_id: str = "", wait: bool = False, timeout: float | None = None) -> Connection:
+    """A connection to a broker, to be used as a block or not; see `gapless.connect`.
+
+    After `timeout` seconds it gives up: raises TimeoutError.
+    """
+    parse(address)
+    if client_id:
+        check_name(client_id, "the client id")
+    runner = Runner()
+    try:
+        connection = runner.call(
+            lambda: awaited.connect(address, client_id=client_id, wait=wait), timeout, give_up=True
+        )
+    except BaseException:
+        runner.stop()
+        raise
+    return Connection(runner, connection)
+
+
+class Connection:
+    """A client of a network; see `gapless.Connection`. Made by `connect`."""
+
+    def __init__(self, runner: Runner, connection: awaited.Connection) -> None:
+        """Use `connect`."""
+        self._runner = runner
+        self._connection = connection
+        _open.add(self)
+
+    def __repr__(self) -> str:
+        return repr(self._connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave(kind, error, None)
+
+    @property
+    def client_id(self) -> str:
+        """The first half of the names of durable subscriptions."""
+        return self._connection.client_id
+
+    @property
+    def network(self) -> str:
+        """The id of the network it belongs to."""
+        return self._connection.network
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a session with a broker just now; if not, one is being tried for."""
+        return self._runner.alive and self._connection.connected
+
+    def session(self, ack_mode: AckMode = AckMode.TOKEN) -> Session:
+        """A session, as a block or not. AUTO acknowledges an event when the next one is asked for."""
+        return Session(self._runner, self._runner.do(lambda: self._connection.session(ack_mode)))
+
+    def subscriptions(self, timeout: float | None = None) -> list[SubscriptionInfo]:
+        """All durable subscriptions that the broker hosts."""
+        return self._runner.call(self._connection.subscriptions, timeout)
+
+    def pubends(self, timeout: float | None = None) -> list[PubendInfo]:
+        """All pubends that the broker knows."""
+        return self._runner.call(self._connection.pubends, timeout)
+
+    def unsubscribe(self, name: str, client_id: str | None = None, timeout: float | None = None) -> None:
+        """Removes a durable subscription for good; see `gapless.Connection.unsubscribe`."""
+        self._runner.call(lambda: self._connection.unsubscribe(name, client_id), timeout)
+
+    def drain(self) -> None:
+        """Ends all iterations behind what is in hand: fit for signal handlers, and for other threads."""
+        if self._runner.alive:
+            self._connection.drain()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Ends well; see `gapless.Connection.close`. Idempotent. After a timeout it has ended all the same."""
+        self._leave(None, None, timeout)
+
+    def _leave(self, kind: type[BaseException] | None, error: BaseException | None, timeout: float | None) -> None:
+        _open.discard(self)
+        if self._runner.alive:
+            try:
+                self._runner.call(lambda: self._connection.__aexit__(kind, error, None), timeout)
+            finally:
+                self._runner.stop()
+
+
+def _close_all() -> None:
+    """The interpreter ends: brokers are told, as far as that is quick."""
+    for connection in list(_open):
+        with suppress(Exception):
+            connection.close(EXIT_TIMEOUT)
+
+
+atexit.register(_close_all)

@@ -1,0 +1,120 @@
+"""A thread with an event loop, and calls into it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from itertools import count
+from typing import Any, TypeVar
+
+from gapless.errors import ConnectionClosedError
+
+Result = TypeVar("Result")
+
+STOP_TIMEOUT = 5.0
+"""Seconds that the end of a loop may take before its thread is left to itself."""
+
+_numbers = count(1)
+
+
+class Runner:
+    """One loop in one thread. Everything here may be called from any thread but that one."""
+
+    def __init__(self) -> None:
+        self.loop = _new_loop()
+        self._process = os.getpid()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=f"gapless-{next(_numbers)}", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether calls are possible: not after `stop`, and not in a child that was forked off."""
+        return not self._stopped and os.getpid() == self._process
+
+    def begin(self, work: Callable[[], Awaitable[Result]]) -> Future[Result]:
+        """Begins something in the loop's thread. Raises ConnectionClosedError when that has ended."""
+        if os.getpid() != self._process:
+            raise ConnectionClosedError("the connection belongs to the process this one was forked from: connect anew")
+        if self._stopped:
+            raise ConnectionClosedError("the connection is closed")
+        if threading.get_ident() == self._thread.ident:
+            raise RuntimeError("a blocking call in the loop's own thread would wait for itself")
+
+        async def run() -> Result:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop)
+
+    def call(
+        self, work: Callable[[], Awaitable[Result]], timeout: float | None = None, *, give_up: bool = False
+    ) -> Result:
+        """The result of something that is awaited in the loop's thread.
+
+        Raises TimeoutError after `timeout` seconds. What was begun goes on then; with `give_up` it is
+        cancelled, and so it is by an interrupt.
+        """
+        future = self.begin(work)
+        try:
+            return future.result(timeout)
+        except FutureTimeoutError:
+            if future.done():
+                raise  # the work's own
+            if give_up:
+                future.cancel()
+            raise TimeoutError(f"not done within {timeout:g} s") from None
+        except BaseException:
+            if give_up:
+                future.cancel()
+            raise
+
+    def do(self, work: Callable[[], Result]) -> Result:
+        """The result of a plain call in the loop's thread."""
+
+        async def run() -> Result:
+            return work()
+
+        return self.call(run)
+
+    def stop(self) -> None:
+        """Ends the loop and its thread. Idempotent."""
+        if not self.alive:
+            return
+        self._stopped = True
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(STOP_TIMEOUT)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self._cancel_all()
+            asyncio.set_event_loop(None)
+            self.loop.close()
+
+    def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        gathered: Any = asyncio.gather(*tasks, return_exceptions=True)
+        self.loop.run_until_complete(_until(gathered))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+
+
+async def _until(gathered: Any) -> None:
+    await gathered
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

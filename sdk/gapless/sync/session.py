@@ -1,0 +1,141 @@
+"""A session, blocking."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
+
+from typing_extensions import Self
+
+from gapless.core.client import Gap, Silence
+from gapless.core.events import Event
+from gapless.sync.publisher import Publisher
+from gapless.sync.subscription import Subscription
+
+if TYPE_CHECKING:
+    import gapless.client.session as awaited
+    from gapless.client.options import AckMode, OnConflict, OnGap, Start
+    from gapless.selectors.selector import Selector
+    from gapless.sync.runner import Runner
+
+SessionT = TypeVar("SessionT", bound="Session")
+
+Events: TypeAlias = "Subscription[Event, NoReturn]"
+EventsSilences: TypeAlias = "Subscription[Event | Silence, NoReturn]"
+EventsGaps: TypeAlias = "Subscription[Event | Gap, Gap]"
+EventsSilencesGaps: TypeAlias = "Subscription[Event | Silence | Gap, Gap]"
+
+
+class Session:
+    """Makes publishers and subscriptions; see `gapless.Session`."""
+
+    def __init__(self, runner: Runner, session: awaited.Session) -> None:
+        """Use `Connection.session`."""
+        self._runner = runner
+        self._session = session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._runner.alive:
+            self._runner.call(lambda: self._session.__aexit__(kind, error, None))
+
+    @property
+    def ack_mode(self) -> AckMode:
+        """Who acknowledges what is handed out."""
+        return self._session.ack_mode
+
+    def publisher(self, topic: str | None = None, *, name: str | None = None) -> Publisher:
+        """A publisher, to be kept and used for many events; see `gapless.Session.publisher`."""
+        return Publisher(self._runner, self._runner.do(lambda: self._session.publisher(topic, name=name)))
+
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        name: str | None = None,
+        selector: str | Selector = "",
+        start: Start = None,
+        silence: Literal[False] = False,
+        on_gap: Literal["raise"] = "raise",
+        in_use: OnConflict = "error",
+        timeout: float | None = None,
+    ) -> Events: ...
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        name: str | None = None,
+        selector: str | Selector = "",
+        start: Start = None,
+        silence: Literal[True],
+        on_gap: Literal["raise"] = "raise",
+        in_use: OnConflict = "error",
+        timeout: float | None = None,
+    ) -> EventsSilences: ...
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        name: str | None = None,
+        selector: str | Selector = "",
+        start: Start = None,
+        silence: Literal[False] = False,
+        on_gap: Literal["deliver"],
+        in_use: OnConflict = "error",
+        timeout: float | None = None,
+    ) -> EventsGaps: ...
+    @overload
+    def subscribe(
+        self,
+        *topics: str,
+        name: str | None = None,
+        selector: str | Selector = "",
+        start: Start = None,
+        silence: bool = False,
+        on_gap: OnGap = "raise",
+        in_use: OnConflict = "error",
+        timeout: float | None = None,
+    ) -> EventsSilencesGaps: ...
+    def subscribe(
+        self,
+        *topics: str,
+        name: str | None = None,
+        selector: str | Selector = "",
+        start: Start = None,
+        silence: bool = False,
+        on_gap: OnGap = "raise",
+        in_use: OnConflict = "error",
+        timeout: float | None = None,
+    ) -> Subscription[Any, Any]:
+        """A subscription, as a block or not; see `gapless.Session.subscribe`.
+
+        After `timeout` seconds it gives up: raises TimeoutError.
+        """
+        subscription = self._runner.call(
+            lambda: self._session.subscribe(
+                *topics,
+                name=name,
+                selector=selector,
+                start=start,
+                silence=silence,
+                on_gap=on_gap,
+                in_use=in_use,
+            ),
+            timeout,
+            give_up=True,
+        )
+        return Subscription(self._runner, subscription)
+
+    def drain(self) -> None:
+        """Ends all iterations behind what is in hand: fit for signal handlers, and for other threads."""
+        if self._runner.alive:
+            self._session.drain()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Ends well; see `gapless.Session.close`. Idempotent."""
+        if self._runner.alive:
+            self._runner.call(self._session.close, timeout)

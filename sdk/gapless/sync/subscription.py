@@ -1,0 +1,130 @@
+"""A subscription, blocking."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from typing_extensions import Self
+
+if TYPE_CHECKING:
+    import gapless.client.subscription as awaited
+    from gapless.client.batches import Batch
+    from gapless.core.tokens import CheckpointToken
+    from gapless.sync.runner import Runner
+
+ItemT = TypeVar("ItemT")
+GapT = TypeVar("GapT")
+SubscriptionT = TypeVar("SubscriptionT", bound="Subscription[Any, Any]")
+
+
+class Subscription(Generic[ItemT, GapT]):
+    """Consumes a subscription; see `gapless.Subscription`. Made by `Session.subscribe`."""
+
+    def __init__(self, runner: Runner, subscription: awaited.Subscription[ItemT, GapT]) -> None:
+        """Use `Session.subscribe`."""
+        self._runner = runner
+        self._subscription = subscription
+
+    def __repr__(self) -> str:
+        return repr(self._subscription)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._runner.alive:
+            self._runner.call(lambda: self._subscription.__aexit__(kind, error, None))
+
+    @property
+    def name(self) -> str | None:
+        """Its name; None: not durable."""
+        return self._subscription.name
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The patterns it was subscribed with."""
+        return self._subscription.topics
+
+    @property
+    def selector(self) -> str:
+        """Its selector; blank: every event."""
+        return self._subscription.selector
+
+    @property
+    def token(self) -> CheckpointToken:
+        """The position behind what was handed out. Store it with the effects, then acknowledge it."""
+        if not self._runner.alive:
+            return self._subscription.token
+        return self._runner.do(lambda: self._subscription.token)
+
+    def receive(self, timeout: float | None = None) -> ItemT | None:
+        """The next event (or silence, or gap); None when none came within `timeout` seconds, or after `drain`.
+
+        Raises as the iteration does.
+        """
+        event = self._subscription.hand_out()
+        if event is not None:
+            return event
+        item, _ = self._runner.call(lambda: self._subscription.next_within(timeout), give_up=True)
+        return item
+
+    def __iter__(self) -> Subscription[ItemT, GapT]:
+        return self
+
+    def __next__(self) -> ItemT:
+        event = self._subscription.hand_out()
+        if event is not None:
+            return event
+        item, more = self._runner.call(lambda: self._subscription.next_within(None), give_up=True)
+        if not more:
+            raise StopIteration
+        return cast("ItemT", item)
+
+    def batches(self, max_events: int = 1024, max_wait: float = 0) -> Batches[GapT]:
+        """Iterates over batches; see `gapless.Subscription.batches`."""
+        self._subscription.batches(max_events, max_wait)  # raises what is wrong with them
+        return Batches(self._runner, self._subscription, max_events, max_wait)
+
+    def acknowledge(self, token: CheckpointToken | None = None, timeout: float | None = None) -> None:
+        """Everything up to a position is done with; see `gapless.Subscription.acknowledge`."""
+        self._runner.call(lambda: self._subscription.acknowledge(token), timeout)
+
+    def drain(self) -> None:
+        """Ends the iteration behind what is in hand: fit for signal handlers, and for other threads."""
+        if self._runner.alive:
+            self._subscription.drain()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Ends the consumption well. Idempotent."""
+        if self._runner.alive:
+            self._runner.call(self._subscription.close, timeout)
+
+
+class Batches(Generic[GapT]):
+    """The iteration over a subscription's batches."""
+
+    def __init__(
+        self, runner: Runner, subscription: awaited.Subscription[Any, GapT], max_events: int, max_wait: float
+    ) -> None:
+        self._runner = runner
+        self._subscription = subscription
+        self._max_events = max_events
+        self._max_wait = max_wait
+
+    def __iter__(self) -> Batches[GapT]:
+        return self
+
+    def __next__(self) -> Batch | GapT:
+        async def take() -> Batch | GapT | None:
+            try:
+                return cast("Batch | GapT", await self._subscription.take_batch(self._max_events, self._max_wait))
+            except StopAsyncIteration:
+                return None
+
+        batch = self._runner.call(take, give_up=True)
+        if batch is None:
+            raise StopIteration
+        return batch

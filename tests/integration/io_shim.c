@@ -1,0 +1,223 @@
+/* Stands between a process and the kernel: writes down what it writes, sends and syncs, and makes that fail.
+
+   Preloaded (LD_PRELOAD) into a broker by io_shim.py, which also reads the journal and says what shall fail.
+
+     GAPLESS_SHIM_DIRECTORY   whose files are looked at; every TCP socket is, too
+     GAPLESS_SHIM_JOURNAL     the journal: one record when a call begins, another when it has ended
+     GAPLESS_SHIM_CONTROL     a file of struct control, shared with the test, which may change it at any time
+
+   Every call goes straight to the kernel, so the real functions need not be found. A record is written by
+   one append, after the call's begin was written and before its caller goes on: the order of records is the
+   order in which things happened. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DATA_MAX (64 << 10)
+#define TARGET_MAX 512
+
+/* io_shim.py knows these by number. */
+enum kind { WRITE = 1, SYNC = 2, SEND = 3 };
+enum phase { BEGIN = 0, END = 1 };
+
+struct control {
+    _Atomic int32_t full;       /* not 0: every write below the directory fails with ENOSPC */
+    _Atomic int32_t fail_syncs; /* so many syncs to come of files that match fail with EIO */
+    _Atomic int32_t hold_syncs; /* not 0: a sync of a file that matches waits before it does anything */
+    _Atomic int32_t hold_sends; /* not 0: a send waits before it does anything */
+    _Atomic int32_t held;       /* so many calls are waiting */
+    char match[64];             /* what a path must end with; "" matches every file */
+};
+
+struct record {
+    uint32_t magic;
+    uint8_t kind;
+    uint8_t phase;
+    uint16_t target_bytes;
+    int32_t thread;
+    int32_t error;
+    int64_t result;
+    int64_t offset;
+    uint32_t data_bytes;
+    uint32_t process;
+};
+
+static char directory[TARGET_MAX];
+static size_t directory_length;
+static int journal = -1;
+static struct control *control;
+
+__attribute__((constructor)) static void begin(void) {
+    const char *where = getenv("GAPLESS_SHIM_DIRECTORY");
+    const char *journal_path = getenv("GAPLESS_SHIM_JOURNAL");
+    const char *control_path = getenv("GAPLESS_SHIM_CONTROL");
+    if (where == NULL || journal_path == NULL || control_path == NULL) return;
+    snprintf(directory, sizeof directory, "%s/", where);
+    directory_length = strlen(directory);
+    int file = (int)syscall(SYS_openat, AT_FDCWD, control_path, O_RDWR | O_CLOEXEC, 0);
+    void *map = mmap(NULL, sizeof(struct control), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    syscall(SYS_close, file);
+    if (map == MAP_FAILED) abort();
+    control = map;
+    journal = (int)syscall(SYS_openat, AT_FDCWD, journal_path, O_WRONLY | O_APPEND | O_CLOEXEC, 0);
+    if (journal < 0) abort();
+}
+
+/* Names what a descriptor is open on, if the journal is to know of it: a file below the directory, by its
+   path in it, or a TCP socket, by the port of its peer. Returns 'f', 's' or 0. */
+static int name_of(int descriptor, char *target) {
+    char link[64], path[TARGET_MAX];
+    if (journal < 0 || descriptor == journal) return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t length = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
+    if (length <= 0) return 0;
+    path[length] = '\0';
+    if (strncmp(path, directory, directory_length) == 0) {
+        snprintf(target, TARGET_MAX, "%s", path + directory_length);
+        return 'f';
+    }
+    if (strncmp(path, "socket:", 7) != 0) return 0;
+    struct sockaddr_storage peer;
+    socklen_t size = sizeof peer;
+    if (getpeername(descriptor, (struct sockaddr *)&peer, &size) != 0) return 0;
+    if (peer.ss_family != AF_INET) return 0;
+    snprintf(target, TARGET_MAX, "%u", ntohs(((struct sockaddr_in *)&peer)->sin_port));
+    return 's';
+}
+
+static void note(int kind, int phase, const char *target, int64_t offset, int64_t result, int error,
+                 const struct iovec *data, int count) {
+    struct record record = {
+        .magic = 0x53484d31,
+        .kind = (uint8_t)kind,
+        .phase = (uint8_t)phase,
+        .target_bytes = (uint16_t)strlen(target),
+        .thread = (int32_t)syscall(SYS_gettid),
+        .error = error,
+        .result = result,
+        .offset = offset,
+        .process = (uint32_t)getpid(),
+    };
+    struct iovec parts[2 + 64] = {{&record, sizeof record}, {(void *)target, record.target_bytes}};
+    int used = 2;
+    size_t left = result > 0 ? (size_t)result : 0;
+    for (int i = 0; i < count && used < 66 && left > 0; i++) {
+        size_t length = data[i].iov_len < left ? data[i].iov_len : left;
+        if (length > DATA_MAX - record.data_bytes) length = DATA_MAX - record.data_bytes;
+        parts[used++] = (struct iovec){data[i].iov_base, length};
+        record.data_bytes += (uint32_t)length;
+        left -= length;
+    }
+    if (syscall(SYS_writev, journal, parts, used) < 0) abort(); /* a journal with a hole proves nothing */
+}
+
+static void wait_while(_Atomic int32_t *flag) {
+    if (*flag == 0) return;
+    struct timespec pause = {0, 1000000};
+    control->held++;
+    while (*flag != 0) nanosleep(&pause, NULL);
+    control->held--;
+}
+
+static int matches(const char *target) {
+    size_t wanted = strnlen(control->match, sizeof control->match), has = strlen(target);
+    return wanted <= has && strncmp(target + has - wanted, control->match, wanted) == 0;
+}
+
+static int64_t fail(int error) {
+    errno = error;
+    return -1;
+}
+
+/* One call that writes `count` pieces of data. `number` is the system call, with up to four more arguments. */
+static ssize_t put(int number, int descriptor, const struct iovec *data, int count, int64_t offset, long second,
+                   long third, long fourth, long fifth, long sixth) {
+    char target[TARGET_MAX];
+    int what = name_of(descriptor, target);
+    if (what == 0) return syscall(number, descriptor, second, third, fourth, fifth, sixth);
+    int kind = what == 'f' ? WRITE : SEND;
+    if (kind == SEND) wait_while(&control->hold_sends);
+    note(kind, BEGIN, target, offset, 0, 0, NULL, 0);
+    ssize_t result = kind == WRITE && control->full
+                         ? fail(ENOSPC)
+                         : syscall(number, descriptor, second, third, fourth, fifth, sixth);
+    int error = result < 0 ? errno : 0;
+    note(kind, END, target, offset, result, error, data, count);
+    errno = error;
+    return result;
+}
+
+ssize_t write(int descriptor, const void *data, size_t length) {
+    struct iovec piece = {(void *)data, length};
+    return put(SYS_write, descriptor, &piece, 1, -1, (long)data, (long)length, 0, 0, 0);
+}
+
+ssize_t pwrite64(int descriptor, const void *data, size_t length, off64_t offset) {
+    struct iovec piece = {(void *)data, length};
+    return put(SYS_pwrite64, descriptor, &piece, 1, offset, (long)data, (long)length, (long)offset, 0, 0);
+}
+
+ssize_t pwrite(int descriptor, const void *data, size_t length, off_t offset) {
+    return pwrite64(descriptor, data, length, offset);
+}
+
+ssize_t writev(int descriptor, const struct iovec *data, int count) {
+    return put(SYS_writev, descriptor, data, count, -1, (long)data, count, 0, 0, 0);
+}
+
+ssize_t pwritev64(int descriptor, const struct iovec *data, int count, off64_t offset) {
+    return put(SYS_pwritev, descriptor, data, count, offset, (long)data, count, (long)offset, 0, 0);
+}
+
+ssize_t pwritev(int descriptor, const struct iovec *data, int count, off_t offset) {
+    return pwritev64(descriptor, data, count, offset);
+}
+
+ssize_t sendto(int descriptor, const void *data, size_t length, int flags, const struct sockaddr *to,
+               socklen_t to_length) {
+    struct iovec piece = {(void *)data, length};
+    return put(SYS_sendto, descriptor, &piece, 1, -1, (long)data, (long)length, flags, (long)to, to_length);
+}
+
+ssize_t send(int descriptor, const void *data, size_t length, int flags) {
+    return sendto(descriptor, data, length, flags, NULL, 0);
+}
+
+ssize_t sendmsg(int descriptor, const struct msghdr *message, int flags) {
+    return put(SYS_sendmsg, descriptor, message->msg_iov, (int)message->msg_iovlen, -1, (long)message, flags, 0, 0, 0);
+}
+
+static int sync_with(int number, int descriptor) {
+    char target[TARGET_MAX];
+    if (name_of(descriptor, target) != 'f') return (int)syscall(number, descriptor);
+    if (matches(target)) wait_while(&control->hold_syncs);
+    note(SYNC, BEGIN, target, -1, 0, 0, NULL, 0);
+    int failing = 0;
+    if (matches(target)) {
+        int32_t left = control->fail_syncs;
+        while (left > 0 && !atomic_compare_exchange_weak(&control->fail_syncs, &left, left - 1)) {}
+        failing = left > 0;
+    }
+    int result = failing ? (int)fail(EIO) : (int)syscall(number, descriptor);
+    int error = result < 0 ? errno : 0;
+    note(SYNC, END, target, -1, result, error, NULL, 0);
+    errno = error;
+    return result;
+}
+
+int fdatasync(int descriptor) { return sync_with(SYS_fdatasync, descriptor); }
+
+int fsync(int descriptor) { return sync_with(SYS_fsync, descriptor); }

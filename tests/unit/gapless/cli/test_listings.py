@@ -1,0 +1,97 @@
+"""`gapless subscriptions`, `pubends` and `unsubscribe`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from gapless import CheckpointToken, PubendInfo, SubscriptionInfo
+from gapless.cli.listings import pubend_cells, pubend_json, subscription_cells, subscription_json
+from gapless.core.ticks import tick_at_time
+from unit.gapless.cli.conftest import Gapless
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def consumed(gapless: Gapless, url: str, write_events: Callable[..., Path]) -> None:
+    """One of two events of a subscription is consumed and acknowledged."""
+    gapless("publish", "flights", write_events({"body": "a"}), "--url", url)
+    options = ["--topic", "flights", "--topic", "trains.#", "--selector", "a IS NULL", "--client-id", "desk"]
+    gapless("subscribe", "late", *options, "--start", "earliest", "--count", "1", "--url", url)
+    gapless("publish", "flights", write_events({"body": "b"}), "--url", url)
+
+
+@pytest.mark.usefixtures("consumed")
+def test_subscriptions_are_listed(gapless: Gapless, url: str) -> None:
+    [row] = json.loads(gapless("subscriptions", "--json", "--url", url).stdout)
+    table = gapless("subscriptions", "--url", url).stdout
+
+    assert (row["client_id"], row["name"], row["topics"]) == ("desk", "late", ["flights", "trains.#"])
+    assert (row["selector"], row["connected"], row["lag_events"]) == ("a IS NULL", False, 1)
+    assert len(row["acknowledged"]) == 1
+    assert "flights, trains.#" in table
+
+
+@pytest.mark.usefixtures("consumed")
+def test_pubends_are_listed(gapless: Gapless, url: str) -> None:
+    [row] = json.loads(gapless("pubends", "--json", "--url", url).stdout)
+    table = gapless("pubends", "--url", url).stdout
+
+    assert row["newest"] <= row["stable"]
+    assert row["publishers"] == 2
+    assert row["log_bytes"] > 0
+    assert row["pubend"] in table
+
+
+def test_where_nothing_is_that_is_said(gapless: Gapless, url: str) -> None:
+    assert gapless("subscriptions", "--url", url).stdout == "there is no durable subscription\n"
+    assert gapless("subscriptions", "--url", url, "--json").stdout == "[]\n"
+
+
+@pytest.mark.usefixtures("consumed")
+def test_a_subscription_ends_for_good(gapless: Gapless, url: str) -> None:
+    gapless("unsubscribe", "late", "--client-id", "desk", "--url", url)
+
+    assert json.loads(gapless("subscriptions", "--json", "--url", url).stdout) == []
+
+
+@pytest.mark.usefixtures("consumed")
+def test_a_subscription_of_another_client_is_another_one(gapless: Gapless, url: str) -> None:
+    result = gapless("unsubscribe", "late", "--url", url, status=1)
+
+    assert "there is no subscription 'late'" in result.stderr
+    assert len(json.loads(gapless("subscriptions", "--json", "--url", url).stdout)) == 1
+
+
+def test_a_broker_that_does_not_answer_is_said(gapless: Gapless) -> None:
+    """Port 1 of loopback: nobody may listen there but root."""
+    result = gapless("subscriptions", "--url", "gapless://127.0.0.1:1", status=1)
+
+    assert "cannot connect to gapless://127.0.0.1:1" in result.stderr
+    assert "`gapless broker` starts" in result.stderr
+
+
+def test_an_address_that_is_none_is_said(gapless: Gapless) -> None:
+    assert "'http://here' is no address" in gapless("pubends", "--url", "http://here", status=2).stderr
+
+
+def test_a_subscription_is_shown_to_people_with_units() -> None:
+    info = SubscriptionInfo("desk", "late", ("a",), "", True, CheckpointToken("here", {"p@1": 7}), 12, 61.0)
+
+    assert subscription_json(info)["acknowledged"] == {"p@1": 7}
+    assert subscription_cells(info)["lag"] == "1 min 1 s"
+
+
+@pytest.mark.parametrize(("lost", "since"), [(0, "2026-01-31 12:00:00"), (tick_at_time(NOON.replace(hour=13)), "2026-01-31 13:00:00")])
+def test_a_pubend_is_shown_to_people_with_times(lost: int, since: str) -> None:
+    info = PubendInfo("p@1", ("#",), NOON, lost, 0, 0, 0, 2048, 1)
+
+    assert pubend_json(info)["created"] == "2026-01-31T12:00:00+00:00"
+    assert pubend_cells(info)["since"] == since
+    assert pubend_cells(info)["newest_time"] is None
+    assert pubend_cells(info)["log"] == "2.0 KiB"

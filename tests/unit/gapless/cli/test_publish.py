@@ -1,0 +1,97 @@
+"""`gapless publish`: a file of lines becomes events, up to the first line that is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gapless.cli.publish import stopping_on_interrupt
+from unit.gapless.cli.conftest import Gapless
+
+
+def consumed(gapless: Gapless, url: str, count: int) -> list[str]:
+    """The bodies of the first events."""
+    result = gapless(
+        "subscribe", "reader", "--topic", "#", "--start", "earliest", "--count", count, "--json", "--url", url
+    )
+    return [json.loads(line)["body"] for line in result.stdout.splitlines()]
+
+
+def test_each_line_is_an_event(gapless: Gapless, url: str, write_events: Callable[..., Path]) -> None:
+    events = write_events({"body": "a"}, "", {"body": "b", "properties": {"x": 1}})
+
+    result = gapless("publish", "flights", events, "--url", url)
+
+    assert result.stdout == "published 2 events to flights\n"
+    assert consumed(gapless, url, 2) == ["a", "b"]
+
+
+def test_it_says_where_the_last_event_is(gapless: Gapless, url: str, write_events: Callable[..., Path]) -> None:
+    result = gapless("publish", "flights", write_events({"body": "a"}), "--url", url, "--json")
+
+    said = json.loads(result.stdout)
+    assert said["published"] == 1
+    assert said["durable"] is True
+    assert said["error"] is None
+    assert said["tick"] > 0
+
+
+def test_a_wrong_line_is_named_and_nothing_behind_it_is_sent(
+    gapless: Gapless, url: str, write_events: Callable[..., Path]
+) -> None:
+    events = write_events({"body": "a"}, {"body": "b"}, '{"body": ', {"body": "d"})
+
+    result = gapless("publish", "flights", events, "--url", url, status=1)
+    gapless("publish", "flights", write_events({"body": "next"}), "--url", url)
+
+    assert result.stdout == "published 2 events to flights\n"
+    assert "line 3: it is not JSON" in result.stderr
+    assert consumed(gapless, url, 3) == ["a", "b", "next"]
+
+
+def test_an_event_that_is_not_allowed_is_refused(
+    gapless: Gapless, url: str, write_events: Callable[..., Path]
+) -> None:
+    """Said by the SDK, behind the receipts of what came before."""
+    events = write_events({"body": "a"}, {"body": "x" * (1 << 21)}, {"body": "c"})
+
+    result = gapless("publish", "flights", events, "--url", url, "--json", status=1)
+
+    assert json.loads(result.stdout)["published"] == 1
+    assert "at most 1048576" in result.stderr
+
+
+def test_an_empty_file_is_no_event(gapless: Gapless, url: str, write_events: Callable[..., Path]) -> None:
+    assert gapless("publish", "flights", write_events(), "--url", url).stdout == "published 0 events to flights\n"
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"), [("flights.*", "wildcard"), ("a..b", "empty level"), ("", "topic"), ("x" * 256, "255")]
+)
+def test_a_topic_must_be_one(
+    gapless: Gapless, url: str, write_events: Callable[..., Path], topic: str, reason: str
+) -> None:
+    result = gapless("publish", topic, write_events({"body": "a"}), "--url", url, status=2)
+
+    assert reason in result.stderr
+
+
+def test_a_file_that_is_not_there_is_named(gapless: Gapless, url: str, tmp_path: Path) -> None:
+    result = gapless("publish", "flights", tmp_path / "nothing.jsonl", "--url", url, status=2)
+
+    assert "nothing.jsonl: cannot be read: No such file or directory" in result.stderr
+
+
+async def test_the_first_interrupt_ends_well_and_the_second_at_once() -> None:
+    stopped = asyncio.Event()
+
+    with pytest.raises(KeyboardInterrupt), stopping_on_interrupt(stopped.set):
+        os.kill(os.getpid(), signal.SIGINT)
+        await stopped.wait()
+        os.kill(os.getpid(), signal.SIGINT)

@@ -1,0 +1,170 @@
+"""`gapless subscribe`: prints, keeps the token, acknowledges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gapless import Batch, CheckpointToken, ConfigurationError, Event, Gap, InvalidTokenError, Subscription
+from gapless.cli.subscribe import Consumer, start_of
+from gapless.cli.tokens import read_token
+from unit.gapless.cli.conftest import Gapless
+
+EVENTS = [{"body": f"{number}", "properties": {"number": number}} for number in range(10)]
+
+
+@pytest.fixture
+def consume(gapless: Gapless, url: str, write_events: Callable[..., Path]) -> Callable[..., list[str]]:
+    """Runs `subscribe` where ten events were published; returns the bodies that it printed."""
+    gapless("publish", "numbers.small", write_events(*EVENTS), "--url", url)
+
+    def run(*options: str | Path) -> list[str]:
+        common = ["--topic", "numbers.*", "--start", "earliest", "--json", "--url", url]
+        printed = gapless("subscribe", "reader", *common, *options).stdout.splitlines()
+        return [json.loads(line)["body"] for line in printed]
+
+    return run
+
+
+def test_it_goes_on_where_it_has_acknowledged(consume: Callable[..., list[str]]) -> None:
+    assert consume("--count", "3") == ["0", "1", "2"]
+    assert consume("--count", "4") == ["3", "4", "5", "6"]
+
+
+def test_it_goes_on_where_the_token_file_says(consume: Callable[..., list[str]], tmp_path: Path) -> None:
+    """Also when the broker was never told."""
+    token_file = tmp_path / "position"
+
+    assert consume("--count", "3", "--no-ack", "--token-file", token_file) == ["0", "1", "2"]
+    assert consume("--count", "2", "--no-ack", "--token-file", token_file) == ["3", "4"]
+    token_file.unlink()
+    assert consume("--count", "1") == ["0"]
+
+
+def test_it_selects(consume: Callable[..., list[str]]) -> None:
+    assert consume("--count", "2", "--selector", "number > 6") == ["7", "8"]
+
+
+def test_people_get_readable_lines(gapless: Gapless, url: str, write_events: Callable[..., Path]) -> None:
+    gapless("publish", "numbers", write_events(*EVENTS), "--url", url)
+
+    options = ["--topic", "numbers", "--start", "earliest", "--count", "1", "--url", url]
+    printed = gapless("subscribe", "reader", *options).stdout
+
+    assert printed.endswith("  numbers  number=0  0\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--selector", "a ="], "a =\n     ^"),
+        (["--topic", "a..b"], "empty level"),
+        (["--start", "noon"], "--start: 'noon'"),
+        (["--start", "2026-01-31T12:00:00"], "a time with its zone"),
+        (["--start", "gl1.garbage"], "token"),
+    ],
+)
+def test_what_was_not_understood_is_said(gapless: Gapless, url: str, options: list[str], reason: str) -> None:
+    result = gapless("subscribe", "reader", "--topic", "a", "--count", "1", *options, "--url", url, status=2)
+
+    assert reason in result.stderr
+
+
+def test_a_token_file_with_something_else_in_it_is_left_alone(gapless: Gapless, url: str, tmp_path: Path) -> None:
+    path = tmp_path / "diary"
+    path.write_text("dear diary", "utf-8")
+
+    result = gapless("subscribe", "reader", "--topic", "a", "--token-file", path, "--url", url, status=2)
+
+    assert "diary holds no token" in result.stderr
+    assert path.read_text("utf-8") == "dear diary"
+
+
+def test_a_start_is_a_word_a_time_or_a_token() -> None:
+    token = CheckpointToken("here", {"default@1": 7})
+
+    assert start_of("latest") == "latest"
+    assert start_of("earliest") == "earliest"
+    assert start_of("2026-01-31T12:00:00Z") == datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+    assert start_of(str(token)) == token
+    with pytest.raises(ConfigurationError):
+        start_of("yesterday")
+    with pytest.raises(InvalidTokenError):
+        start_of("gl1.")
+
+
+class FakeSubscription:
+    """Hands out what it is given, and notes what it is told."""
+
+    def __init__(self, items: Sequence[Batch | Gap]) -> None:
+        self.items: Iterator[Batch | Gap] = iter(items)
+        self.token = CheckpointToken("here", {})
+        self.calls: list[Any] = []
+
+    def batches(self, max_events: int) -> FakeSubscription:
+        self.calls.append(max_events)
+        return self
+
+    def __aiter__(self) -> FakeSubscription:
+        return self
+
+    async def __anext__(self) -> Batch | Gap:
+        for item in self.items:
+            position = item.end if isinstance(item, Gap) else item[-1].tick
+            self.token = CheckpointToken("here", {item.pubend: position})
+            return item
+        raise StopAsyncIteration
+
+    async def acknowledge(self, token: CheckpointToken) -> None:
+        self.calls.append(token)
+
+
+def batch(*ticks: int) -> Batch:
+    events = [Event("t", {}, None, b"%d" % tick, tick, "default@1") for tick in ticks]
+    return Batch("default@1", events, CheckpointToken("here", {"default@1": ticks[-1]}))
+
+
+async def consume_all(consumer: Consumer, *items: Batch | Gap) -> FakeSubscription:
+    subscription = FakeSubscription(items)
+    await consumer.consume(cast("Subscription[Any, Any]", subscription))
+    return subscription
+
+
+async def test_a_gap_is_printed_in_its_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    consumer = Consumer(tmp_path / "position", None, ack=True, as_json=True)
+
+    await consume_all(consumer, batch(1, 2), Gap("default@1", 2, 8, "released"), batch(9))
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.get("tick") or line["gap"]["end"] for line in lines] == [1, 2, 8, 9]
+    assert [gap.end for gap in consumer.gaps] == [8]
+    assert read_token(tmp_path / "position") == CheckpointToken("here", {"default@1": 9})
+
+
+async def test_the_token_is_kept_before_it_is_acknowledged(tmp_path: Path) -> None:
+    """And both after printing: what is killed in between comes again."""
+    consumer = Consumer(tmp_path / "position", None, ack=True, as_json=False)
+    seen: list[CheckpointToken | None] = []
+
+    class Watched(FakeSubscription):
+        async def acknowledge(self, token: CheckpointToken) -> None:
+            seen.append(read_token(tmp_path / "position"))
+            assert seen[-1] == token
+
+    await consumer.consume(cast("Subscription[Any, Any]", Watched([batch(1), batch(2)])))
+
+    assert [token and token.ticks["default@1"] for token in seen] == [1, 2]
+
+
+async def test_it_asks_for_no_more_than_it_was_told_to(tmp_path: Path) -> None:
+    consumer = Consumer(None, 3, ack=False, as_json=True)
+
+    subscription = await consume_all(consumer, batch(1, 2), batch(3), batch(4))
+
+    assert subscription.calls == [3, 1]
+    assert next(subscription.items)[0].tick == 4  # type: ignore[index]

@@ -1,0 +1,236 @@
+"""Answers to wants: what is read, what is said, and what is left unsaid."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gapless.core.effects import Alarm, ReadResult
+from gapless.core.events import EventBatch
+from gapless.core.ticks import FOREVER, STEP, Tick
+from gapless_phb.core import answering
+from unit.gapless_phb.harness import Harness, at, bodies, knows, lines
+
+
+def written(batches: int = 6, *, count: int = 2, every_ms: int = 100) -> Harness:
+    """A log with a batch at 1010, 1110, 1210, …, and silence up to the next."""
+    harness = Harness(max_pending_bytes=1 << 30)
+    harness.sync()
+    publisher = harness.publisher()
+    for _ in range(batches):
+        publisher.send(count)
+        harness.sync()
+        harness.advance(every_ms)
+    harness.ask((0, FOREVER))
+    harness.read()
+    harness.said.clear()
+    return harness
+
+
+def test_everything_is_answered_up_to_what_is_stable() -> None:
+    harness = written(2)
+    harness.advance(100)
+
+    said = lines([*harness.ask((0, FOREVER)), *harness.read()])
+
+    assert said == [
+        "know (1210, 1310] silence",
+        "answer shb: (0, 1310] 1010=ann/1 1010.1=ann/2 1110=ann/3 1110.1=ann/4",
+    ]
+
+
+def test_beyond_the_newest_event_no_read_is_needed() -> None:
+    harness = written(2)
+
+    said = lines(harness.ask((at(1150), at(1200)), (at(1201), at(1210))))
+
+    assert harness.reads == []
+    assert said == ["answer shb: (1150, 1200] silence", "answer shb: (1201, 1210] silence"]
+
+
+def test_a_thousand_ticks_that_lie_together_cost_one_read() -> None:
+    harness = written(10, count=100)
+    ticks = [at(1010 + 100 * batch, counter) for batch in range(10) for counter in range(100)]
+
+    harness.ask(*((tick - 1, tick) for tick in ticks))
+
+    assert len(harness.reads) == 1
+    answers = knows(harness.read())
+    assert len(answers) == 1000
+    assert [know.knowledge.data.ticks[0] for know in answers] == ticks
+    assert {len(know.knowledge.data) for know in answers} == {1}
+
+
+def test_ranges_far_apart_are_read_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "NEAR_BYTES", 300)
+    harness = written(20)
+
+    harness.ask((at(1009), at(1010)), (at(1110) - 1, at(1110)), (at(2809), at(2810)))
+    harness.read()
+
+    assert [bodies(know.knowledge.data) for know in knows(harness.said)] == [
+        "1010=ann/1",
+        "1110=ann/3",
+        "2810=ann/37",
+    ]
+
+
+def test_a_long_range_is_answered_in_chunks_that_end_at_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = written(6)
+    records = [len(raw) for _, raw in harness.stream().records]
+    harness.ask((0, FOREVER))
+
+    answers, reads = [], 0
+    while harness.reads:
+        read = harness.reads.pop(0)
+        reads += 1
+        smaller = harness.stream().read(read.after, read.upto, 2 * records[0])
+        answers += knows(harness.answer(ReadResult(read.cookie, smaller, 0)))
+
+    assert reads == 3
+    assert [(know.knowledge.lo, know.knowledge.hi) for know in answers] == [
+        (0, at(1110, 1)),
+        (at(1110, 1), at(1310, 1)),
+        (at(1310, 1), at(1610)),
+    ]
+    whole = EventBatch.concatenate([know.knowledge.data for know in answers])
+    assert len(whole) == 12
+
+
+def test_a_want_under_way_is_not_read_twice() -> None:
+    harness = written(2)
+
+    harness.ask((0, at(1110)))
+    harness.ask((0, at(1110)))
+    harness.ask((0, at(1110)), reply_to="other")
+
+    assert len(harness.reads) == 2
+    assert harness.status()["reads"] == 2
+    harness.read()
+    assert harness.status()["reads"] == 0
+
+
+def test_wants_are_bounded_and_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "WANTS_MAX", 10)
+    harness = written(2)
+
+    for number in range(15):
+        harness.ask((0, at(1110)), reply_to=f"shb{number}")
+
+    assert len(harness.reads) == answering.READS_MAX
+    answered = {know.reply_to for know in knows(harness.read())}
+    assert answered == {f"shb{number}" for number in range(10)}
+
+
+def test_nothing_is_said_of_what_cannot_be_read() -> None:
+    harness = written(3)
+    harness.ask((0, FOREVER))
+    (read,) = harness.reads
+
+    said = harness.answer(ReadResult(read.cookie, [], 0, "I/O error"))
+
+    assert knows(said) == []
+    assert [effect.text for effect in said if isinstance(effect, Alarm)] == [
+        f"{harness.pubend}: part of the log cannot be read, and its subscribers wait: I/O error"
+    ]
+    assert harness.status()["reads"] == 0
+
+
+def test_the_operator_is_told_once_a_minute() -> None:
+    harness = written(3)
+    alarms = 0
+    for _ in range(13):
+        harness.ask((0, at(1110)))
+        read = harness.reads.pop()
+        alarms += sum(isinstance(one, Alarm) for one in harness.answer(ReadResult(read.cookie, [], 0, "I/O error")))
+        harness.advance(10_000)
+
+    assert alarms == 3
+
+
+@pytest.mark.parametrize("missing", range(6))
+def test_a_record_that_is_missing_is_never_taken_for_silence(missing: int) -> None:
+    """T24: persistent Q is an alarm, not an answer. What is before the hole is answered."""
+    harness = written(6)
+    index, _ = harness.stream().records.pop(missing)
+    harness.ask((0, FOREVER))
+
+    said = harness.read()
+
+    assert any(isinstance(effect, Alarm) for effect in said)
+    assert all(know.knowledge.hi < index for know in knows(said))
+    assert sum(len(know.knowledge.data) for know in knows(said)) == 2 * missing
+
+
+def test_a_damaged_record_ends_the_answer_before_it() -> None:
+    harness = written(3)
+    index, raw = harness.stream().records[1]
+    harness.stream().records[1] = index, raw[:-1] + b"?"
+    harness.ask((0, FOREVER))
+
+    said = harness.read()
+
+    assert [bodies(know.knowledge.data) for know in knows(said)] == ["1010=ann/1 1010.1=ann/2"]
+    assert any("damaged" in line for line in lines(said))
+
+
+def test_a_read_that_finds_everything_chopped_says_lost() -> None:
+    harness = Harness(members=("shb1",))
+    harness.sync()
+    publisher = harness.publisher()
+    for _ in range(3):
+        publisher.send()
+        harness.sync()
+        harness.advance(100)
+    harness.ask((0, at(1110)))
+    harness.release(at(1210))
+    harness.advance(2000)
+    harness.said.clear()
+
+    (answer,) = knows(harness.read())
+
+    assert (answer.knowledge.lo, answer.knowledge.hi) == (0, at(1110))
+    assert len(answer.knowledge.data) == 0
+    assert answer.knowledge.lost == at(1210)
+
+
+def test_an_answer_never_ends_inside_a_void() -> None:
+    """U03: a position that stands in the time of an outage comes from data that is gone."""
+    harness = Harness()
+    harness.sync()
+    harness.publisher().send()
+    harness.sync()
+    harness.wall += 50_000
+    harness.now += 50_000_000_000
+    harness.crash()
+    harness.sync()
+    (void,) = harness.phb._pubends[harness.pubend].row.voids
+
+    ends: list[Tick] = []
+    for end in (void[0] - 1, void[0], void[0] + 1, at(20_000), void[1] - 1, void[1], void[1] + 1):
+        harness.said.clear()
+        harness.ask((at(1020), end))
+        harness.read()
+        ends += [know.knowledge.hi for know in knows(harness.said)]
+
+    assert ends == [void[0] - 1, void[0], *[void[1] + 1] * 5]
+
+
+def test_answers_agree_with_a_slow_look_at_the_log() -> None:
+    draw = random.Random(7)
+    harness = written(40, count=3, every_ms=10)
+    log = {tick: event for know in knows([*harness.ask((0, FOREVER)), *harness.read()])
+           for tick, event in zip(know.knowledge.data.ticks, know.knowledge.data.events, strict=True)}  # fmt: skip
+    assert len(log) == 120
+    for _ in range(200):
+        edges = sorted(draw.sample(range(at(1000), at(1410), STEP // 2), 2 * draw.randint(1, 6)))
+        ranges = list(zip(edges[::2], edges[1::2], strict=True))
+        harness.said.clear()
+        harness.ask(*ranges)
+        harness.read()
+        answers = [know.knowledge for know in knows(harness.said) if know.knowledge.reply]
+        assert [(one.lo, one.hi) for one in answers] == ranges
+        for one in answers:
+            expected = {tick: event for tick, event in log.items() if one.lo < tick <= one.hi}
+            assert dict(zip(one.data.ticks, one.data.events, strict=True)) == expected

@@ -1,0 +1,264 @@
+"""All pubends of a broker: which there are, who goes where, and what the operator sees."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.effects import Alarm, Tell, Write
+from gapless.core.messages import ListPubends, PubendList
+from gapless.core.routing import AskPubend, Enrol, Hold, HoldRow, Opened, Pub, Released, Submit, Verdict, Want
+from gapless.core.ticks import EPOCH_MS, FOREVER, STEP
+from gapless.errors import ConfigurationError
+from gapless_phb.core.settings import PubendSettings
+from unit.gapless_phb.harness import (
+    NO_RETENTION,
+    Harness,
+    TestPublisher,
+    at,
+    bodies,
+    columns,
+    knows,
+    lines,
+    outcomes,
+    with_settings,
+)
+
+FLIGHTS = PubendSettings("flights", topics=("flights.#",))
+REST = PubendSettings("rest")
+
+
+def opened(effects: list[object]) -> dict[str, Opened]:
+    return {effect.meta.pubend.partition("@")[0]: effect for effect in effects if isinstance(effect, Opened)}
+
+
+class TestPubends:
+    def test_there_is_one_by_default(self) -> None:
+        harness = Harness(PubendSettings())
+        (one,) = opened(harness.sync()).values()
+
+        assert one.meta.pubend.startswith("default@")
+        assert (one.meta.topics, one.meta.group, one.meta.created) == (("#",), None, at(1000))
+        assert one.meta.broker == "broker"
+
+    def test_their_numbers_tell_their_ticks_apart_and_are_never_used_again(self) -> None:
+        harness = Harness(REST, FLIGHTS)
+        harness.sync()
+        with_settings(harness, pubends=(FLIGHTS, PubendSettings("new")))
+        harness.crash()
+        harness.sync()
+
+        assert [pubend.number for pubend in harness.phb._pubends.values()] == [0, 1, 2]
+        assert [name.partition("@")[0] for name in harness.pubends] == ["rest", "flights", "new"]
+
+    def test_there_can_be_1024_in_a_volumes_life(self) -> None:
+        with pytest.raises(ConfigurationError, match="phb.pubends"):
+            Harness(PubendSettings("a", count=STEP + 1))
+
+    def test_a_new_one_counts_every_shb_that_was_ever_enrolled(self) -> None:
+        """1.4 create: a pubend born while an SHB is away must not forget for it."""
+        harness = Harness(REST, members=("own",))
+        harness.sync()
+        harness.enrol("away")
+        harness.sync()
+        with_settings(harness, pubends=(REST, FLIGHTS))
+        harness.crash()
+        created = at(harness.wall - EPOCH_MS)
+
+        members = opened(harness.sync())["flights"].members
+
+        assert members == {"away": created, "own": created}
+
+    def test_one_that_is_no_longer_configured_is_served_and_takes_no_new_publishers(self) -> None:
+        harness = Harness(REST, FLIGHTS)
+        harness.sync()
+        known = harness.publisher()
+        known.send()
+        harness.sync()
+        with_settings(harness, pubends=(FLIGHTS,))
+        harness.crash()
+
+        said = opened(harness.sync())
+        assert (said["rest"].meta.sealed, said["flights"].meta.sealed) == (True, False)
+        known.epoch = 0
+        known.open()
+        assert outcomes(harness.sync())[-1].verdict is Verdict.OK
+        stranger = TestPublisher(harness, "stranger")
+        stranger.pubend = harness.pubend
+        assert "no longer configured" in outcomes(stranger.open())[0].reason
+        harness.ask((0, FOREVER))
+        assert bodies(knows(harness.read())[-1].knowledge.data) == "1010=ann/1"
+
+    def test_topics_that_were_ever_carried_stay_announced(self) -> None:
+        harness = Harness(FLIGHTS)
+        harness.sync()
+        with_settings(harness, pubends=(PubendSettings("flights", topics=("trains",)),))
+        harness.crash()
+        harness.sync()
+        harness.crash()
+
+        assert opened(harness.sync())["flights"].meta.topics == ("flights.#", "trains")
+
+    def test_a_volume_that_was_wiped_has_other_pubends(self) -> None:
+        first, second = Harness(), Harness()
+        second.storage_id = "storage-2"
+        second.volume.crash()
+        second.boot()
+
+        assert first.pubend != second.pubend
+        publisher = TestPublisher(second, "ann")
+        publisher.pubend = first.pubend
+        (gone,) = outcomes(publisher.open())
+        assert gone.verdict is Verdict.REJECTED
+        assert "was lost or made anew" in gone.reason
+
+    def test_a_wall_clock_beyond_all_ticks_is_refused(self) -> None:
+        harness = Harness()
+        harness.wall = EPOCH_MS + 69 * 365 * 86_400_000
+
+        with pytest.raises(ConfigurationError, match="2088"):
+            harness.boot()
+
+
+class TestPlacing:
+    def harness(self) -> Harness:
+        harness = Harness(FLIGHTS, REST)
+        harness.sync()
+        return harness
+
+    def place(self, harness: Harness, name: str, topic: str | None) -> str:
+        publisher = TestPublisher(harness, name)
+        said = publisher.open(topic) or harness.sync()
+        publisher._opened()
+        assert len(outcomes(said)) == 1
+        return publisher.pubend.partition("@")[0]
+
+    def test_by_topic(self) -> None:
+        harness = self.harness()
+
+        assert self.place(harness, "ann", "flights.jfk") == "flights"
+        assert self.place(harness, "bob", "ships") == "rest"
+        assert self.place(harness, "cid", None) == "rest"
+
+    def test_a_named_publisher_stays_where_it_is(self) -> None:
+        harness = self.harness()
+        self.place(harness, "ann", "flights.jfk")
+        with_settings(harness, pubends=(REST, FLIGHTS))
+        harness.crash()
+        harness.sync()
+
+        assert self.place(harness, "ann", "flights.lax") == "flights"
+        (elsewhere,) = outcomes(TestPublisher(harness, "ann").open("ships"))
+        assert elsewhere.verdict is Verdict.REJECTED
+        assert "flights.#" in elsewhere.reason
+
+    def test_where_nobody_takes_it_it_is_rejected(self) -> None:
+        harness = Harness(FLIGHTS)
+        harness.sync()
+
+        for topic in ("ships", None):
+            (refused,) = outcomes(TestPublisher(harness, "ann").open(topic))
+            assert refused.verdict is Verdict.REJECTED
+            assert "phb.pubends" in refused.reason
+
+    def test_a_batch_for_a_pubend_that_is_not_here_is_rejected(self) -> None:
+        harness = self.harness()
+
+        (refused,) = outcomes(harness.tell(Submit(Pub("ann", 1, 1, columns([b"x"]), "nowhere@1"), "reply")))
+
+        assert (refused.verdict, refused.reason) == (Verdict.REJECTED, "there is no pubend 'nowhere@1' here")
+
+
+def test_what_is_said_of_pubends_that_are_not_here_is_ignored() -> None:
+    harness = Harness()
+    harness.sync()
+    harness.said.clear()
+
+    harness.tell(AskPubend(Want("nowhere@1", ((0, 9),), None, "shb"), "reply"))
+    harness.tell(Enrol("nowhere@1", "shb"))
+    harness.tell(Hold(HoldRow("shb", "nowhere@1", 1, {})))
+    harness.tell(Released("nowhere@1", 1, 1))
+
+    assert harness.said == []
+    assert harness.volume.unsynced == []
+
+
+def test_before_it_is_ready_it_hears_nothing_of_shbs() -> None:
+    harness = Harness(NO_RETENTION)
+
+    harness.ask((0, FOREVER))
+    harness.enrol("shb")
+    harness.hold("shb", 1, {})
+
+    assert harness.said == []
+    assert harness.reads == []
+
+
+def test_clients_may_list_the_pubends() -> None:
+    harness = Harness(FLIGHTS, REST, members=("shb1",))
+    harness.sync()
+    publisher = harness.publisher()
+    publisher.send(3)
+    harness.sync()
+
+    (tell,) = harness.request(ListPubends(7))
+
+    assert isinstance(tell, Tell)
+    assert isinstance(tell.message, PubendList)
+    assert (tell.session, tell.message.request) == (1, 7)
+    flights, rest = tell.message.rows
+    assert (flights.topics, flights.newest, flights.publishers) == (("flights.#",), 0, 0)
+    assert (rest.newest, rest.stable, rest.publishers) == (publisher_last(harness), publisher_last(harness), 1)
+    assert rest.log_bytes == sum(len(raw) for _, raw in harness.volume.visible.records(f"phb.{rest.pubend}"))
+
+
+def publisher_last(harness: Harness) -> int:
+    return at(1010, 2) + 1
+
+
+def test_c01_a_leap_of_the_wall_clock_is_told_once_and_taken_back() -> None:
+    harness = Harness(FLIGHTS, REST)
+    harness.sync()
+    harness.said.clear()
+
+    harness.wall += 10**9
+    harness.advance(5000)
+    leapt = [effect.text for effect in harness.said if isinstance(effect, Alarm)]
+    harness.wall -= 10**9
+    harness.advance(5000)
+    alarms = [effect.text for effect in harness.said if isinstance(effect, Alarm)]
+
+    assert len(leapt) == 1
+    assert "early release is suspended" in leapt[0]
+    assert len(alarms) == 2
+    assert "believed again" in alarms[1]
+    assert max(know.knowledge.hi for know in knows(harness.said)) <= at(11_000)
+
+
+def test_a_broker_that_sleeps_is_woken_for_what_is_next() -> None:
+    harness = Harness()
+    assert harness.phb.deadline() is None
+
+    harness.sync()
+
+    assert harness.phb.deadline() == 1_000_000_000
+    harness.publisher().send()
+    harness.sync()
+    assert harness.phb.deadline() == 1_000_000_000
+
+
+def test_one_history_gives_one_sequence_of_effects() -> None:
+    def history() -> list[str]:
+        harness = Harness(FLIGHTS, REST, members=("b", "a", "c"))
+        harness.sync()
+        for name in ("ann", "bob", "~cid"):
+            harness.publisher(name).send(2)
+        harness.advance(2500)
+        harness.release(at(5000))
+        harness.ask((0, FOREVER))
+        harness.read()
+        harness.crash()
+        harness.sync()
+        writes = [repr(write) for write in harness.volume.unsynced if isinstance(write, Write)]
+        return lines(harness.said) + writes + [repr(harness.volume.durable)]
+
+    assert history() == history()

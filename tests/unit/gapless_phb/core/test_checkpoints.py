@@ -1,0 +1,147 @@
+"""Checkpoints bound what a recovery reads, and a chop waits for them (T21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gapless.core.effects import Set, Write
+from gapless.core.routing import Verdict
+from gapless_phb.core import checkpoints, rows
+from unit.gapless_phb.harness import NO_RETENTION, Content, Harness, outcomes
+
+
+def operations(write: Write, table: str) -> list[bytes]:
+    return [one.key for one in write.operations if isinstance(one, Set) and one.table == table]
+
+
+def test_a_recovery_reads_only_what_is_above_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = Harness(checkpoint_bytes=2000)
+    harness.sync()
+    publisher = harness.publisher()
+    for _ in range(100):
+        publisher.send()
+        harness.sync()
+    harness.sync()
+    read: list[int] = []
+    records = Content.records
+
+    def counted(content: Content, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        found = list(records(content, stream, after))
+        read.append(len(found))
+        return iter(found)
+
+    monkeypatch.setattr(Content, "records", counted)
+    harness.crash()
+    harness.sync()
+
+    assert 0 < read[0] < 100
+    publisher.epoch = 0
+    publisher.open()
+    harness.sync()
+    (outcome,) = outcomes(publisher.repeat(90))
+    assert outcome.verdict is Verdict.OK
+    assert outcome.ticks != ()
+
+
+def test_it_waits_until_the_log_is_large_beside_the_rows() -> None:
+    """Rows of a thousand publishers for a thousand small events would write more than the log."""
+    harness = Harness(checkpoint_bytes=1000, max_pending_bytes=1 << 30)
+    harness.sync()
+    publishers = [harness.publisher(f"p{number}") for number in range(20)]
+    for publisher in publishers:
+        publisher.send()
+    harness.sync()
+
+    assert harness.volume.unsynced == []
+    assert harness.row(rows.CHECKPOINTS) is None
+
+
+def test_many_rows_are_written_in_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "ROWS_PER_WRITE", 3)
+    monkeypatch.setattr(checkpoints, "ROW_BYTES", 0)
+    harness = Harness(checkpoint_bytes=1)
+    harness.sync()
+    publishers = [harness.publisher(f"p{number}") for number in range(8)]
+    harness.sync()
+    for publisher in publishers:
+        publisher.send()
+    harness.sync()
+
+    written = []
+    while harness.volume.unsynced:
+        write = harness.volume.unsynced[0]
+        written.append((len(operations(write, rows.PUBLISHERS)), len(operations(write, rows.CHECKPOINTS))))
+        harness.sync(1)
+
+    assert written == [(3, 0), (3, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_crash_between_the_turns_harms_nothing(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
+    monkeypatch.setattr(checkpoints, "ROWS_PER_WRITE", 1)
+    monkeypatch.setattr(checkpoints, "ROW_BYTES", 0)
+    harness = Harness(checkpoint_bytes=1)
+    harness.sync()
+    publishers = [harness.publisher(f"p{number}") for number in range(3)]
+    for publisher in publishers:
+        publisher.send(2)
+    harness.sync()
+    for _ in range(turns):
+        harness.sync(1)
+        publishers[0].send()
+    harness.crash()
+    harness.sync()
+
+    for publisher in publishers:
+        publisher.epoch = 0
+        publisher.open()
+        harness.sync()
+        publisher._opened()
+        assert outcomes(publisher.repeat(1, 2))[0].verdict is Verdict.OK
+        assert publisher.next >= 3
+
+
+def test_idle_publishers_without_a_name_are_forgotten_and_others_are_not() -> None:
+    """T21, T39: documented as publisher_lifetime_seconds after the last use."""
+    harness = Harness(NO_RETENTION, publisher_lifetime_seconds=10, members=("shb1",))
+    harness.sync()
+    for name in ("ann", "~random", "~busy"):
+        harness.publisher(name).send()
+    busy = harness.publisher("~busy")
+    harness.advance(9000)
+    busy.send()
+    harness.sync()
+    harness.advance(3000)
+    harness.advance(1000)
+
+    known = [name[2:] for name, _ in harness.volume.durable.scan(rows.PUBLISHERS)]
+    assert known == [b"ann", b"~busy"]
+    assert harness.status()["publishers"] == 2
+    harness.crash()
+    harness.sync()
+    assert harness.status()["publishers"] == 2
+
+
+def test_a_forgotten_name_that_comes_back_is_new_and_its_old_epoch_is_fenced() -> None:
+    harness = Harness(NO_RETENTION, publisher_lifetime_seconds=10, members=("shb1",))
+    harness.sync()
+    publisher = harness.publisher("~random")
+    publisher.send(3)
+    harness.sync()
+    old = publisher.epoch
+    harness.publisher("ann").send()
+    harness.sync()
+    harness.advance(13_000)
+    harness.crash()
+    harness.sync()
+
+    publisher.epoch = 0
+    publisher.open()
+    harness.sync()
+    publisher._opened()
+    assert publisher.next == 1
+    assert publisher.epoch > old
+    publisher.epoch = old
+    assert outcomes(publisher.repeat(1))[0].verdict is Verdict.FENCED

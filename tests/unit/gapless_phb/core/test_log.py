@@ -1,0 +1,187 @@
+"""The log's growing end and its vanishing beginning, apart from publishers and SHBs."""
+
+from __future__ import annotations
+
+from gapless.core.effects import Chop, Put, Set, Write
+from gapless.core.routing import Know, Pub
+from gapless.core.ticks import EPOCH_MS, SECOND
+from gapless_phb.core import rows
+from gapless_phb.core.clock import TickClock
+from gapless_phb.core.log import Log
+from gapless_phb.core.outbox import Outbox
+from gapless_phb.core.publishers import Batch, Publisher
+from gapless_phb.core.records import checksum, decode_record
+from gapless_phb.core.retention import ByteIndex
+from unit.gapless_phb.harness import NANOSECONDS, at, columns, lines
+
+PUBEND = "default@1"
+
+
+class LogWorld:
+    """A log, its clock and its outbox."""
+
+    def __init__(self) -> None:
+        self.outbox = Outbox()
+        self.log = Log("network", PUBEND, 0, TickClock(0, at(1000), 0, EPOCH_MS + 1000), self.outbox, 2 * SECOND)
+        self.log.recover(0, 0, 0, ByteIndex())
+        self.publisher = Publisher("ann")
+        self.ms = 1000
+        self.writes: list[Write] = []
+
+    def begin(self) -> None:
+        self.log.begin(at(1000), at(1000), lambda _now, _wall: None)
+        self.take()
+        self.durable()
+
+    @property
+    def now(self) -> int:
+        return (self.ms - 1000) * NANOSECONDS
+
+    @property
+    def wall(self) -> int:
+        return EPOCH_MS + self.ms
+
+    def append(self, count: int = 1) -> Batch:
+        events = columns([b"x"] * count)
+        pub = Pub("ann", 1, self.publisher.assigned + 1, events, PUBEND)
+        headers = events.check()
+        return self.log.append(self.publisher, pub, headers, checksum(events), "reply", self.now, self.wall)
+
+    def take(self) -> list[object]:
+        said = []
+        for effect in self.outbox.take():
+            if isinstance(effect, Write):
+                self.writes.append(effect)
+            else:
+                said.append(effect)
+        return said
+
+    def durable(self) -> list[Batch]:
+        """The oldest write is durable; what it decides is told."""
+        cookie = self.writes.pop(0).cookie
+        assert isinstance(cookie, int)
+        self.outbox.on_durable(cookie, self.now, self.wall)
+        return self.log.settle()
+
+
+def test_nothing_is_said_before_the_first_lease_is_durable() -> None:
+    world = LogWorld()
+    world.log.begin(at(1000), at(1000), lambda _now, _wall: None)
+    world.take()
+    world.log.promise(0, world.wall)
+
+    assert world.take() == []
+    assert not world.log.ready
+    world.durable()
+    assert world.log.ready
+    assert (world.log.stable, world.log.lease) == (at(1000), at(3000))
+
+
+def test_a_record_is_linked_to_the_one_before() -> None:
+    world = LogWorld()
+    world.begin()
+    world.append(2)
+    world.append()
+    world.take()
+
+    puts = [one for one in world.writes[0].operations if isinstance(one, Put)]
+    records = [decode_record(world.log.tag, put.index, put.record) for put in puts]
+
+    assert [(record.previous, record.first_tick) for record in records] == [
+        (0, at(1000, 1)),
+        (at(1000, 2), at(1000, 3)),
+    ]
+
+
+def test_a_group_is_told_as_one_piece_with_the_silence_between() -> None:
+    world = LogWorld()
+    world.begin()
+    first = world.append(2)
+    world.ms += 5
+    second = world.append()
+    world.take()
+
+    told = world.durable()
+    (know,) = world.take()
+
+    assert told == [first, second]
+    assert lines([know]) == ["know (1000, 1005] 1000.1=x 1000.2=x 1005=x"]
+    assert world.log.newest == world.log.stable == at(1005)
+
+
+def test_the_decoded_headers_travel_along() -> None:
+    """The SHB of the same process need not decode again."""
+    world = LogWorld()
+    world.begin()
+    batch = world.append(2)
+    world.take()
+    world.durable()
+    (know,) = world.take()
+
+    assert isinstance(know, Know)
+    assert know.knowledge.data.headers == batch.headers
+    assert know.knowledge.data.headers[0] is batch.headers[0]
+
+
+def test_a_lease_is_written_with_events_only_when_the_last_one_grows_old() -> None:
+    world = LogWorld()
+    world.begin()
+    leases = []
+    for ms in (1000, 1999, 2000, 2001, 2500, 3001, 3002):
+        world.ms = ms
+        world.append()
+        world.take()
+        operations = world.writes.pop().operations
+        leases += [ms for one in operations if isinstance(one, Set) and one.table == rows.LEASES]
+
+    assert leases == [2001, 3002]
+
+
+def test_bytes_are_pending_until_they_are_durable() -> None:
+    world = LogWorld()
+    world.begin()
+    batch = world.append(3)
+    world.take()
+
+    assert world.log.pending_bytes == batch.columns.size
+    assert not world.log.is_idle
+    world.durable()
+    assert world.log.pending_bytes == 0
+    assert world.log.is_idle
+
+
+def test_silence_is_said_up_to_the_present_and_never_beyond_the_lease() -> None:
+    world = LogWorld()
+    world.begin()
+
+    world.ms = 1700
+    world.log.promise(world.now, world.wall)
+    world.ms = 9000
+    world.log.promise(world.now, world.wall)
+    said = world.take()
+    world.durable()
+    world.log.promise(world.now, world.wall)
+
+    assert lines(said) == ["know (1000, 1700] silence", "know (1700, 3000] silence"]
+    assert lines(world.take()) == ["know (3000, 9000] silence"]
+
+
+def test_a_chop_and_what_is_lost_are_one_write() -> None:
+    world = LogWorld()
+    world.begin()
+    batch = world.append()
+    world.take()
+    world.durable()
+    world.take()
+
+    world.log.chop(at(1500))
+    world.take()
+
+    assert world.writes[0].operations == [
+        Set(rows.LOST, rows.key(0), rows.encode(at(1500))),
+        Chop(f"phb.{PUBEND}", batch.last_tick),
+    ]
+    assert (world.log.lost, world.log.lost_asked) == (0, at(1500))
+    world.durable()
+    assert world.log.lost == at(1500)
+    assert world.log.index.size == 0

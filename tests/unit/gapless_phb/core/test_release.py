@@ -1,0 +1,187 @@
+"""How far the log may be given up: every term of L' (algorithms.md 1.4)."""
+
+from __future__ import annotations
+
+from gapless.core.ticks import EPOCH_MS, FOREVER, SECOND
+from gapless_phb.core.clock import TickClock
+from gapless_phb.core.log import Log
+from gapless_phb.core.outbox import Outbox
+from gapless_phb.core.release import AckExpected, Release
+from gapless_phb.core.settings import PubendSettings
+from unit.gapless_phb.harness import NO_RETENTION, at
+
+NOW = at(100_000)
+
+
+def log(stable_ms: int = 90_000) -> Log:
+    one = Log("network", "p@1", 0, TickClock(0, 0, 0, EPOCH_MS + 100_000), Outbox(), 2 * SECOND)
+    one.stable = at(stable_ms)
+    return one
+
+
+def release(settings: PubendSettings = NO_RETENTION, *members: str, of: Log | None = None) -> Release:
+    return Release(settings, of or log(), dict.fromkeys(members or ("shb1",), at(1)), {})
+
+
+def test_what_everybody_released_may_go() -> None:
+    one = release()
+    one.on_released(at(50), at(70), turn=1)
+
+    assert one.target(NOW) == at(50)
+
+
+def test_what_nobody_is_counted_for_stays() -> None:
+    one = Release(NO_RETENTION, log(), {}, {})
+    one.on_released(FOREVER, FOREVER, turn=1)
+
+    assert one.target(NOW) == 0
+
+
+def test_minima_never_go_back_and_nothing_is_released_that_is_not_delivered() -> None:
+    one = release()
+    for released, delivered in ((50, 60), (40, 55), (80, 70), (1, 1)):
+        one.on_released(at(released), at(delivered), turn=1)
+
+    assert (one.released, one.delivered) == (at(70), at(70))
+
+
+def test_nothing_that_is_undecided_is_released() -> None:
+    one = release(of=log(stable_ms=45))
+    one.on_released(at(50), at(70), turn=1)
+
+    assert one.target(NOW) == at(45)
+
+
+def test_a_hold_bounds_what_is_released() -> None:
+    one = release()
+    one.on_released(at(50), at(70), turn=1)
+
+    one.hold("shb1", 1, {1: at(30), 2: at(40)})
+    assert one.held == at(30)
+    assert one.target(NOW) == at(30)
+    one.hold("shb1", 2, {2: at(40)})
+    assert one.target(NOW) == at(40)
+    one.hold("shb1", 3, {})
+    assert one.target(NOW) == at(50)
+
+
+def test_a_hold_does_not_bound_early_release() -> None:
+    """S1: an old event goes once it is delivered, whoever still wants it."""
+    one = release(PubendSettings(max_retain_seconds=10, min_retain_bytes=0, min_retain_seconds=0))
+    one.on_released(at(50), at(89_000), turn=1)
+    one.hold("shb1", 1, {1: at(30)})
+
+    assert one.target(NOW) == at(89_000)
+
+
+def test_early_release_takes_what_is_old_and_delivered_everywhere() -> None:
+    one = release(PubendSettings(max_retain_seconds=20, min_retain_bytes=0, min_retain_seconds=0))
+    one.on_released(at(50), at(70_000), turn=1)
+    assert one.target(NOW) == at(70_000)
+
+    one.on_released(at(50), at(89_000), turn=1)
+    assert one.target(NOW) == at(80_000) - 1
+
+
+def test_c01_early_release_is_suspended_while_the_wall_clock_leaps() -> None:
+    one = release(PubendSettings(max_retain_seconds=1, min_retain_bytes=0, min_retain_seconds=0))
+    one.on_released(at(50), at(70_000), turn=1)
+
+    one._log.clock.suspect = True
+
+    assert one.target(NOW) == at(50)
+
+
+def test_young_events_stay_whoever_is_done_with_them() -> None:
+    one = release(PubendSettings(min_retain_seconds=60))
+    one.on_released(at(80_000), at(80_000), turn=1)
+
+    assert one.target(NOW) == at(40_000) - 1
+
+
+def test_they_go_when_enough_bytes_are_above_them() -> None:
+    """The lesser of the two is kept: an hour, or a GiB."""
+    of = log()
+    for ms in (50_000, 60_000, 70_000):
+        of.index.add(at(ms), 1000)
+    one = release(PubendSettings(min_retain_seconds=60, min_retain_bytes=1500), of=of)
+    one.on_released(at(80_000), at(80_000), turn=1)
+
+    assert one.target(NOW) == at(50_000)
+
+
+def test_a_longer_min_retain_than_max_retain_is_clipped() -> None:
+    one = release(PubendSettings(min_retain_seconds=3600, max_retain_seconds=10))
+    one.on_released(at(50), at(89_500), turn=1)
+
+    assert one.target(NOW) == at(89_500)
+
+
+class TestJoining:
+    """T41."""
+
+    def test_a_minimum_that_does_not_count_a_new_member_is_not_remembered_either(self) -> None:
+        """T48: a maximum over changing members would keep 89 s beyond the end of the bound."""
+        one = release(of=log(stable_ms=50_000))
+        at_ = one.join("shb2")
+        one._log.stable = at(90_000)
+        one.on_released(at(89_000), at(89_000), turn=1)
+        assert one.target(NOW) == at_ == at(50_000)
+
+        one.enrolled("shb2", turn=2)
+        one.on_released(at(89_000), at(89_000), turn=2)
+        assert one.target(NOW) == at(50_000)
+        one.on_released(at(60_000), at(60_000), turn=3)
+        assert one.target(NOW) == at(60_000)
+
+    def test_it_is_no_member_before_that_is_durable(self) -> None:
+        one = Release(NO_RETENTION, log(), {}, {})
+        one.join("shb2")
+
+        assert one.is_member("shb2")
+        assert one.members == {}
+        one.enrolled("shb2", turn=1)
+        assert one.members == {"shb2": at(90_000)}
+
+    def test_one_that_joins_begins_where_it_can_still_have_everything(self) -> None:
+        one = release(of=log(stable_ms=50_000))
+        one._log.lost_asked = at(60_000)
+
+        assert one.join("shb2") == at(60_000)
+
+    def test_one_that_is_given_up_bounds_nothing(self) -> None:
+        one = release(of=log(stable_ms=50_000))
+        one.join("shb2")
+        one._log.stable = at(90_000)
+        one.hold("shb2", 1, {1: at(5)})
+
+        one.retire("shb2")
+        one.on_released(at(70_000), at(70_000), turn=1)
+
+        assert one.target(NOW) == at(70_000)
+        assert not one.is_member("shb2")
+
+
+def test_holds_are_raised_to_what_is_handed_over() -> None:
+    one = release()
+    one._log.lost_asked = at(60)
+
+    assert one.hold("shb1", 1, {1: 0, 2: at(59), 3: at(61)}).at == {1: at(60), 2: at(60), 3: at(61)}
+
+
+def test_there_is_something_to_give_up_only_where_a_record_ends() -> None:
+    of = log()
+    of.index.add(at(70), 1000)
+    one = release(of=of)
+
+    assert not one.has_something(at(70) - 1)
+    assert one.has_something(at(70))
+    of.lost_asked = at(70)
+    assert not one.has_something(at(80))
+
+
+def test_waits_for_an_acknowledgement_double() -> None:
+    waits = AckExpected(3, 20)
+
+    assert [waits.first(), waits.next(), waits.next(), waits.next(), waits.next()] == [3, 6, 12, 20, 20]
+    assert waits.first() == 3

@@ -1,0 +1,57 @@
+"""The durable rows come back as they were written."""
+
+from __future__ import annotations
+
+from gapless.core.effects import Set, Write
+from gapless_phb.core import rows
+from unit.gapless_phb.harness import Content
+
+
+def saved(*operations: Set) -> list[rows.SavedPubend]:
+    content = Content()
+    content.apply(Write(operations))
+    return rows.saved_pubends(content)
+
+
+def test_nothing_is_saved_on_a_new_volume() -> None:
+    assert saved() == []
+
+
+def test_a_new_pubend_has_nothing_but_itself() -> None:
+    row = rows.PubendRow("default@1", 5, ("#",))
+
+    (one,) = saved(Set(rows.PUBENDS, rows.key(0), rows.encode(row)))
+
+    assert one == rows.SavedPubend(0, row)
+
+
+def test_everything_of_a_pubend_comes_back_and_nothing_of_its_neighbours() -> None:
+    row = rows.PubendRow("default@1", 5, ("a", "b.#"), ((1, 2), (7, 9)))
+    publisher = rows.PublisherRow(3, "i", 2, 99, 41, 1000, [rows.Batched(40, 2, 990, 77)])
+    checkpoint = rows.Checkpoint(1000, 12, [(0, 0), (1000, 555)])
+    values = {
+        (rows.PUBENDS, ""): row,
+        (rows.LEASES, ""): 2000,
+        (rows.LOST, ""): 500,
+        (rows.MEMBERS, "shb"): 7,
+        (rows.HOLDS, "shb"): rows.Holds(4, {1: 10, 2: 20}),
+        (rows.PUBLISHERS, "añn"): publisher,
+        (rows.CHECKPOINTS, ""): checkpoint,
+    }
+    mine = [Set(table, rows.key(258, name), rows.encode(value)) for (table, name), value in values.items()]
+    other = rows.encode(rows.PubendRow("other@1", 1, ("#",)))
+
+    found = saved(*mine, Set(rows.PUBENDS, rows.key(1), other), Set(rows.LEASES, rows.key(257), rows.encode(9)))
+
+    assert [one.number for one in found] == [1, 258]
+    assert found[0].lease == 0
+    assert found[1] == rows.SavedPubend(
+        258,
+        row,
+        2000,
+        500,
+        {"shb": 7},
+        {"shb": rows.Holds(4, {1: 10, 2: 20})},
+        {"añn": publisher},
+        checkpoint,
+    )

@@ -1,0 +1,112 @@
+"""What may be published."""
+
+from __future__ import annotations
+
+from struct import pack
+
+import pytest
+
+from gapless.core.events import EventColumns, encode_event
+from gapless.errors import InvalidTopicError
+from gapless_phb.core import validation
+from gapless_phb.core.validation import BatchCheck, carries, fault_of_name
+from unit.gapless_phb.harness import columns
+
+
+def event(topic: str = "topic", body: bytes = b"body") -> bytes:
+    return encode_event(topic, {}, None, body)
+
+
+def raw(*events: bytes, lengths: list[int] | None = None, bodies: list[int] | None = None) -> EventColumns:
+    """Events with the lengths that are claimed of them."""
+    wholes = lengths or [len(one) for one in events]
+    parts = bodies or [4] * len(wholes)
+    pairs = [part for pair in zip(wholes, parts, strict=True) for part in pair]
+    return EventColumns(len(wholes), pack(f"<{len(pairs)}I", *pairs), b"".join(events))
+
+
+def check(*topics: str) -> BatchCheck:
+    return BatchCheck(topics or ("#",), 1000)
+
+
+def test_the_headers_of_a_good_batch_are_decoded() -> None:
+    headers = check().headers(columns([b"a", b"bc"], topic="x.y"))
+
+    assert [(header.topic, header.properties) for header in headers] == [("x.y", {"size": 1}), ("x.y", {"size": 2})]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (EventColumns(0, b"", b""), "empty"),
+        (EventColumns(1, b"", event()), "lengths"),
+        (raw(event(), lengths=[5]), "add up"),
+        (raw(event(), bodies=[3]), "not as long"),
+        (raw(b"\x94\xa2\xff\xff\x80\xc0\xc4\x04body"), "malformed"),
+        (raw(b"\x93" + event()[1:]), "malformed"),
+        (raw(b"\x95" + event()[1:] + b"\x01"), "malformed"),
+        (raw(b"\x00" * 20), "malformed"),
+        (raw(event()[:-5] + b"\xa4body"), "malformed"),
+        (raw(event(body=b"x" * 2000), bodies=[2000]), "2,01"),
+    ],
+)
+def test_a_malformed_batch_is_refused(bad: EventColumns, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        check().headers(bad)
+
+
+def test_events_that_are_whole_only_together_are_refused() -> None:
+    """Cut at other places the same bytes decode as one stream; a subscriber of one of them would choke."""
+    first, second = event(), event()
+    cut = [len(first) + 1, len(second) - 1]
+
+    with pytest.raises(ValueError, match="malformed"):
+        check().headers(raw(first, second, lengths=cut))
+
+
+@pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "x" * 256])
+def test_a_topic_that_is_none_is_refused(topic: str) -> None:
+    with pytest.raises(InvalidTopicError):
+        check().headers(columns([b"x"], topic=topic))
+
+
+def test_a_topic_of_another_pubend_is_refused() -> None:
+    one = check("flights.#", "trains")
+
+    one.headers(columns([b"x"], topic="flights.jfk"))
+    one.topic("trains")
+    with pytest.raises(InvalidTopicError, match="flights"):
+        one.headers(columns([b"x"], topic="ships"))
+    with pytest.raises(InvalidTopicError):
+        one.topic("trains.late")
+
+
+def test_good_topics_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "TOPICS_MAX", 3)
+    one = check()
+
+    for number in range(10):
+        one.topic(f"topic.{number}")
+        assert len(one._good) <= 3
+
+
+def test_carries() -> None:
+    assert carries(["a", "b.*"], "b.c")
+    assert not carries(["a", "b.*"], "b")
+
+
+@pytest.mark.parametrize(
+    ("name", "instance", "fault"),
+    [
+        ("ann", "i", ""),
+        ("Ann of the 7th floor", "", ""),
+        ("", "i", "printable"),
+        ("a\nb", "i", "printable"),
+        ("a", "\x00", "printable"),
+        ("ä" * 128, "i", "255 bytes"),
+        ("a", "i" * 256, "255 bytes"),
+    ],
+)
+def test_names(name: str, instance: str, fault: str) -> None:
+    assert fault in fault_of_name(name, instance)
+    assert bool(fault) == bool(fault_of_name(name, instance))

@@ -1,0 +1,76 @@
+"""The `[phb]` section: what is right becomes settings, what is wrong is named."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from gapless.errors import ConfigurationError
+from gapless_phb.config import PhbSection, PubendSection, settings_from
+from gapless_phb.core.settings import PubendSettings, Settings
+
+NOT_CONFIGURABLE = {"void_limit"}
+
+
+def test_nothing_said_is_the_default() -> None:
+    assert settings_from({}) == Settings()
+
+
+def test_every_setting_can_be_configured() -> None:
+    assert set(PhbSection.model_fields) == {field.name for field in fields(Settings)} - NOT_CONFIGURABLE
+    assert set(PubendSection.model_fields) == {field.name for field in fields(PubendSettings)}
+
+
+def test_what_is_said_is_what_is_set() -> None:
+    settings = settings_from(
+        {
+            "members": ["shb1"],
+            "max_event_bytes": 2048,
+            "pubends": [
+                {"name": "flights", "topics": ["flights.#", "planes.*"], "max_retain_seconds": 2},
+                {"name": "rest", "publishers": ["web-*", "ann"], "count": 4, "min_retain_bytes": 0},
+            ],
+        }
+    )
+
+    assert settings == Settings(
+        members=("shb1",),
+        max_event_bytes=2048,
+        pubends=(
+            PubendSettings("flights", ("flights.#", "planes.*"), max_retain_seconds=2.0),
+            PubendSettings("rest", publishers=("web-*", "ann"), count=4, min_retain_bytes=0),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ({"max_publisher": 5}, r"phb\.max_publisher"),
+        ({"max_event_bytes": 0}, r"phb\.max_event_bytes"),
+        ({"max_event_bytes": "many"}, r"phb\.max_event_bytes"),
+        ({"max_event_bytes": 1 << 30}, r"phb\.max_event_bytes"),
+        ({"silence_seconds": float("inf")}, r"phb\.silence_seconds"),
+        ({"pubends": []}, r"phb\.pubends"),
+        ({"pubends": [{}]}, r"phb\.pubends\.0\.name"),
+        ({"pubends": [{"name": "a@b"}]}, r"phb\.pubends\.0\.name"),
+        ({"pubends": [{"name": "a"}, {"name": "b", "topic": "x"}]}, r"phb\.pubends\.1\.topic"),
+        ({"pubends": [{"name": "a", "topics": []}]}, r"phb\.pubends\.0\.topics"),
+        ({"pubends": [{"name": "a", "topics": ["x.#.y"]}]}, r"phb\.pubends\.0\.topics\.0.*whole last one"),
+        ({"pubends": [{"name": "a", "publishers": ["a*b"]}]}, r"phb\.pubends\.0\.publishers\.0"),
+        ({"pubends": [{"name": "a", "max_retain_seconds": 0}]}, r"phb\.pubends\.0\.max_retain_seconds"),
+        ({"pubends": [{"name": "a", "min_retain_seconds": -1}]}, r"phb\.pubends\.0\.min_retain_seconds"),
+        ({"pubends": [{"name": "a"}, {"name": "a"}]}, r"phb: .*a is configured twice"),
+        ({"pubends": [{"name": "a-1"}, {"name": "a", "count": 2}]}, r"a-1 is configured twice"),
+    ],
+)
+def test_what_is_wrong_is_named(section: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigurationError, match=key):
+        settings_from(section)
+
+
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"phb\.members.*; .*phb\.nonsense|phb\.nonsense.*; .*phb\.members"):
+        settings_from({"nonsense": 1, "members": [""]})

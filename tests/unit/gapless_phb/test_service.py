@@ -1,0 +1,29 @@
+"""The plugin: found by name, made by its hook."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.roles import Role, RoleContext
+from gapless.errors import ConfigurationError
+from gapless_phb import service
+from gapless_phb.core.broker import PublisherHostingBroker
+from unit.gapless_phb.harness import Content
+
+
+def context(**config: object) -> RoleContext:
+    return RoleContext("broker", "network", "storage", Content(), 0, 1_790_000_000_000, b"secret", config)
+
+
+def test_hook_open_role_makes_the_phb() -> None:
+    role: Role = service.open_role(context=context(members=["shb1"]))
+
+    assert isinstance(role, PublisherHostingBroker)
+    assert role.name == "phb"
+    role.start(0, 1_790_000_000_000)
+    assert len(role.take_effects()) == 1
+
+
+def test_a_wrong_section_stops_it_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="phb.nonsense"):
+        service.open_role(context=context(nonsense=1))
