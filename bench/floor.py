@@ -20,7 +20,7 @@ from typing import cast
 
 from rocksdict import Options, Rdict, WriteBatch
 
-from gapless.core.events import EventColumns, mask_flags
+from gapless.core.events import DeliveredColumns, EventColumns, mask_flags
 from gapless.node.driver import run as run_loop
 
 HEAD = Struct("<IBI")
@@ -88,10 +88,12 @@ class Frames(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A connection is there."""
         # uvloop's transports are no subclass of asyncio's, so this cannot be checked, only said.
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
         self._buffer += data
         offset = 0
         while len(self._buffer) - offset >= HEAD.size:
@@ -108,21 +110,19 @@ async def serve(port_file: str) -> None:
     """Runs the broker until it is ended from outside."""
     broker = FloorBroker()
     server = await asyncio.get_running_loop().create_server(lambda: Frames(broker), "127.0.0.1", 0)
-    Path(port_file).write_text(str(server.sockets[0].getsockname()[1]))
+    Path(port_file).write_text(str(server.sockets[0].getsockname()[1]))  # noqa: ASYNC240 - before it serves
     await server.serve_forever()
 
 
 async def consume(port: int, number: int, wanted: int) -> None:
     """One subscriber: counts events and decodes every one of them."""
-    from gapless.core.events import DeliveredColumns
-
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
     writer.write(HEAD.pack(0, SUBSCRIBE, number))
     got = 0
     while got < wanted:
         length, _, count = HEAD.unpack(await reader.readexactly(HEAD.size))
         body = await reader.readexactly(length)
-        columns = DeliveredColumns(count.to_bytes(4, "little") + body, 0)
+        columns = DeliveredColumns.parse(count.to_bytes(4, "little") + body, 0)
         assert all(event.properties["w"] == number & 3 for event in columns.events("floor"))
         got += count
     writer.close()
@@ -139,8 +139,6 @@ def main(arguments: list[str]) -> None:
         run_loop(serve(arguments[1]))
         return
     port, first, step, total, wanted = map(int, arguments[1:])
-    from gapless.core.events import DeliveredColumns as _  # imported now, not while time is taken
-
     print("ready", flush=True)
     sys.stdin.readline()
     began = time.process_time()

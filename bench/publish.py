@@ -35,7 +35,7 @@ async def batches(publisher: gapless.Publisher, count: int, size: int) -> None:
         batch = [message(index) for index in range(start, start + size)]
         flying.add(asyncio.create_task(publisher.send_batch(batch)))  # type: ignore[arg-type]
         if len(flying) >= 8:
-            done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
+            _, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
     await asyncio.wait(flying)
 
 

@@ -50,7 +50,6 @@ class PhbSection(Section):
 
     pubends: Annotated[tuple[PubendSection, ...], Field(min_length=1)] = (PubendSection(name="default"),)
     members: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    max_event_bytes: Annotated[int, Field(ge=1, le=16 << 20)] = 1 << 20
     max_publishers: Annotated[int, Field(ge=1)] = 100_000
     publisher_lifetime_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 86_400.0
     max_pending_bytes: Annotated[int, Field(ge=1)] = 64 << 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gapless.core.roles import Role, RoleContext
 from gapless.plugins import hookimpl
 from gapless_phb.config import settings_from
@@ -11,4 +13,5 @@ from gapless_phb.core.broker import PublisherHostingBroker
 @hookimpl
 def open_role(context: RoleContext) -> Role:
     """The role, recovered from the node's volume, with the settings of `[phb]`."""
-    return PublisherHostingBroker(context, settings_from(context.config))
+    settings = replace(settings_from(context.config), max_event_bytes=context.max_event_bytes)
+    return PublisherHostingBroker(context, settings)

@@ -59,10 +59,15 @@ def _entry_point(kind: str, name: str) -> EntryPoint:
     if not points:
         known = ", ".join(names(kind)) or "none"
         raise PluginError(f"no {kind} plugin is called {name!r}; installed: {known}")
-    values = sorted({f"{point.value} of {point.dist.name if point.dist else 'an unknown distribution'}" for point in points})
+    values = sorted({f"{point.value} of {_distribution(point)}" for point in points})
     if len(values) > 1:
-        raise PluginError(f"{len(values)} {kind} plugins are called {name!r}: {'; '.join(values)}. Uninstall all but one.")
+        claims = "; ".join(values)
+        raise PluginError(f"{len(values)} {kind} plugins are called {name!r}: {claims}. Uninstall all but one.")
     return points[0]
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "an unknown distribution"
 
 
 def _import(kind: str, point: EntryPoint) -> Any:

@@ -330,7 +330,7 @@ async def test_bad_tokens_are_refused_and_nothing_changes(url: str) -> None:
 
 
 async def test_a_token_of_another_network_is_refused(url: str) -> None:
-    async with running_node() as elsewhere, gapless.connect(elsewhere.url) as connection, connection.session() as session:
+    async with running_node() as elsewhere, gapless.connect(elsewhere.url) as other, other.session() as session:
         async with session.subscribe("t", name="s") as subscription:
             await publish(session, range(1))
             await take(subscription, 1)

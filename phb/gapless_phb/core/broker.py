@@ -49,7 +49,7 @@ class PublisherHostingBroker:
         """
         if tick_at(context.wall) > LAST_WALL_TICK:
             raise ConfigurationError("the wall clock of this machine is set beyond the year 2088")
-        self._settings = settings
+        self.settings = settings
         self._outbox = Outbox()
         self._full = False
         self._suspect = False
@@ -58,8 +58,8 @@ class PublisherHostingBroker:
         self._recover(context)
 
     def _recover(self, context: RoleContext) -> None:
-        configured = options_by_name(self._settings.pubends)
-        place = Place(context.network, context.broker, self._settings, self._outbox)
+        configured = options_by_name(self.settings.pubends)
+        place = Place(context.network, context.broker, self.settings, self._outbox)
         saved = saved_pubends(context.reader)
         for old in saved:
             name = name_of(old.row.pubend)
@@ -71,7 +71,7 @@ class PublisherHostingBroker:
             sealed = name not in configured
             self._add(Pubend(place, found, options, sealed=sealed, now=context.now, wall=context.wall))
         number = max((old.number for old in saved), default=-1) + 1
-        members = sorted({*self._settings.members, *(shb for old in saved for shb in old.members)})
+        members = sorted({*self.settings.members, *(shb for old in saved for shb in old.members)})
         for name, options in configured.items():
             if name not in self._by_name:
                 new = self._create(context, name, options, number, members)
@@ -198,7 +198,7 @@ class PublisherHostingBroker:
         for pubend in self._pubends.values():
             if pubend.publishers.get(publisher) is not None:
                 return pubend, ""
-        name = assign(self._settings.pubends, publisher, topic)
+        name = assign(self.settings.pubends, publisher, topic)
         if name is None:
             what = f"topic {topic!r}" if topic else "every topic"
             return None, f"no pubend takes {what} from publisher {publisher!r} (phb.pubends)"

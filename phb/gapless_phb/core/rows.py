@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -99,7 +99,10 @@ def key(number: int, name: str = "") -> bytes:
     return number.to_bytes(_NUMBER, "big") + name.encode()
 
 
-def encode(row: PubendRow | Holds | PublisherRow | Checkpoint | Tick) -> bytes:
+Row: TypeAlias = "PubendRow | Holds | PublisherRow | Checkpoint | Tick"
+
+
+def encode(row: Row) -> bytes:
     """A row as a table's value."""
     return _encode(row)
 

@@ -50,6 +50,7 @@ class Settings:
     members: tuple[ShbId, ...] = ()
     """SHBs that every new pubend counts from its creation on (the node's own, where it hosts both roles)."""
     max_event_bytes: int = 1 << 20
+    """The node's own limit, which clients are told as well."""
     max_publishers: int = 100_000
     """Of one pubend; one more is refused."""
     publisher_lifetime_seconds: float = 86_400.0

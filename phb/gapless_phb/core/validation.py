@@ -29,9 +29,9 @@ class BatchCheck:
     def headers(self, columns: EventColumns) -> list[Header]:
         """The decoded headers of a batch. Raises ValueError or InvalidTopicError with a reason for people."""
         headers = columns.check(self._event_bytes_max)
-        topics = set(map(_topic_of, headers))
-        if not topics <= self._good:
-            self._check(sorted(topics - self._good))
+        named = set(map(_topic_of, headers))
+        if not named <= self._good:
+            self._check(sorted(named - self._good))
         return headers
 
     def topic(self, topic: str) -> None:

@@ -9,8 +9,7 @@ process. It behaves like a real one: what was written is visible at once and dur
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from gapless.errors import (
 )
 from gapless.plugins import hookimpl
 from gapless.spi import StorageCapabilities, VolumeIdentity
+from gapless_storage._memory import Batch, Change, Content, Log, Rows
 
 _INDEX_MAX = 2**63 - 1
 
@@ -57,10 +57,10 @@ class MemoryDisk:
         self.free_bytes = free_bytes
         self.capabilities = StorageCapabilities(durable=durable)
         self._identity: VolumeIdentity | None = None
-        self._content = _Content()
-        self._batches: list[_Batch] = []  # written and not synced, oldest first
+        self._content = Content()
+        self._batches: list[Batch] = []  # written and not synced, oldest first
         self._synced = 0  # how many batches came before those
-        self._ghosts: list[list[_Change]] = []  # could not be written, and are there after reopening
+        self._ghosts: list[list[Change]] = []  # could not be written, and are there after reopening
         self._volume: MemoryVolume | None = None
         self._lock = threading.Lock()
 
@@ -112,7 +112,7 @@ class MemoryDisk:
             raise VolumeFailedError("the volume is closed, or its process has crashed")
         return self._lock
 
-    def write(self, changes: list[_Change]) -> None:
+    def write(self, changes: list[Change]) -> None:
         """Applies a batch. Raises VolumeFullError or VolumeFailedError; then nothing was applied."""
         if self.faults.full:
             raise VolumeFullError("the disk is full")
@@ -140,8 +140,8 @@ class MemoryDisk:
                 self._volume = None
                 self._take_back(len(self._batches))
 
-    def _apply(self, changes: list[_Change]) -> None:
-        batch = _Batch()
+    def _apply(self, changes: list[Change]) -> None:
+        batch = Batch()
         for change, argument in changes:
             change(argument, batch)
         self._batches.append(batch)
@@ -165,13 +165,13 @@ class MemoryDisk:
 class MemoryVolume:
     """A volume in memory; see `gapless.spi.LogVolume`. Made by `MemoryDisk.open`."""
 
-    def __init__(self, disk: MemoryDisk, identity: VolumeIdentity, content: _Content, *, created: bool) -> None:
+    def __init__(self, disk: MemoryDisk, identity: VolumeIdentity, content: Content, *, created: bool) -> None:
         self.identity = identity
         self.capabilities = disk.capabilities
         self.created = created
         self._disk = disk
         self._content = content
-        self._staged: list[_Change] = []
+        self._staged: list[Change] = []
         self._streams: dict[str, MemoryStream] = {}
         self._tables: dict[str, MemoryTable] = {}
         self._failure: VolumeFailedError | None = None
@@ -179,14 +179,14 @@ class MemoryVolume:
     def stream(self, name: str) -> MemoryStream:
         """The stream of that name."""
         if name not in self._streams:
-            log = self._content.logs.setdefault(name, _Log())
+            log = self._content.logs.setdefault(name, Log())
             self._streams[name] = MemoryStream(name, log, self._staged, self._disk)
         return self._streams[name]
 
     def table(self, name: str) -> MemoryTable:
         """The table of that name."""
         if name not in self._tables:
-            self._tables[name] = MemoryTable(name, self._content.rows.setdefault(name, _Rows()), self._staged)
+            self._tables[name] = MemoryTable(name, self._content.rows.setdefault(name, Rows()), self._staged)
         return self._tables[name]
 
     def write(self) -> None:
@@ -249,7 +249,7 @@ class MemoryVolume:
 class MemoryStream:
     """A stream in memory; see `gapless.spi.LogStream`."""
 
-    def __init__(self, name: str, log: _Log, staged: list[_Change], disk: MemoryDisk) -> None:
+    def __init__(self, name: str, log: Log, staged: list[Change], disk: MemoryDisk) -> None:
         self.name = name
         self.last = log.last
         self._log = log
@@ -289,7 +289,7 @@ class MemoryStream:
 class MemoryTable:
     """A table in memory; see `gapless.spi.Table`."""
 
-    def __init__(self, name: str, rows: _Rows, staged: list[_Change]) -> None:
+    def __init__(self, name: str, rows: Rows, staged: list[Change]) -> None:
         self.name = name
         self._rows = rows
         self._staged = staged
@@ -309,121 +309,6 @@ class MemoryTable:
     def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All written pairs whose key starts with `prefix`, in key order, as of the call."""
         return iter(self._rows.scan(prefix))
-
-
-# -------------------------------------------------------------------------------- what is on the disk
-
-
-@dataclass(slots=True)
-class _Batch:
-    """What it takes to take a batch back, and to know that it is durable."""
-
-    undos: list[tuple[Callable[[Any], None], Any]] = field(default_factory=list)
-    chops: list[tuple[_Log, int]] = field(default_factory=list)
-    lost: bool = False
-
-
-_Change = tuple[Callable[[Any, _Batch], None], Any]
-"""A method that makes a change and notes in the batch how to take it back, and its argument."""
-
-
-class _Log:
-    """The records of a stream: two lists side by side, so that a place is found by bisection."""
-
-    def __init__(self) -> None:
-        self.first = 0
-        self.last = 0
-        self.size = 0
-        self.chopped_bytes = 0
-        self.settled = 0  # the durable chop point: below it records may really go
-        self._indexes: list[int] = []
-        self._records: list[bytes] = []
-        self._lock = threading.Lock()  # `reclaim` may come while another thread reads
-
-    def put(self, entry: tuple[int, bytes], batch: _Batch) -> None:
-        index, record = entry
-        batch.undos.append((self._unput, self.last))
-        self._indexes.append(index)
-        self._records.append(record)
-        self.last = index
-        self.size += len(record)
-
-    def chop(self, upto: int, batch: _Batch) -> None:
-        if upto > self.first:
-            batch.undos.append((self._unchop, self.first))
-            batch.chops.append((self, upto))
-            self._move_chop_point(upto, sign=1)
-
-    def read(self, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
-        with self._lock:
-            place = bisect_right(self._indexes, max(after, self.first))
-            stop = min(bisect_left(self._indexes, upto, lo=place) + 1, len(self._indexes))
-            end = place
-            while end < stop and (end == place or max_bytes > 0):
-                max_bytes -= len(self._records[end])
-                end += 1
-            return list(zip(self._indexes[place:end], self._records[place:end], strict=True))
-
-    def reclaim(self) -> int:
-        with self._lock:
-            count = bisect_right(self._indexes, self.settled)
-            freed = sum(map(len, self._records[:count]))
-            del self._indexes[:count]
-            del self._records[:count]
-            self.chopped_bytes -= freed
-            return freed
-
-    def _unput(self, last: int) -> None:
-        self._indexes.pop()
-        self.size -= len(self._records.pop())
-        self.last = last
-
-    def _unchop(self, first: int) -> None:
-        self._move_chop_point(first, sign=-1)
-
-    def _move_chop_point(self, to: int, sign: int) -> None:
-        low, high = sorted((bisect_right(self._indexes, self.first), bisect_right(self._indexes, to)))
-        moved = sign * sum(map(len, self._records[low:high]))
-        self.size -= moved
-        self.chopped_bytes += moved
-        self.first = to
-
-
-class _Rows:
-    """The rows of a table; their order is made when somebody asks for it."""
-
-    def __init__(self) -> None:
-        self.values: dict[bytes, bytes] = {}
-        self._keys: list[bytes] | None = []
-
-    def change(self, row: tuple[bytes, bytes | None], batch: _Batch) -> None:
-        key, value = row
-        batch.undos.append((self._set, (key, self.values.get(key))))
-        self._set((key, value))
-
-    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        if self._keys is None:
-            self._keys = sorted(self.values)
-        start = end = bisect_left(self._keys, prefix)
-        while end < len(self._keys) and self._keys[end].startswith(prefix):
-            end += 1
-        return [(key, self.values[key]) for key in self._keys[start:end]]
-
-    def _set(self, row: tuple[bytes, bytes | None]) -> None:
-        key, value = row
-        if value is None:
-            if self.values.pop(key, None) is not None:
-                self._keys = None
-        else:
-            if key not in self.values:
-                self._keys = None
-            self.values[key] = value
-
-
-@dataclass(slots=True)
-class _Content:
-    logs: dict[str, _Log] = field(default_factory=dict)
-    rows: dict[str, _Rows] = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------------------------------- the plugin

@@ -51,7 +51,7 @@ class Pipeline:
         else:
             source = iter(messages)
         try:
-            while not self._done:
+            while not self._is_done():
                 if source is not None and self._wants_more:
                     self._read(source)
                     await asyncio.sleep(0)  # what was read leaves, and others have their turn
@@ -59,7 +59,7 @@ class Pipeline:
                     for receipt in self._submissions.popleft().receipts():
                         yield receipt
                     self._wake()
-                elif not self._done and (source is None or not self._wants_more):
+                elif not self._is_done() and (source is None or not self._wants_more):
                     await self._change()
             if self._error is not None:
                 raise self._error
@@ -68,8 +68,7 @@ class Pipeline:
 
     # Reading.
 
-    @property
-    def _done(self) -> bool:
+    def _is_done(self) -> bool:
         return self._exhausted and not self._submissions and not self._events
 
     @property

@@ -178,9 +178,10 @@ class Subscription(Owner, Generic[ItemT, GapT]):
 
     def hand_out(self) -> ItemT | None:
         """The next event if it is at hand and nobody has to be told; None otherwise."""
-        if self._auto or not self._events:
+        events = self._events  # another thread may put an empty list in its place
+        if self._auto or not events:
             return None
-        event = self._last = self._events.pop()
+        event = self._last = events.pop()
         return cast("ItemT", event)
 
     async def next_within(self, timeout: float | None) -> tuple[ItemT | None, bool]:

@@ -12,7 +12,7 @@ RemoteProtocolError; the limits were checked by the framing before.
 from __future__ import annotations
 
 from struct import Struct
-from struct import error as StructError
+from struct import error as StructError  # noqa: N812 - it is a class
 
 import msgspec
 
@@ -99,6 +99,6 @@ def _decode_publish(payload: bytes) -> Publish:
 def _decode_deliver(payload: bytes) -> Deliver:
     try:
         _, _, sid, number = _DELIVER.unpack_from(payload)
-        return Deliver(sid, number, DeliveredColumns(payload, _DELIVER.size))
+        return Deliver(sid, number, DeliveredColumns.parse(payload, _DELIVER.size))
     except (StructError, ValueError) as error:
         raise RemoteProtocolError(f"a delivery does not parse: {error}") from error

@@ -43,7 +43,7 @@ class _DocumentedOrder(msgspec.StructMeta):
     """
 
     @property
-    def __match_args__(cls) -> tuple[str, ...]:  # type: ignore[override]
+    def __match_args__(cls) -> tuple[str, ...]:  # type: ignore[override]  # noqa: N805 - of a metaclass
         return ("topic", "body", "properties", "pubend", "tick")
 
 
@@ -236,6 +236,11 @@ class EventBatch:
         return hash(tuple(self.ticks))
 
     @property
+    def decoded(self) -> bool:
+        """Whether the headers are at hand, and need not be decoded any more."""
+        return self._headers is not None
+
+    @property
     def headers(self) -> list[Header]:
         """Topic, properties and extras of each event; decoded once, when first asked for."""
         if self._headers is None:
@@ -258,21 +263,20 @@ class EventBatch:
         """The events with these positions."""
         if start <= 0 and stop >= len(self.ticks):
             return self
-        part = EventBatch(self.ticks[start:stop], self.events[start:stop], self.body_lengths[start:stop])
-        part._headers = None if self._headers is None else self._headers[start:stop]
-        part._rows = None if self._rows is None else self._rows[start:stop]
-        return part
+        headers = None if self._headers is None else self._headers[start:stop]
+        return EventBatch(self.ticks[start:stop], self.events[start:stop], self.body_lengths[start:stop], headers)
 
     def select(self, mask: int) -> EventBatch:
         """The events whose bit is set in `mask` (bit i for event i)."""
         if mask == (1 << len(self.ticks)) - 1:
             return self
         flags = mask_flags(mask, len(self.ticks))
-        part = EventBatch(
-            list(compress(self.ticks, flags)), list(compress(self.events, flags)), list(compress(self.body_lengths, flags))
+        return EventBatch(
+            list(compress(self.ticks, flags)),
+            list(compress(self.events, flags)),
+            list(compress(self.body_lengths, flags)),
+            None if self._headers is None else list(compress(self._headers, flags)),
         )
-        part._headers = None if self._headers is None else list(compress(self._headers, flags))
-        return part
 
     def payload(self, mask: int) -> bytes:
         """Count, rows and events of those in `mask`: the part of a delivery that subscribers share."""
@@ -287,14 +291,13 @@ class EventBatch:
         """One batch of all; the caller sees to the order."""
         if len(batches) == 1:
             return batches[0]
-        whole = EventBatch(
+        decoded = all(batch.decoded for batch in batches)
+        return EventBatch(
             [tick for batch in batches for tick in batch.ticks],
             [event for batch in batches for event in batch.events],
             [length for batch in batches for length in batch.body_lengths],
+            [header for batch in batches for header in batch.headers] if decoded else None,
         )
-        if batches and all(batch._headers is not None for batch in batches):
-            whole._headers = [header for batch in batches for header in batch.headers]
-        return whole
 
 
 EMPTY = EventBatch((), (), ())
@@ -313,17 +316,23 @@ class DeliveredColumns:
 
     __slots__ = ("_ends", "_events", "_rows", "count")
 
-    def __init__(self, blob: bytes, offset: int) -> None:
-        """Checks that rows and events fill `blob` exactly from `offset` on. Raises ValueError if not."""
-        self.count = int.from_bytes(blob[offset : offset + 4], "little")
-        columns = memoryview(blob)[offset + 4 :]
-        if len(columns) < ROW.size * self.count:
-            raise ValueError("a delivery is shorter than its rows")
-        self._rows = columns[: ROW.size * self.count]
-        self._events = columns[ROW.size * self.count :]
+    def __init__(self, count: int, rows: memoryview, events: memoryview) -> None:
+        self.count = count
+        self._rows = rows
+        self._events = events
         self._ends: list[int] | None = None
-        if sum(self.lengths()) != len(self._events):
+
+    @classmethod
+    def parse(cls, blob: bytes, offset: int) -> DeliveredColumns:
+        """The delivery that fills `blob` from `offset` on. Raises ValueError if rows and events do not."""
+        count = int.from_bytes(blob[offset : offset + 4], "little")
+        columns = memoryview(blob)[offset + 4 :]
+        if len(columns) < ROW.size * count:
+            raise ValueError("a delivery is shorter than its rows")
+        parsed = cls(count, columns[: ROW.size * count], columns[ROW.size * count :])
+        if sum(parsed.lengths()) != len(columns) - ROW.size * count:
             raise ValueError("the lengths of the events do not add up to the delivery")
+        return parsed
 
     @property
     def size(self) -> int:
@@ -352,12 +361,8 @@ class DeliveredColumns:
             return self
         if self._ends is None:
             self._ends = list(accumulate(self.lengths(), initial=0))
-        part = DeliveredColumns.__new__(DeliveredColumns)
-        part.count = stop - start
-        part._rows = self._rows[ROW.size * start : ROW.size * stop]
-        part._events = self._events[self._ends[start] : self._ends[stop]]
-        part._ends = None
-        return part
+        rows = self._rows[ROW.size * start : ROW.size * stop]
+        return DeliveredColumns(stop - start, rows, self._events[self._ends[start] : self._ends[stop]])
 
     def events(self, pubend: PubendId) -> list[Event]:
         """All events, decoded in one call. Raises ValueError if they are not `count` well-formed events."""

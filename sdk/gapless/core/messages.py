@@ -114,7 +114,7 @@ class Closing(ServerMessage, frozen=True, tag=4):
 
 
 class TickRun(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """`count` ticks: first, first + step, …"""
+    """An arithmetic run of `count` ticks: first, first + step, and so on."""
 
     first: Tick
     step: int

@@ -104,7 +104,7 @@ class LimitsSection(Section):
     """Of one session."""
     max_event_bytes: int = Field(default=MEBIBYTE, ge=1, le=16 * MEBIBYTE)
     max_frame_bytes: int = Field(default=4 * MEBIBYTE, ge=8192, le=64 * MEBIBYTE)
-    window_batches: int = Field(default=128, ge=1, le=1 << 16)
+    window_batches: int = Field(default=64, ge=1, le=64)
     window_bytes: int = Field(default=8 * MEBIBYTE, ge=1)
 
     @model_validator(mode="after")

@@ -34,8 +34,8 @@ log = logging.getLogger("gapless.node")
 READ_TIME = 5_000_000
 """Nanoseconds of a turn after which the reads that are left wait for the next one.
 
-Reads are carried out on the loop: iterating RocksDB holds the GIL, so a thread would not spare it, and a
-read is bounded by its `max_bytes`.
+Reads are carried out on the loop, bounded by their `max_bytes`: iterating RocksDB holds the GIL, so a
+thread would not spare it (measured: 0.6 ms for 1 MiB here, 2 to 4 ms in a thread, the longest lag the same).
 """
 TIMER_GRAIN = 0.001
 """Seconds. A deadline that has passed is kept this soon: one that never moves must not starve the loop."""

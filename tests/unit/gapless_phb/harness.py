@@ -113,13 +113,13 @@ class Content:
         return sum(len(record) for _, record in self.streams.get(stream, Stream()).records)
 
 
+@dataclass
 class Volume:
     """A disk. What is written is visible at once, and durable once it is synced; a crash takes the rest."""
 
-    def __init__(self) -> None:
-        self.durable = Content()
-        self.visible = Content()
-        self.unsynced: list[Write] = []
+    durable: Content = field(default_factory=Content)
+    visible: Content = field(default_factory=Content)
+    unsynced: list[Write] = field(default_factory=list)
 
     def write(self, write: Write) -> None:
         """Applies a write; only a sync makes it durable."""
@@ -161,9 +161,7 @@ class Harness:
 
     def boot(self) -> None:
         """Makes the broker from what is on the disk, and starts it; nothing is synced yet."""
-        context = RoleContext(
-            "broker", "network", self.storage_id, self.volume.visible, self.now, self.wall, b"secret"
-        )
+        context = RoleContext("broker", "network", self.storage_id, self.volume.visible, self.now, self.wall, b"secret")
         self.reads.clear()
         self.phb = PublisherHostingBroker(context, self.settings)
         self.phb.start(self.now, self.wall)
@@ -294,6 +292,7 @@ class Harness:
         publisher = TestPublisher(self, name)
         publisher.open()
         self.sync()
+        publisher.opened()
         self.advance(10)
         return publisher
 
@@ -325,13 +324,13 @@ class TestPublisher:
 
     def send(self, count: int = 1, *, text: str = "", reply_to: object = "reply") -> list[object]:
         """Sends the next events."""
-        self._opened()
+        self.opened()
         first, self.next = self.next, self.next + count
         return self.repeat(first, count, text=text, reply_to=reply_to)
 
     def repeat(self, first: int, count: int = 1, *, text: str = "", reply_to: object = "reply") -> list[object]:
         """Sends events under given sequences."""
-        self._opened()
+        self.opened()
         return self.harness.tell(Submit(self.batch(first, count, text), reply_to))
 
     def batch(self, first: int, count: int, text: str = "") -> Pub:
@@ -339,7 +338,8 @@ class TestPublisher:
         events = columns([body(self.name, sequence, text) for sequence in range(first, first + count)])
         return Pub(self.name, self.epoch, first, events, self.pubend)
 
-    def _opened(self) -> None:
+    def opened(self) -> None:
+        """Takes the answer to its opening, if there is one and it was not taken."""
         if not self.epoch:
             answers = [one for one in self.harness.said if isinstance(one, Submitted) and one.reply_to is self]
             if answers and answers[-1].outcome.verdict is Verdict.OK:

@@ -11,7 +11,7 @@ from gapless.errors import ConfigurationError
 from gapless_phb.config import PhbSection, PubendSection, settings_from
 from gapless_phb.core.settings import PubendSettings, Settings
 
-NOT_CONFIGURABLE = {"void_limit"}
+NOT_CONFIGURABLE = {"max_event_bytes", "void_limit"}
 
 
 def test_nothing_said_is_the_default() -> None:
@@ -27,7 +27,7 @@ def test_what_is_said_is_what_is_set() -> None:
     settings = settings_from(
         {
             "members": ["shb1"],
-            "max_event_bytes": 2048,
+            "max_publishers": 2048,
             "pubends": [
                 {"name": "flights", "topics": ["flights.#", "planes.*"], "max_retain_seconds": 2},
                 {"name": "rest", "publishers": ["web-*", "ann"], "count": 4, "min_retain_bytes": 0},
@@ -37,7 +37,7 @@ def test_what_is_said_is_what_is_set() -> None:
 
     assert settings == Settings(
         members=("shb1",),
-        max_event_bytes=2048,
+        max_publishers=2048,
         pubends=(
             PubendSettings("flights", ("flights.#", "planes.*"), max_retain_seconds=2.0),
             PubendSettings("rest", publishers=("web-*", "ann"), count=4, min_retain_bytes=0),
@@ -49,9 +49,9 @@ def test_what_is_said_is_what_is_set() -> None:
     ("section", "key"),
     [
         ({"max_publisher": 5}, r"phb\.max_publisher"),
-        ({"max_event_bytes": 0}, r"phb\.max_event_bytes"),
-        ({"max_event_bytes": "many"}, r"phb\.max_event_bytes"),
-        ({"max_event_bytes": 1 << 30}, r"phb\.max_event_bytes"),
+        ({"max_publishers": 0}, r"phb\.max_publishers"),
+        ({"max_publishers": "many"}, r"phb\.max_publishers"),
+        ({"max_event_bytes": 5}, r"phb\.max_event_bytes"),
         ({"silence_seconds": float("inf")}, r"phb\.silence_seconds"),
         ({"pubends": []}, r"phb\.pubends"),
         ({"pubends": [{}]}, r"phb\.pubends\.0\.name"),

@@ -12,7 +12,8 @@ from unit.gapless_phb.harness import Content
 
 
 def context(**config: object) -> RoleContext:
-    return RoleContext("broker", "network", "storage", Content(), 0, 1_790_000_000_000, b"secret", config)
+    wall = 1_790_000_000_000
+    return RoleContext("broker", "network", "storage", Content(), 0, wall, b"secret", 4096, config)
 
 
 def test_hook_open_role_makes_the_phb() -> None:
@@ -20,10 +21,11 @@ def test_hook_open_role_makes_the_phb() -> None:
 
     assert isinstance(role, PublisherHostingBroker)
     assert role.name == "phb"
+    assert role.settings.max_event_bytes == 4096
     role.start(0, 1_790_000_000_000)
     assert len(role.take_effects()) == 1
 
 
 def test_a_wrong_section_stops_it_at_once() -> None:
-    with pytest.raises(ConfigurationError, match="phb.nonsense"):
+    with pytest.raises(ConfigurationError, match=r"phb\.nonsense"):
         service.open_role(context=context(nonsense=1))

@@ -75,6 +75,8 @@ def _options(tuning: Tuning, *, create: bool) -> Options:
     options.set_write_buffer_size(tuning.write_buffer_bytes)
     options.set_max_write_buffer_number(4)  # a write does not wait for one slow flush
     options.set_max_total_wal_size(4 * tuning.write_buffer_bytes)  # else an idle family pins the log
+    options.set_level_zero_slowdown_writes_trigger(40)  # a stalled write would hold the GIL, and the loop
+    options.set_level_zero_stop_writes_trigger(80)
     options.set_target_file_size_base(tuning.write_buffer_bytes)
     options.set_max_bytes_for_level_base(8 * tuning.write_buffer_bytes)
     options.set_compression_type(COMPRESSIONS[tuning.compression]())

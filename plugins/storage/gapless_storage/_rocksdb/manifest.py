@@ -52,9 +52,7 @@ def torn_manifest(database: Path) -> TornManifest | None:
     """The MANIFEST of a database if it ends in damage, and None if it is intact or has no beginning."""
     try:
         path = database / (database / "CURRENT").read_text("ascii").strip()
-        keep = 0
-        for _, keep in intact_records(path, 0):
-            pass
+        keep = max((end for _, end in intact_records(path, 0)), default=0)
         size = path.stat().st_size
     except (OSError, ValueError):
         return None

@@ -20,12 +20,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from gapless.errors import (
-    ConfigurationError,
-    StorageError,
-    VolumeCorruptError,
-    VolumeForeignError,
-)
+from gapless.errors import ConfigurationError, VolumeCorruptError, VolumeForeignError
 from gapless.spi import VolumeIdentity
 from gapless_storage._rocksdb import wal
 from gapless_storage._rocksdb.engine import Engine, Tuning
@@ -40,7 +35,7 @@ from gapless_storage._rocksdb.identity import (
     write_marker,
 )
 from gapless_storage._rocksdb.layout import Mark
-from gapless_storage._rocksdb.manifest import torn_manifest
+from gapless_storage._rocksdb.manifest import TornManifest, torn_manifest
 from gapless_storage._rocksdb.seal import is_sealed
 from gapless_storage._rocksdb.watchdog import Flushed, inspect_within
 
@@ -49,9 +44,9 @@ _LOGGER = logging.getLogger("gapless.storage.rocksdb")
 _NOT_FOREIGN = {FILE_NAME, f"{FILE_NAME}.new", "lock", "lost+found"}
 """What a directory may hold that is to become a volume: the rest of an attempt, or a mount point's."""
 
-ADVICE = (
-    "Nothing was changed. Bring back a copy of the whole directory that was made later, "
-    "or move the directory away and start empty: then everything in it is given up"
+_ADVICE = (
+    "Bring back a copy of the whole directory that was made later than what is missing, "
+    "or move the directory away and start empty, which gives up everything in it"
 )
 
 
@@ -145,51 +140,66 @@ def _create(directory: Path, lock: DirectoryLock, identity: VolumeIdentity, tuni
 
 
 def _open(directory: Path, lock: DirectoryLock, marker: Marker, tuning: Tuning, watchdog_seconds: float) -> Opened:
-    fence = _open_fence(directory, marker)
     try:
-        database = directory / "rocksdb"
-        if not database.is_dir():
-            raise VolumeCorruptError(f"the database {database} is missing. {ADVICE}")
-        if not is_sealed(directory / "seal", database, fence.mark):
-            _check_database(database, fence.mark, watchdog_seconds)
-        engine = Engine(database, tuning, create=False)
+        fence = _open_fence(directory, marker)
         try:
-            _begin_generation(engine, fence, database)
+            engine = _open_database(directory, fence, tuning, watchdog_seconds)
         except BaseException:
-            engine.close()
+            fence.close()
             raise
-    except BaseException:
-        fence.close()
-        raise
+    except VolumeCorruptError as error:
+        raise VolumeCorruptError(f"{error}. {_ADVICE}") from error
     return Opened(directory, lock, engine, fence, marker.identity, created=False)
 
 
 def _open_fence(directory: Path, marker: Marker) -> Fence:
-    try:
-        fence = Fence(directory / "fence")
-    except StorageError as error:
-        raise VolumeCorruptError(f"{error}. {ADVICE}") from error
+    fence = Fence(directory / "fence")
     if fence.mark.volume.hex() != marker.volume:
         fence.close()
-        raise VolumeCorruptError(f"the fence in {directory} is another volume's. {ADVICE}")
+        raise VolumeCorruptError(f"the fence in {directory} is another volume's")
     return fence
 
 
+def _open_database(directory: Path, fence: Fence, tuning: Tuning, watchdog_seconds: float) -> Engine:
+    database = directory / "rocksdb"
+    if not database.is_dir():
+        raise VolumeCorruptError(f"the database {database} is missing")
+    if not is_sealed(directory / "seal", database, fence.mark):
+        _check_database(database, fence.mark, watchdog_seconds)
+    engine = Engine(database, tuning, create=False)
+    try:
+        _begin_generation(engine, fence, database)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
 def _check_database(database: Path, fence: Mark, watchdog_seconds: float) -> None:
-    """Proves that every batch up to the fence is there; cuts off what was never durable."""
+    """Proves that every batch up to the fence is there; then cuts off what was never durable."""
     try:
         chain = _proven_chain(database, inspect_within(database, watchdog_seconds), fence)
-    except VolumeCorruptError:
+    except VolumeCorruptError as error:
         torn = torn_manifest(database)
         if torn is None:
             raise
-        with torn.without_tail() as trial:
-            chain = _proven_chain(database, inspect_within(trial, watchdog_seconds), fence)
+        chain = _chain_on_trial(database, torn, fence, watchdog_seconds, error)
         _LOGGER.warning("%s: cutting off its end, which was never synced", torn.path)
         torn.cut_off()
     for part in chain.cuts:
         _LOGGER.warning("%s: cutting off %d bytes that were never synced", part.path, part.cut_bytes)
     wal.cut(chain)
+
+
+def _chain_on_trial(
+    database: Path, torn: TornManifest, fence: Mark, watchdog_seconds: float, refusal: VolumeCorruptError
+) -> wal.Chain:
+    """The chain without the last record of the MANIFEST. Raises `refusal` if that does not reach the fence."""
+    try:
+        with torn.without_tail() as trial:
+            return _proven_chain(database, inspect_within(trial, watchdog_seconds), fence)
+    except (VolumeCorruptError, OSError):  # OSError: a file system without links
+        raise refusal from None
 
 
 def _proven_chain(database: Path, found: Flushed, fence: Mark) -> wal.Chain:
@@ -199,12 +209,12 @@ def _proven_chain(database: Path, found: Flushed, fence: Mark) -> wal.Chain:
     if chain.counter < max(flushed):
         raise VolumeCorruptError(
             f"{database} disagrees with itself: the log ends at batch {chain.counter}, "
-            f"but data files hold batch {max(flushed)} ({chain.reason or 'logs are missing'}). {ADVICE}"
+            f"but data files hold batch {max(flushed)} ({chain.reason or 'logs are missing'})"
         )
     if chain.counter < fence.counter:
         raise VolumeCorruptError(
             f"batches {chain.counter + 1} to {fence.counter} are missing from {database}: they were durable, "
-            f"and the log ends at batch {chain.counter} ({chain.reason or 'logs are missing'}). {ADVICE}"
+            f"and the log ends at batch {chain.counter} ({chain.reason or 'logs are missing'})"
         )
     return chain
 
@@ -213,7 +223,7 @@ def _begin_generation(engine: Engine, fence: Fence, database: Path) -> None:
     """Compares the open database with the fence, and begins the next generation in both."""
     default, log = (_decode(encoded, database) if encoded else None for encoded in engine.marks())
     if default is None or default != log:
-        raise VolumeCorruptError(f"{database} disagrees with itself: {default} and {log}. {ADVICE}")
+        raise VolumeCorruptError(f"{database} disagrees with itself: {default} and {log}")
     _check_place(default, fence.mark, database)
     mark = Mark(default.volume, fence.mark.generation + 1, _random_opening(), default.counter + 1)
     engine.write(engine.marked_batch(mark))
@@ -224,16 +234,16 @@ def _begin_generation(engine: Engine, fence: Fence, database: Path) -> None:
 def _check_place(mark: Mark, fence: Mark, database: Path) -> None:
     """The fence's generation, and only that, may be behind: by the one opening that did not come to its end."""
     if mark.volume != fence.volume:
-        raise VolumeCorruptError(f"{database} is the database of another volume. {ADVICE}")
+        raise VolumeCorruptError(f"{database} is the database of another volume")
     if mark.counter < fence.counter:
         raise VolumeCorruptError(
-            f"batches {mark.counter + 1} to {fence.counter} are missing from {database}, and were durable. {ADVICE}"
+            f"batches {mark.counter + 1} to {fence.counter} are missing from {database}, and were durable"
         )
     same = mark.generation == fence.generation and mark.opening == fence.opening
     if not same and mark.generation != fence.generation + 1:
         raise VolumeCorruptError(
             f"{database} and its fence come from different copies of this volume: "
-            f"openings {mark.generation} and {fence.generation}. {ADVICE}"
+            f"openings {mark.generation} and {fence.generation}"
         )
 
 
@@ -241,7 +251,7 @@ def _decode(encoded: bytes, database: Path) -> Mark:
     try:
         return Mark.decode(encoded)
     except ValueError as error:
-        raise VolumeCorruptError(f"a mark in {database} is garbled: {error}. {ADVICE}") from error
+        raise VolumeCorruptError(f"a mark in {database} is garbled: {error}") from error
 
 
 def _random_opening() -> int:

@@ -43,7 +43,7 @@ class Limits:
     """Publishers of one session."""
     event_bytes: int = 1 << 20
     frame_bytes: int = 4 << 20
-    window_batches: int = 128
+    window_batches: int = 64
     """Batches and openings a publisher may have unanswered."""
     window_bytes: int = 8 << 20
     """Bytes a publisher may have unanswered; a batch on its own may be larger."""

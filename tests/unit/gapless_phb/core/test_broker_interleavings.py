@@ -170,7 +170,7 @@ class World:
 
     def publish(self) -> None:
         publisher = self.random.choice(self.publishers)
-        publisher._opened()
+        publisher.opened()
         if publisher.epoch:
             batch = (publisher.next, self.random.randint(1, 5))
             self.sent[publisher.name].append(batch)
@@ -179,7 +179,7 @@ class World:
     def repeat(self) -> None:
         """A batch again: one that waits for its answer, or was answered long ago."""
         publisher = self.random.choice(self.publishers)
-        publisher._opened()
+        publisher.opened()
         if publisher.epoch and self.sent[publisher.name]:
             batch = self.random.choice(self.sent[publisher.name][-8:])
             publisher.repeat(*batch, reply_to=(publisher.name, *batch))
@@ -269,7 +269,7 @@ class World:
                 enrolling = self.random.choice([0, 1, None])
                 before, now, wall = self.heard, self.harness.now, self.harness.wall
                 for write in self.harness.volume.sync(enrolling or 0):
-                    self.harness.phb.on_durable(write.cookie, now, wall)
+                    self.harness.phb.on_durable(int(str(write.cookie)), now, wall)
                 self.harness.settle()
                 assert before == self.heard
             for minima in self.late:

@@ -98,7 +98,7 @@ def test_a_crash_between_the_turns_harms_nothing(monkeypatch: pytest.MonkeyPatch
         publisher.epoch = 0
         publisher.open()
         harness.sync()
-        publisher._opened()
+        publisher.opened()
         assert outcomes(publisher.repeat(1, 2))[0].verdict is Verdict.OK
         assert publisher.next >= 3
 
@@ -140,7 +140,7 @@ def test_a_forgotten_name_that_comes_back_is_new_and_its_old_epoch_is_fenced() -
     publisher.epoch = 0
     publisher.open()
     harness.sync()
-    publisher._opened()
+    publisher.opened()
     assert publisher.next == 1
     assert publisher.epoch > old
     publisher.epoch = old

@@ -176,7 +176,7 @@ class TestPublishing:
         assert "no longer known" in behind.reason
 
     def test_a_hole_is_answered_with_where_to_go_on(self) -> None:
-        harness, publisher = ready()
+        _, publisher = ready()
         publisher.send(3)
 
         refused = outcome(publisher.repeat(6))
@@ -227,7 +227,7 @@ class TestPublishing:
         assert repeated.verdict is reopened.verdict is Verdict.OK
         harness.phb.on_space(harness.now, harness.wall, low=False)
         publisher.epoch = 0
-        publisher._opened()
+        publisher.opened()
         publisher.send()
         assert outcome(harness.sync()).verdict is Verdict.OK
 

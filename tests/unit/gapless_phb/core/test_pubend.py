@@ -92,7 +92,7 @@ class TestBeginning:
         harness.crash()
 
         assert lines(harness.sync()) == ["opened stable=3000 members: shb1@1000 shb2@1000"]
-        assert lines(harness.hold("shb2", 3, {7: at(1), 8: 0})) == [f"held shb2 version 3: 7@1 8@0"]
+        assert lines(harness.hold("shb2", 3, {7: at(1), 8: 0})) == ["held shb2 version 3: 7@1 8@0"]
 
 
 class TestSilence:

@@ -64,12 +64,9 @@ def test_t08_probes_come_later_and_later() -> None:
     harness.publisher().send()
     harness.sync()
 
-    times = []
-    for _ in range(200):
-        if any(isinstance(effect, Probe) for effect in harness.advance(1000)):
-            times.append(harness.now // 1_000_000_000)
+    seconds = [second for second in range(1, 200) if any(isinstance(effect, Probe) for effect in harness.advance(1000))]
 
-    assert times == [3, 9, 21, 45, 93, 141, 189]
+    assert seconds == [3, 9, 21, 45, 93, 141, 189]
 
 
 def test_t09_lost_is_said_only_when_it_is_durable() -> None:

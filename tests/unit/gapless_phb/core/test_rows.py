@@ -29,7 +29,7 @@ def test_everything_of_a_pubend_comes_back_and_nothing_of_its_neighbours() -> No
     row = rows.PubendRow("default@1", 5, ("a", "b.#"), ((1, 2), (7, 9)))
     publisher = rows.PublisherRow(3, "i", 2, 99, 41, 1000, [rows.Batched(40, 2, 990, 77)])
     checkpoint = rows.Checkpoint(1000, 12, [(0, 0), (1000, 555)])
-    values = {
+    values: dict[tuple[str, str], rows.Row] = {
         (rows.PUBENDS, ""): row,
         (rows.LEASES, ""): 2000,
         (rows.LOST, ""): 500,

@@ -1,0 +1,202 @@
+"""`gapless.sync.connect`: design.md 4."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gapless
+from gapless.core import messages as m
+from unit.gapless.client.conftest import ADDRESS
+from unit.gapless.client.fake_broker import BASE, PUBEND
+from unit.gapless.client.fake_network import FakeNetwork
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("gapless")]
+
+
+def test_a_connection_is_a_block_or_not(network: FakeNetwork) -> None:
+    connection = gapless.sync.connect(ADDRESS, client_id="c")
+    assert connection.connected
+    assert (connection.client_id, connection.network) == ("c", "net")
+    assert "connected" in repr(connection)
+    assert len(threads()) == 1
+    connection.close()
+    connection.close()
+    assert not connection.connected
+    assert threads() == []
+    with pytest.raises(gapless.ConnectionClosedError):
+        connection.pubends()
+    with pytest.raises(gapless.ConnectionClosedError):
+        connection.session()
+
+    with gapless.sync.connect(ADDRESS) as connection:
+        assert connection.connected
+    assert threads() == []
+    assert len(network.broker.messages(m.Goodbye)) == 2
+
+
+def test_nobody_answers(network: FakeNetwork) -> None:
+    network.unreachable = True
+    with pytest.raises(gapless.ConnectionClosedError, match="nobody there"):
+        gapless.sync.connect(ADDRESS)
+    with pytest.raises(TimeoutError):
+        gapless.sync.connect(ADDRESS, wait=True, timeout=0.1)
+
+    assert threads() == []
+
+
+@pytest.mark.parametrize("arguments", [{"address": "nowhere"}, {"address": ADDRESS, "client_id": "x" * 300}])
+def test_wrong_arguments_are_refused_without_a_thread(arguments: Any) -> None:
+    with pytest.raises(gapless.ConfigurationError):
+        gapless.sync.connect(**arguments)
+
+    assert threads() == []
+
+
+def test_the_listings(network: FakeNetwork) -> None:
+    with gapless.sync.connect(ADDRESS, client_id="c") as connection, connection.session() as session:
+        session.subscribe("t", name="s").close()
+        assert [info.name for info in connection.subscriptions(timeout=5)] == ["s"]
+        assert [info.pubend for info in connection.pubends(timeout=5)] == [PUBEND]
+        connection.unsubscribe("s", timeout=5)
+        assert connection.subscriptions() == []
+        with pytest.raises(gapless.SubscriptionNotFoundError):
+            connection.unsubscribe("s")
+
+
+def test_a_call_that_times_out_goes_on(network: FakeNetwork) -> None:
+    with gapless.sync.connect(ADDRESS) as connection, connection.session() as session:
+        publisher = session.publisher("t")
+        publisher.recover(timeout=5)
+        network.stalled = True
+        with pytest.raises(TimeoutError, match=r"not done within 0\.05 s"):
+            publisher.send(b"a", timeout=0.05)
+        assert network.broker.streams[PUBEND].ticks == []
+        connection._runner.do(network.flow)
+        publisher.flush(timeout=5)
+
+    assert len(network.broker.streams[PUBEND].ticks) == 1
+
+
+def test_leaving_by_an_exception_does_not_wait(network: FakeNetwork) -> None:
+    began = time.monotonic()
+    with pytest.raises(ZeroDivisionError):
+        with gapless.sync.connect(ADDRESS) as connection, connection.session() as session:
+            publisher = session.publisher("t")
+            publisher.recover()
+            network.stalled = True
+            with pytest.raises(TimeoutError):
+                publisher.send(b"a", timeout=0.01)
+            raise ZeroDivisionError
+
+    assert time.monotonic() - began < 5
+
+
+def test_several_threads_use_one_connection(network: FakeNetwork) -> None:
+    with gapless.sync.connect(ADDRESS) as connection, connection.session() as session:
+        publisher = session.publisher("t")
+        subscription = session.subscribe("t", name="s")
+
+        def publish(number: int) -> None:
+            for i in range(50):
+                publisher.send(b"%d.%d" % (number, i))
+
+        workers = [threading.Thread(target=publish, args=(number,)) for number in range(4)]
+        for worker in workers:
+            worker.start()
+        bodies = [next(subscription).body for _ in range(200)]
+        for worker in workers:
+            worker.join()
+
+    assert len(set(bodies)) == 200
+    for number in range(4):
+        assert [b for b in bodies if b.startswith(b"%d." % number)] == [b"%d.%d" % (number, i) for i in range(50)]
+
+
+def test_a_blocking_call_in_the_loops_own_thread_is_refused(network: FakeNetwork) -> None:
+    with gapless.sync.connect(ADDRESS) as connection:
+        with pytest.raises(RuntimeError, match="wait for itself"):
+            connection._runner.do(lambda: connection.pubends())
+
+
+def test_drain_from_another_thread(network: FakeNetwork) -> None:
+    with gapless.sync.connect(ADDRESS) as connection, connection.session() as session:
+        subscription = session.subscribe("t", name="s")
+        timer = threading.Timer(0.05, connection.drain)
+        timer.start()
+        assert list(subscription) == []
+        timer.join()
+        assert subscription.receive(timeout=0.1) is None
+        assert list(subscription.batches()) == []
+        session.drain()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_does_not_hang(network: FakeNetwork) -> None:
+    with gapless.sync.connect(ADDRESS) as connection, connection.session() as session:
+        subscription = session.subscribe("t", name="s")
+        child = os.fork()
+        if child == 0:
+            try:
+                try:
+                    connection.pubends(timeout=5)
+                except gapless.ConnectionClosedError as error:
+                    right = "forked" in str(error)
+                subscription.close()
+                session.close()
+                connection.close()
+                assert not connection.connected
+                os._exit(0 if right else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert connection.pubends(timeout=5) != []
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = {path!r}
+import gapless
+from gapless import plugins
+from unit.gapless.client.fake_network import FakeNetwork
+network = FakeNetwork()
+plugins.load = lambda kind, name: lambda options: network
+connection = gapless.sync.connect("gapless+fake://x")
+subscription = connection.session().subscribe("t", name="s")
+{rest}
+print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "",
+        "import atexit; atexit.register(lambda: print([m for m in network.broker.received][-1].__class__.__name__))",
+        "import threading; threading.excepthook = print\n"
+        "threading.Thread(target=subscription.receive, daemon=True).start()",
+        "import os; os.fork() or sys.exit()",
+    ],
+    ids=["plain", "goodbye", "a thread that waits", "fork"],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_interpreter_ends_although_nothing_was_closed(rest: str) -> None:
+    tests = str(Path(__file__).parents[3])
+    script = SCRIPT.format(path=[tests, *sys.path], rest=rest)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "done" in done.stdout
+    assert BASE
