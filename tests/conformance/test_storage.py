@@ -21,6 +21,8 @@ class TestMemory(StorageSuite):
 
 
 class TestRocksdb(StorageSuite):
+    history_examples = 10
+
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StorageHarness:
         return RocksdbHarness(tmp_path)
@@ -28,6 +30,8 @@ class TestRocksdb(StorageSuite):
 
 class TestRocksdbWithSmallBuffers(StorageSuite):
     """Small enough that data files, several logs and compactions occur in every test."""
+
+    history_examples = 10
 
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StorageHarness:
