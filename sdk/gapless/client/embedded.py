@@ -41,7 +41,7 @@ class EmbeddedBroker:
         Raises ConfigurationError, and StorageError when the volume cannot be opened.
         """
         if self._path is None:
-            self._node = await _start_node({"plugin": "memory", "path": "memory"})
+            self._node = await _start_node({"plugin": "memory", "path": ""})
             return
         shared = _shared(self._path)
         shared.users += 1

@@ -103,7 +103,7 @@ class Table:
 # ---------------------------------------------------------------------------------- how it comes about
 
 
-VERSIONS = ({"a": 1, "b": 2}, {"a": 2}, {"b": 1}, {})
+VERSIONS: tuple[dict[str, int], ...] = ({"a": 1, "b": 2}, {"a": 2}, {"b": 1}, {})
 """From which version on an event matches a subscription of an SHB; of one that is absent: never."""
 
 
@@ -126,7 +126,7 @@ class Truth:
 
     def _must(self, tick: int, stamp: Stamp) -> bool:
         versions = VERSIONS[self.matched_from >> 2 * tick & 3]
-        return stamp is RAW or any(stamp.get(shb, 0) >= version for shb, version in versions.items())
+        return stamp is None or any(stamp.get(shb, 0) >= version for shb, version in versions.items())
 
 
 ticks = st.integers(0, TICKS)

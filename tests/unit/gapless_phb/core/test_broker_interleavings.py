@@ -101,6 +101,7 @@ class World:
         self.late: list[Released] = []
         """Minima on their way within the node, which are gone with the turn."""
         self.holds: dict[str, dict[int, Tick]] = {}
+        """SHB → what it may count on: the answer to the last row that it sent."""
         self.holds_asked: dict[str, int] = {}
         self.latest: Tick = 0
         self.steps: list[Callable[[], None]] = [
@@ -149,7 +150,8 @@ class World:
         elif isinstance(effect, Enrolled):
             self.progress.setdefault(effect.shb, (effect.at, effect.at))
         elif isinstance(effect, HeldRow):
-            self.holds[effect.shb] = dict(effect.held.at)
+            if effect.held.version == self.holds_asked.get(effect.shb):
+                self.holds[effect.shb] = dict(effect.held.at)
 
     def hear_answer(self, reply_to: Any, outcome: Outcome) -> None:
         name, first, count = reply_to
@@ -276,8 +278,13 @@ class World:
                 self.harness.tell(minima)
 
     def hold(self) -> None:
+        """An SHB sends a row: a new one, which gives up the one before, or an old one again, which does nothing."""
         shb = self.random.choice(SHBS)
-        version = self.holds_asked[shb] = self.holds_asked.get(shb, 0) + self.random.choice([-1, 0, 1, 1])
+        known = self.holds_asked.get(shb, 0)
+        version = known + self.random.choice([-1, 0, 1, 1])
+        if version > known:
+            self.holds.pop(shb, None)
+            self.holds_asked[shb] = version
         ticks = [0, *sorted(self.model.events)[-5:]]
         at = {sid: self.random.choice(ticks) for sid in range(self.random.randint(0, 2))}
         self.harness.hold(shb, version, at)

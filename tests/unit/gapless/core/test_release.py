@@ -1,0 +1,230 @@
+"""Minima of progress: never more than every SHB has really done (algorithms.md 8.2 C4, T20, T48)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gapless.core.release import Cover, HopTable, Minima, ReleaseTable, cover_of
+from gapless.core.routing import Progress
+
+SHBS = ("a", "b", "c")
+
+
+def progress(shb: str, released: int, delivered: int) -> Progress:
+    return Progress(shb, "p@1", released, delivered)
+
+
+# --------------------------------------------------------------------------------------- at the pubend
+
+rows = st.tuples(st.sampled_from(SHBS), st.integers(0, 9), st.integers(0, 9))
+steps = st.lists(
+    st.one_of(
+        rows.map(lambda row: ("report", row)),
+        st.sampled_from(SHBS).map(lambda shb: ("enrol", shb)),
+        st.sets(st.sampled_from(SHBS)).map(lambda shbs: ("members", tuple(sorted(shbs)))),
+        st.just(("take", None)),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(steps)
+def test_the_minima_are_over_all_members_and_never_fall(steps: list[tuple[str, object]]) -> None:
+    table = ReleaseTable()
+    heard: dict[str, list[Minima]] = {}
+    said = [Minima(0, 0)]
+    for step, what in steps:
+        match step, what:
+            case "report", (str(shb), int(released), int(further)):
+                table.report(progress(shb, released, released + further))
+                if shb in heard:
+                    heard[shb].append(Minima(released, released + further))
+            case "enrol", str(shb):
+                table.enrol(shb)
+                heard[shb] = []
+            case "members", tuple(members):
+                table.replace_members(members)
+                heard = {shb: [] for shb in members}
+            case "take", _:
+                risen = table.take_risen()
+                if risen is not None:
+                    assert risen == table.minima() != said[-1]
+                    assert (risen.released, risen.delivered) >= said[-1]
+                    assert risen.delivered >= said[-1].delivered
+                    said.append(risen)
+
+                assert table.take_risen() is None, "what was said is not said again"
+
+        complete = bool(heard) and all(heard.values())
+        assert set(table.members) == set(heard)
+        assert (table.minima() is not None) == complete
+        if complete:
+            assert table.minima() == Minima(
+                min(max(row.released for row in rows) for rows in heard.values()),
+                min(max(row.delivered for row in rows) for rows in heard.values()),
+            )
+
+
+def test_nothing_is_said_before_every_member_was_heard() -> None:
+    table = ReleaseTable(["a", "b"])
+    table.report(progress("a", 5, 7))
+
+    assert table.take_risen() is None
+
+    table.report(progress("b", 3, 9))
+
+    assert table.take_risen() == Minima(3, 7)
+    assert table.take_risen() is None
+
+
+def test_a_new_member_is_waited_for_although_it_reported_before_it_was_one() -> None:
+    """What it reported before it was counted may be of another life (T20)."""
+    table = ReleaseTable(["a"])
+    table.report(progress("a", 5, 7))
+    table.report(progress("b", 9, 9))
+    table.enrol("b")
+
+    assert table.minima() is None
+
+
+def test_a_retired_shb_no_longer_holds_the_others_back() -> None:
+    """T10."""
+    table = ReleaseTable(["a", "b"])
+    table.report(progress("a", 50, 70))
+    table.report(progress("b", 3, 9))
+    table.replace_members(["a"])
+    table.report(progress("a", 50, 70))
+
+    assert table.take_risen() == Minima(50, 70)
+
+
+def test_without_members_nothing_is_released() -> None:
+    assert ReleaseTable().minima() is None
+
+
+# ----------------------------------------------------------------------------------------- on the way
+
+
+def test_another_cover_replaces_and_the_same_one_rises() -> None:
+    """h2 comes back with 5: a maximum would keep 500, which was said of h1 alone (T48)."""
+    table: HopTable[str] = HopTable()
+    one, both = cover_of(["h1"]), cover_of(["h1", "h2"])
+    table.report("left", one, Minima(500, 600))
+    table.report("left", both, Minima(5, 9))
+
+    assert table.minima({"left": both}) == Minima(5, 9)
+
+    table.report("left", both, Minima(4, 11))
+
+    assert table.minima({"left": both}) == Minima(5, 11)
+    assert table.minima({"left": one}) is None
+
+
+def test_a_neighbour_with_another_cover_than_expected_counts_as_nothing() -> None:
+    """A fresh broker would else acknowledge for SHBs that it never heard of (T6)."""
+    table: HopTable[str] = HopTable()
+    table.report("left", cover_of(["a"]), Minima(5, 5))
+    table.report("right", cover_of(["b"]), Minima(3, 9))
+
+    assert table.minima({"left": cover_of(["a"]), "right": cover_of(["b"])}) == Minima(3, 5)
+    assert table.minima({"left": cover_of(["a"])}) == Minima(5, 5)
+    assert table.minima({"left": cover_of(["a"]), "right": cover_of(["b", "c"])}) is None
+    assert table.minima({"left": cover_of(["a"]), "middle": cover_of(["b"])}) is None
+    assert table.minima({}) is None
+
+    table.forget("right")
+
+    assert table.minima({"right": cover_of(["b"])}) is None
+
+
+def test_a_cover_is_of_a_set_and_the_same_everywhere() -> None:
+    assert cover_of(["a", "b"]) == cover_of(["b", "a"])
+    assert len({cover_of([]), cover_of(["a"]), cover_of(["b"]), cover_of(["a", "b"])}) == 4
+    assert cover_of(["shb-1"]) == Cover(1, 0x0)
+
+
+# ---------------------------------------------------- T48 as a whole: root, one broker, two SHBs that come and go
+
+
+class HighestWhateverCover(HopTable[str]):
+    """The rule as it was wrong: a maximum across covers."""
+
+    def report(self, hop: str, cover: Cover, minima: Minima) -> None:
+        known = self._rows.get(hop)
+        highest = minima if known is None else Minima(*map(max, minima, known[1]))
+        super().report(hop, cover, minima)
+        self._rows[hop] = cover, highest
+
+
+class Broker:
+    """A soft broker: whom it knows behind each hop, and what they reported."""
+
+    def __init__(self, table: Callable[[], HopTable[str]]) -> None:
+        self.behind: dict[str, set[str]] = {}
+        self.table = table()
+
+    def minima(self) -> tuple[Cover, Minima] | None:
+        minima = self.table.minima({hop: cover_of(sorted(shbs)) for hop, shbs in self.behind.items()})
+        return None if minima is None else (cover_of(sorted(set().union(*self.behind.values()))), minima)
+
+
+def released_too_much(seed: int, table: Callable[[], HopTable[str]]) -> tuple[bool, bool]:
+    """Whether the root ever released more than an SHB had, and whether it released anything."""
+    random = Random(seed)
+    done = {"h1": 0, "h2": 0}
+    up = {"h1": True, "h2": random.random() < 0.5}
+    middle, root, released = Broker(table), Broker(table), 0
+    frames: list[tuple[int, int, Callable[[], None]]] = []
+
+    def send(now: int, handler: Callable[[], None]) -> None:
+        if random.random() >= 0.1:
+            heapq.heappush(frames, (now + random.randint(1, 4), random.getrandbits(62), handler))
+
+    def on_interest(now: int, shb: str) -> None:
+        middle.behind[shb] = {shb}
+        known = set(middle.behind)
+        send(now, lambda: root.behind.update(middle=root.behind.get("middle", set()) | known))
+
+    def on_progress(now: int, shb: str, at: int) -> None:
+        middle.table.report(shb, cover_of([shb]), Minima(at, at))
+        if (upwards := middle.minima()) is not None:
+            send(now, lambda: root.table.report("middle", *upwards))
+
+    for now in range(300):
+        while frames and frames[0][0] <= now:
+            heapq.heappop(frames)[2]()
+        for shb in done:
+            up[shb] ^= random.random() < 0.02
+            if up[shb]:
+                done[shb] = min(now, done[shb] + (random.randint(0, 8) if random.random() < 0.3 else 0))
+                if now % 5 == 0:
+                    send(now, lambda shb=shb, at=done[shb], now=now: on_progress(now, shb, at))  # type: ignore[misc]
+                if now % 7 == 0:
+                    send(now, lambda shb=shb, now=now: on_interest(now, shb))  # type: ignore[misc]
+        middle = Broker(table) if random.random() < 0.01 else middle
+        root = Broker(table) if random.random() < 0.01 else root
+        if (known := root.minima()) is not None and root.behind["middle"] == set(done):
+            released = max(released, known[1].released)
+        if released > min(done.values()):
+            return True, True
+    return False, released > 0
+
+
+@pytest.mark.parametrize("start", [0, 100, 200])
+def test_nothing_is_released_that_an_shb_needs(start: int) -> None:
+    runs = [released_too_much(seed, HopTable) for seed in range(start, start + 100)]
+
+    assert not any(wrong for wrong, _ in runs)
+    assert sum(any_released for _, any_released in runs) > 50, "in most runs something is released at all"
+
+
+def test_a_maximum_across_covers_releases_what_an_shb_needs() -> None:
+    """Else the test above would see nothing."""
+    assert any(released_too_much(seed, HighestWhateverCover)[0] for seed in range(100))
