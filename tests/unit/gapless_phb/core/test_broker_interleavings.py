@@ -149,9 +149,8 @@ class World:
                 self.progress.setdefault(shb, (at, at))
         elif isinstance(effect, Enrolled):
             self.progress.setdefault(effect.shb, (effect.at, effect.at))
-        elif isinstance(effect, HeldRow):
-            if effect.held.version == self.holds_asked.get(effect.shb):
-                self.holds[effect.shb] = dict(effect.held.at)
+        elif isinstance(effect, HeldRow) and effect.held.version == self.holds_asked.get(effect.shb):
+            self.holds[effect.shb] = dict(effect.held.at)
 
     def hear_answer(self, reply_to: Any, outcome: Outcome) -> None:
         name, first, count = reply_to
