@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from asyncio.subprocess import Process
@@ -108,14 +110,13 @@ class BrokerProcess:
     async def kill(self) -> None:
         """SIGKILL; nothing if it does not run."""
         if self.runs:
-            assert self._process is not None
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError):  # Process.kill would look first, and so may reap it
+                os.kill(self.pid, signal.SIGKILL)
         await self._reap()
 
     async def stop(self) -> int:
         """SIGTERM; waits until it has ended in order, and returns its exit status."""
-        assert self._process is not None
-        self._process.terminate()
+        os.kill(self.pid, signal.SIGTERM)
         return await self.wait()
 
     async def wait(self) -> int:

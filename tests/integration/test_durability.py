@@ -17,7 +17,7 @@ import gapless
 from gapless.core.codec import decode_server
 from gapless.core.framing import FrameDecoder
 from gapless.core.messages import Published, PublisherOpened
-from integration.broker_process import CLI, BrokerProcess, bounded, until
+from integration.broker_process import BrokerProcess, bounded, until
 from integration.io_shim import Call, Kind, Shim, compile_shim
 
 pytestmark = [
@@ -424,14 +424,18 @@ async def test_an_old_copy_of_the_database_is_refused_and_the_way_out_is_named(t
     assert "Traceback" not in log
     last = log.splitlines()[-1]
     assert last.startswith("gapless: ")
-    assert "Nothing was changed. Bring back a copy of the whole directory that was made later" in last
+    assert "Bring back a copy of the whole directory that was made later" in last
     assert str(broker.volume) in last
     assert len({event.tick for event in events}) == 10
 
 
+SHORT_PROMISES = {"silence_seconds": 0.01, "lease_seconds": 0.02}
+"""Up to a lease's end a copy may have told silence, so that a token there is none that it must not know."""
+
+
 async def test_a_token_newer_than_a_restored_directory_is_refused(tmp_path: Path) -> None:
     """S16: with its fence the old copy opens; what it has lost is found by whoever has seen it (T14, INV13)."""
-    async with BrokerProcess(tmp_path) as broker:
+    async with BrokerProcess(tmp_path, phb=SHORT_PROMISES) as broker:
         older = await publish(broker.url, 5)
         await broker.stop()
         shutil.copytree(broker.volume, tmp_path / "old")
@@ -467,5 +471,3 @@ def test_without_a_compiler_the_tests_say_what_to_install(tmp_path: Path, monkey
     with pytest.raises(RuntimeError, match="apt-get install gcc"):
         compile_shim(tmp_path)
 
-
-assert CLI

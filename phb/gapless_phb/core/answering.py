@@ -55,11 +55,11 @@ class Wanted:
 class Answers:
     """Reads what is wanted, a chunk at a time for each want in turn, and says what it finds as replies."""
 
-    def __init__(self, log: Log, outbox: Outbox, voids: Ranges) -> None:
-        """`voids`: intervals in which no answer ends (see `_clip`)."""
+    def __init__(self, log: Log, outbox: Outbox) -> None:
         self._log = log
         self._outbox = outbox
-        self._voids = voids
+        self.voids: Ranges = ()
+        """Intervals in which no answer ends (see `_clip`)."""
         self._wanted: dict[Hashable, Wanted] = {}
         self._waiting: deque[Wanted] = deque()
         self._reading = 0
@@ -95,7 +95,7 @@ class Answers:
         """
         done = 0
         for lo, hi in ranges:
-            drawn = next((high + 1 for low, high in self._voids if low < hi <= high), hi)
+            drawn = next((high + 1 for low, high in self.voids if low < hi <= high), hi)
             start, end = max(lo, done), min(drawn, self._log.stable)
             if start < end:
                 yield start, end

@@ -178,7 +178,8 @@ class PublisherHostingBroker:
     def _on_submit(self, submit: Submit, now: int, wall: int) -> None:
         pubend = self._pubends.get(submit.pub.pubend)
         if pubend is None:
-            self._refuse(submit.reply_to, submit.pub.pubend, self._not_here(submit.pub.pubend))
+            outcome = Outcome(Verdict.REJECTED, self._not_here(submit.pub.pubend), submit.pub.first)
+            self._outbox.emit(Submitted(submit.reply_to, submit.pub.pubend, outcome))
             return
         refusal = "the broker's disk is full: nothing can be published until there is room" if self._full else ""
         pubend.submit(submit.pub, submit.reply_to, refusal, now, wall)
@@ -187,7 +188,7 @@ class PublisherHostingBroker:
         request = submit.request
         pubend, fault = self._place(request.pubend, request.publisher, request.topic)
         if pubend is None:
-            self._refuse(submit.reply_to, request.pubend, fault)
+            self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(Verdict.REJECTED, fault)))
         else:
             pubend.intake.open(request, submit.reply_to, now, wall)
 
@@ -200,7 +201,7 @@ class PublisherHostingBroker:
                 return pubend, ""
         name = assign(self.settings.pubends, publisher, topic)
         if name is None:
-            what = f"topic {topic!r}" if topic else "every topic"
+            what = "every topic" if topic is None else f"topic {topic!r}"
             return None, f"no pubend takes {what} from publisher {publisher!r} (phb.pubends)"
         return self._by_name[name], ""
 
@@ -209,9 +210,6 @@ class PublisherHostingBroker:
         if here is None:
             return f"there is no pubend {pubend!r} here"
         return f"pubend {pubend!r} is gone: its log was lost or made anew, and {here.pubend!r} is in its place"
-
-    def _refuse(self, reply_to: object, pubend: PubendId, reason: str) -> None:
-        self._outbox.emit(Submitted(reply_to, pubend, Outcome(Verdict.REJECTED, reason)))
 
     def _on_list(self, session: ClientSession, request: ListPubends, _now: int, _wall: int) -> None:
         listing = [pubend.listing() for pubend in self._pubends.values()]

@@ -74,10 +74,11 @@ class Log:
         """Durable: silence may be asserted up to here, for no incarnation will log at or below it (T2)."""
         self._lease_asked: Tick = 0
         self.last_assigned: Tick = 0
-        self._last_record: Tick = 0
+        """The last tick that has an event, durable or not; the next record is linked to it."""
         self.said_at = 0
         """When something was decided last, in monotonic nanoseconds."""
         self.pending: deque[Batch] = deque()
+        """On its way to the disk, in order."""
         self.pending_bytes = 0
         self.on_landed: Landed = _ignore
         """Called when a batch is durable; the next `settle()` tells it."""
@@ -86,15 +87,10 @@ class Log:
 
     def recover(self, newest: Tick, lost: Tick, lease: Tick, index: ByteIndex) -> None:
         """Takes the positions that were found at start-up. Says nothing yet."""
-        self.newest = self._last_record = self.last_assigned = newest
+        self.newest = self.last_assigned = newest
         self.lost = self.lost_asked = lost
         self.lease = self._lease_asked = lease
         self.index = index
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is on its way to the disk."""
-        return not self.pending
 
     # ------------------------------------------------------------------------------------ the growing end
 
@@ -124,12 +120,12 @@ class Log:
         """Gives a batch its ticks and asks for its record, with a fresh lease when the last one grows old."""
         tick = self.clock.take(pub.events.count, now, wall)
         batch = Batch(publisher, pub.first, tick, pub.events, headers, crc, reply_to)
-        record = Record(publisher.name, pub.epoch, pub.first, tick, self._last_record, pub.events, crc)
+        record = Record(publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, crc)
         raw = encode_record(self.tag, record)
         self.pending.append(batch)
         publisher.pending.append(batch)
         self.pending_bytes += pub.events.size
-        self.last_assigned = self._last_record = batch.last_tick
+        self.last_assigned = batch.last_tick
         self.index.add(batch.last_tick, len(raw))
         self._outbox.write([Put(self.stream, batch.last_tick, raw)], lambda now, _wall: self._land(batch, now))
         self.renew_lease(self.clock.latest)

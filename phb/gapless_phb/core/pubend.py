@@ -92,7 +92,7 @@ class Pubend:
         self.release = Release(options, self.log, saved.members, saved.holds)
         check = BatchCheck(saved.row.topics, settings.max_event_bytes)
         self.intake = Intake(self.number, self.log, self.publishers, check, outbox, settings, sealed=sealed)
-        self._answers = Answers(self.log, outbox, ())
+        self._answers = Answers(self.log, outbox)
         self._ack_expected = AckExpected(
             round(settings.ack_expected_seconds * _SECOND), round(settings.ack_expected_seconds_max * _SECOND)
         )
@@ -123,7 +123,7 @@ class Pubend:
         if not self._is_new and time - 1 > self._last:
             voids = (*self.row.voids, (self._last, time - 1))[-self._settings.void_limit :]
             self.row = rows.PubendRow(self.pubend, self.row.created, self.row.topics, voids)
-        self._answers = Answers(self.log, self._outbox, self.row.voids)
+        self._answers.voids = self.row.voids
         operations: list[Operation] = [Set(rows.PUBENDS, rows.key(self.number), rows.encode(self.row))]
         if self._is_new:
             members = self.release.members.items()

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gapless.core.release import ReleaseTable
 from gapless.core.routing import (
     AskInterest,
     AskPubend,
@@ -53,11 +54,19 @@ class LocalPubend:
     members: dict[ShbId, Tick]
     """The durable membership, and from where each member counts."""
     stable: Tick
-    rows: dict[ShbId, tuple[Tick, Tick]] = field(default_factory=dict)
-    """(released, delivered) of every member that was heard since it was enrolled, and since the membership
-    was handed over: one that was not bounds everything (C4, T20)."""
-    said: tuple[Tick, Tick] = (0, 0)
-    """The minima that were told last."""
+    releases: ReleaseTable = field(default_factory=ReleaseTable)
+
+    def hand_over(self, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> None:
+        """The pubend as its PHB describes it now; every member must be heard again (C4)."""
+        self.meta = meta
+        self.members = dict(members)
+        self.stable = max(self.stable, meta.stable)
+        self.releases.replace_members(members)
+
+    def enrol(self, shb: ShbId, at: Tick) -> None:
+        """A membership is durable: nothing is released before this SHB was heard (T20)."""
+        self.members[shb] = at
+        self.releases.enrol(shb)
 
     def introduce(self, shb: ShbId) -> Effects:
         """What an SHB learns of the pubend: that it is counted there, or first that it asks to be."""
@@ -67,17 +76,9 @@ class LocalPubend:
 
     def report(self, progress: Progress) -> Effects:
         """A member's progress; told onwards when it moves a minimum, which never falls."""
-        if progress.shb not in self.members:
-            return []
-        released, delivered = self.rows.get(progress.shb, (0, 0))
-        self.rows[progress.shb] = max(released, progress.released), max(delivered, progress.delivered)
-        if len(self.rows) < len(self.members):
-            return []
-        minima = min(row[0] for row in self.rows.values()), min(row[1] for row in self.rows.values())
-        if minima == self.said or minima[0] < self.said[0] or minima[1] < self.said[1]:
-            return []
-        self.said = minima
-        return [Released(self.meta.pubend, *minima)]
+        self.releases.report(progress)
+        minima = self.releases.take_risen()
+        return [] if minima is None else [Released(self.meta.pubend, *minima)]
 
 
 class LocalRouter:
@@ -124,11 +125,8 @@ class LocalRouter:
 
     def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
         """A pubend is open or sealed here, with this durable membership, which replaces the one before."""
-        before = self._pubends.get(meta.pubend)
-        pubend = self._pubends[meta.pubend] = LocalPubend(meta, dict(members), meta.stable)
-        if before is not None:
-            pubend.said = before.said
-            pubend.stable = max(before.stable, meta.stable)
+        pubend = self._pubends.setdefault(meta.pubend, LocalPubend(meta, {}, meta.stable))
+        pubend.hand_over(meta, members)
         return [effect for shb in self._versions for effect in pubend.introduce(shb)]
 
     def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
@@ -147,8 +145,7 @@ class LocalRouter:
         known = self._pubends.get(pubend)
         if known is None:
             return []
-        known.members[shb] = at
-        known.rows.pop(shb, None)
+        known.enrol(shb, at)
         return known.introduce(shb)
 
     def held(self, now: int, shb: ShbId, held: Held) -> Effects:

@@ -31,7 +31,6 @@ from gapless_storage._rocksdb.files import storage_error
 from gapless_storage._rocksdb.layout import (
     NEXT_ID_KEY,
     STREAM_ID_MAX,
-    Mark,
     decode_id,
     encode_id,
     stream_name_key,
@@ -218,8 +217,7 @@ class RocksdbVolume:
     def _staged(self) -> WriteBatch:
         """The batch that the next `write` applies."""
         if self._batch is None:
-            mark = self._mark
-            self._batch_mark = Mark(mark.volume, mark.generation, mark.opening, mark.counter + 1)
+            self._batch_mark = self._mark.next()
             self._batch = self._engine.marked_batch(self._batch_mark)
         return self._batch
 

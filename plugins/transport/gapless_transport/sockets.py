@@ -93,11 +93,16 @@ async def establish(connection: socket.socket, work: Awaitable[object]) -> None:
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
+        shut_down(connection)
         with contextlib.suppress(OSError):
             await task
         raise
+
+
+def shut_down(connection: socket.socket) -> None:
+    """Ends a connection under whatever uses its socket, which then hears of the end and closes it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def peer_of(sock: socket.socket) -> str:

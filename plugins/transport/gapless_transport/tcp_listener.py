@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable, Sequence
 
 from gapless.spi import Link, LinkHandler
-from gapless_transport.sockets import establish, peer_of, prepare
+from gapless_transport.sockets import peer_of, prepare, shut_down
 from gapless_transport.tcp_link import TcpLink
 from gapless_transport.tcp_options import TcpOptions
 
@@ -39,15 +39,18 @@ class TcpListener:
         self._full = False
         # Every connection counts from the moment it is accepted, long before TLS is established.
         self._links: set[TcpLink] = set()
-        self._handshakes: dict[TcpLink, asyncio.Task[None]] = {}
+        self._handshakes: dict[TcpLink, tuple[asyncio.Task[None], socket.socket]] = {}
         self._tasks = [asyncio.create_task(self._accept_forever(sock)) for sock in sockets]
 
     async def close(self) -> None:
         """Accepts no more. Connections that are not links yet are closed; links go on."""
-        tasks = [*self._tasks, *(task for link, task in self._handshakes.items() if not link.begun)]
-        self._tasks.clear()
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
+        for link, (_, connection) in self._handshakes.items():
+            if not link.begun:
+                shut_down(connection)
+        tasks = [*self._tasks, *(task for task, _ in self._handshakes.values())]
+        self._tasks.clear()
         if tasks:
             await asyncio.wait(tasks)
         for sock in self._sockets:
@@ -92,15 +95,14 @@ class TcpListener:
             secure=self._context is not None,
         )
         self._links.add(link)
-        self._handshakes[link] = asyncio.create_task(self._establish(link, connection))
+        self._handshakes[link] = asyncio.create_task(self._establish(link, connection)), connection
 
     async def _establish(self, link: TcpLink, connection: socket.socket) -> None:
         timeout = self._options.handshake_timeout if self._context is not None else None
         try:
-            work = asyncio.get_running_loop().connect_accepted_socket(
+            await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: link, connection, ssl=self._context, ssl_handshake_timeout=timeout
             )
-            await establish(connection, work)
         except OSError as error:
             logger.info("%s: no link with %s: %s", self.address, link.peer, error)
         finally:

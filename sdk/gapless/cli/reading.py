@@ -24,7 +24,8 @@ class LineReader:
     """
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        # Its own, which the thread closes: nobody can close it under the thread and open something else there.
+        self._descriptor = os.dup(descriptor)
         self._loop = asyncio.get_running_loop()
         self._chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
         self._room = threading.Semaphore(CHUNKS_AHEAD)
@@ -56,6 +57,12 @@ class LineReader:
         return chunk
 
     def _read(self) -> None:
+        try:
+            self._read_chunks()
+        finally:
+            os.close(self._descriptor)
+
+    def _read_chunks(self) -> None:
         while True:
             self._room.acquire()
             try:

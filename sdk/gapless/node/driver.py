@@ -31,6 +31,7 @@ from gapless.errors import (
     StorageError,
     VolumeCorruptError,
     VolumeForeignError,
+    VolumeFullError,
 )
 from gapless.node.assembly import Loaded, load_plugins, make_machine, open_volume
 from gapless.node.run import Clock, Run, system_clock
@@ -67,6 +68,8 @@ class Node:
         self._run_began = 0.0
         self._failure: BaseException | None = None
         """Why the run that is being started has failed."""
+        self._cause = ""
+        """What clients are told of the latest failure; the whole of it stands in the broker's own log."""
         self._crashes: deque[float] = deque(maxlen=CRASHES_MAX)
         self._pause = PAUSE_FIRST
         self._restarting: asyncio.Task[None] | None = None
@@ -170,7 +173,7 @@ class Node:
     def _accept(self, link: Link) -> LinkHandler:
         if self._run is not None and self._run.alive:
             return self._run.accept(link)
-        reason = "the broker is recovering"
+        reason = f"the broker is recovering{self._cause}"
         link.send([encode(0, Refused(Code.RETRY, reason))])
         link.close(reason)
         return Deaf()
@@ -213,11 +216,10 @@ class Node:
 
     async def _recover(self, run: Run, error: BaseException) -> None:
         self._run = None
-        run.abandon("the broker has failed and recovers")
-        began = self._run_began
-        if time.monotonic() - began > CALM:
-            self._pause = PAUSE_FIRST
         self._report(error)
+        run.abandon(f"the broker has failed and recovers{self._cause}")
+        if time.monotonic() - self._run_began > CALM:
+            self._pause = PAUSE_FIRST
         await run.closed()
         # Whatever a traceback or a dead cycle still holds of the old volume could keep its lock.
         error = error.with_traceback(None)
@@ -236,6 +238,7 @@ class Node:
             await self._give_up(error)
 
     def _report(self, error: BaseException) -> None:
+        self._cause = ": its disk is full" if isinstance(error, VolumeFullError) else ""
         if isinstance(error, StorageError):
             log.error("the storage has failed, nothing was acknowledged that is not durable: %s", error)
         else:

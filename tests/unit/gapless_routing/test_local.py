@@ -339,7 +339,7 @@ def test_c7_a_router_that_forgot_everything_works_again_after_the_first_calls(ro
 def test_c8_repeating_adds_nothing(router: Router) -> None:
     def size() -> int:
         local: Any = router
-        return len(local._versions) + sum(len(p.members) + len(p.rows) for p in local._pubends.values())
+        return len(local._versions) + sum(len(p.members) + len(p.releases._rows) for p in local._pubends.values())
 
     list(router.progress(NOW, progress(50, 60)))
     before = size()

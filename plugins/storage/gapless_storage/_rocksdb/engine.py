@@ -220,10 +220,15 @@ def _told(act: Callable[[], Result]) -> Result:
         raise _meaning(str(error)) from error
 
 
+def says_full(text: str) -> bool:
+    """Whether an error's text says that the disk is full."""
+    return any(phrase in text for phrase in _FULL)
+
+
 def _meaning(text: str) -> StorageError:
     if text.startswith("IO error") and "lock" in text.lower().split(":", 2)[1]:
         return VolumeLockedError(f"the database is in use: {text}")
-    if any(phrase in text for phrase in _FULL):
+    if says_full(text):
         return VolumeFullError(f"the disk is full: {text}")
     if text.startswith("Corruption"):
         return VolumeCorruptError(f"the database is damaged: {text}")

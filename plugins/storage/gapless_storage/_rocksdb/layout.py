@@ -29,8 +29,8 @@ _SIZE_NOTE = b"\x05"
 _ROW = b"\x06"
 
 _ID = struct.Struct(">I")
-_MARK = struct.Struct(">16sQQQ")
-_CHECKED_MARK = struct.Struct(">16sQQQI")
+_MARK = struct.Struct(">16sQQQQ")
+_CHECKED_MARK = struct.Struct(">16sQQQQI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,14 @@ class Mark:
     """Counts the openings of the volume."""
     opening: int
     """64 random bits of this opening: tells two copies that went on separately from each other."""
+    previous: int
+    """The `opening` that this one went on from."""
     counter: int
     """Counts the batches of the volume, from 1, without a hole."""
 
     def encode(self) -> bytes:
         """The mark as bytes, with a checksum."""
-        body = _MARK.pack(self.volume, self.generation, self.opening, self.counter)
+        body = _MARK.pack(self.volume, self.generation, self.opening, self.previous, self.counter)
         return body + _ID.pack(google_crc32c.value(body))
 
     @classmethod
@@ -56,10 +58,14 @@ class Mark:
         """The mark that was encoded. Raises ValueError if that is garbled."""
         if len(encoded) != _CHECKED_MARK.size:
             raise ValueError(f"a mark has {_CHECKED_MARK.size} bytes, not {len(encoded)}")
-        volume, generation, opening, counter, checksum = _CHECKED_MARK.unpack(encoded)
+        volume, generation, opening, previous, counter, checksum = _CHECKED_MARK.unpack(encoded)
         if checksum != google_crc32c.value(encoded[: _MARK.size]):
             raise ValueError("the checksum of a mark does not match")
-        return cls(volume, generation, opening, counter)
+        return cls(volume, generation, opening, previous, counter)
+
+    def next(self) -> Mark:
+        """The mark of the batch that follows, in the same opening."""
+        return Mark(self.volume, self.generation, self.opening, self.previous, self.counter + 1)
 
 
 MARK_BYTES = _CHECKED_MARK.size

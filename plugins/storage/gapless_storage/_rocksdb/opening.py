@@ -123,7 +123,7 @@ def _create(directory: Path, lock: DirectoryLock, identity: VolumeIdentity, tuni
     write_marker(directory, marker)
     engine = Engine(database, tuning, create=True)
     try:
-        mark = Mark(volume, 1, _random_opening(), 1)
+        mark = Mark(volume, generation=1, opening=_random_opening(), previous=0, counter=1)
         engine.write(engine.marked_batch(mark))
         engine.sync_log()
         sync_directory(directory)
@@ -225,22 +225,29 @@ def _begin_generation(engine: Engine, fence: Fence, database: Path) -> None:
     if default is None or default != log:
         raise VolumeCorruptError(f"{database} disagrees with itself: {default} and {log}")
     _check_place(default, fence.mark, database)
-    mark = Mark(default.volume, fence.mark.generation + 1, _random_opening(), default.counter + 1)
+    mark = Mark(
+        volume=default.volume,
+        generation=fence.mark.generation + 1,
+        opening=_random_opening(),
+        previous=fence.mark.opening,
+        counter=default.counter + 1,
+    )
     engine.write(engine.marked_batch(mark))
     engine.sync_log()
     fence.advance(mark)
 
 
 def _check_place(mark: Mark, fence: Mark, database: Path) -> None:
-    """The fence's generation, and only that, may be behind: by the one opening that did not come to its end."""
+    """The fence may be an opening behind, if that one was stopped before it came to the fence."""
     if mark.volume != fence.volume:
         raise VolumeCorruptError(f"{database} is the database of another volume")
     if mark.counter < fence.counter:
         raise VolumeCorruptError(
             f"batches {mark.counter + 1} to {fence.counter} are missing from {database}, and were durable"
         )
-    same = mark.generation == fence.generation and mark.opening == fence.opening
-    if not same and mark.generation != fence.generation + 1:
+    same = (mark.generation, mark.opening) == (fence.generation, fence.opening)
+    next_one = (mark.generation, mark.previous) == (fence.generation + 1, fence.opening)
+    if not same and not next_one:
         raise VolumeCorruptError(
             f"{database} and its fence come from different copies of this volume: "
             f"openings {mark.generation} and {fence.generation}"

@@ -11,7 +11,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gapless.errors import VolumeCorruptError
+from gapless.errors import StorageError, VolumeCorruptError, VolumeFullError
+from gapless_storage._rocksdb.engine import says_full
 from gapless_storage._rocksdb.probe import inspect
 
 _LOGGER = logging.getLogger("gapless.storage.rocksdb")
@@ -44,8 +45,9 @@ class Flushed:
 def inspect_within(directory: Path, seconds_min: float) -> Flushed:
     """What is flushed in a database, found out by a child process.
 
-    Raises VolumeCorruptError when it cannot be opened, and when that takes longer than `seconds_min` and
-    one second more for each MiB of MANIFEST; then the child is killed.
+    Raises VolumeFullError when the disk is full, VolumeCorruptError when it cannot be opened otherwise, and
+    when that takes longer than `seconds_min` and one second more for each MiB of MANIFEST; then the child
+    is killed.
     """
     seconds = seconds_min + _manifest_bytes(directory) / _MANIFEST_BYTES_PER_SECOND
     try:
@@ -74,7 +76,7 @@ def _ask_child(directory: Path, seconds: float) -> Flushed:
         default, log = answer.split()
         return Flushed(_mark(default), _mark(log))
     if word == "error":
-        raise VolumeCorruptError(f"{directory} cannot be opened: {answer}")
+        raise _refusal(directory, answer)
     if done.returncode < 0:
         raise VolumeCorruptError(f"opening {directory} ends the process that tries, by signal {-done.returncode}")
     raise OSError(done.stderr.decode("utf-8", "replace").strip()[-500:])
@@ -84,7 +86,13 @@ def _ask_ourselves(directory: Path) -> Flushed:
     try:
         return Flushed(*inspect(str(directory), str(directory.parent)))
     except Exception as error:
-        raise VolumeCorruptError(f"{directory} cannot be opened: {error}") from error
+        raise _refusal(directory, str(error)) from error
+
+
+def _refusal(directory: Path, answer: str) -> StorageError:
+    """What it means that the child could not open the database: rocksdict rewrites a file even to read."""
+    kind = VolumeFullError if says_full(answer) else VolumeCorruptError
+    return kind(f"{directory} cannot be opened: {answer}")
 
 
 def _mark(text: str) -> bytes | None:

@@ -13,16 +13,21 @@ from gapless.cli import reading
 from gapless.cli.reading import LineReader
 
 
+class Pipe:
+    """What is written to it comes out of `reading_end`."""
+
+    def __init__(self) -> None:
+        self.reading_end, writing_end = os.pipe()
+        self.file = os.fdopen(writing_end, "wb", buffering=0)
+
+
 @pytest.fixture
-def pipe() -> Iterator[tuple[int, int]]:
-    """The two ends of a pipe: what is written to the second comes out of the first."""
-    ends = os.pipe()
-    yield ends
-    for end in ends:
-        try:
-            os.close(end)
-        except OSError:
-            assert end == ends[1]
+def pipe() -> Iterator[Pipe]:
+    """A pipe that somebody writes to."""
+    pipe = Pipe()
+    yield pipe
+    pipe.file.close()
+    os.close(pipe.reading_end)
 
 
 async def lines_of(reader: LineReader) -> list[bytes]:
@@ -38,46 +43,44 @@ async def test_lines_are_lines(tmp_path: Path) -> None:
         assert await lines_of(LineReader(file.fileno())) == lines
 
 
-async def test_a_last_line_may_lack_its_end(pipe: tuple[int, int]) -> None:
-    os.write(pipe[1], b"a\nb")
-    os.close(pipe[1])
+async def test_a_last_line_may_lack_its_end(pipe: Pipe) -> None:
+    pipe.file.write(b"a\nb")
+    pipe.file.close()
 
-    assert await lines_of(LineReader(pipe[0])) == [b"a", b"b"]
+    assert await lines_of(LineReader(pipe.reading_end)) == [b"a", b"b"]
 
 
-async def test_a_line_is_there_before_the_end_is(pipe: tuple[int, int]) -> None:
-    iterator = aiter(LineReader(pipe[0]))
+async def test_a_line_is_there_before_the_end_is(pipe: Pipe) -> None:
+    iterator = aiter(LineReader(pipe.reading_end))
 
-    os.write(pipe[1], b"a\nb")
+    pipe.file.write(b"a\nb")
     assert await anext(iterator) == b"a"
-    os.write(pipe[1], b"b\n")
+    pipe.file.write(b"b\n")
     assert await anext(iterator) == b"bb"
-    os.close(pipe[1])
+    pipe.file.close()
     with pytest.raises(StopAsyncIteration):
         await anext(iterator)
 
 
-async def test_stopping_ends_the_lines_although_more_could_come(pipe: tuple[int, int]) -> None:
+async def test_stopping_ends_the_lines_although_more_could_come(pipe: Pipe) -> None:
     """What is not a whole line yet is not one."""
-    reader = LineReader(pipe[0])
+    reader = LineReader(pipe.reading_end)
     iterator = aiter(reader)
-    os.write(pipe[1], b"a\nb")
+    pipe.file.write(b"a\nb")
     assert await anext(iterator) == b"a"
 
     reader.stop()
 
     with pytest.raises(StopAsyncIteration):
         await anext(iterator)
-    os.close(pipe[1])
 
 
-async def test_a_line_without_an_end_is_refused(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_without_an_end_is_refused(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LINE_BYTES_MAX", 10)
-    os.write(pipe[1], b"x" * 11)
+    pipe.file.write(b"x" * 11)
 
     with pytest.raises(InvalidMessageError, match="longer than 10 bytes"):
-        await lines_of(LineReader(pipe[0]))
-    os.close(pipe[1])
+        await lines_of(LineReader(pipe.reading_end))
 
 
 async def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:

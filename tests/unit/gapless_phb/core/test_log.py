@@ -145,10 +145,10 @@ def test_bytes_are_pending_until_they_are_durable() -> None:
     world.take()
 
     assert world.log.pending_bytes == batch.columns.size
-    assert not world.log.is_idle
+    assert list(world.log.pending) == [batch]
     world.durable()
     assert world.log.pending_bytes == 0
-    assert world.log.is_idle
+    assert list(world.log.pending) == []
 
 
 def test_silence_is_said_up_to_the_present_and_never_beyond_the_lease() -> None:

@@ -15,7 +15,7 @@ VOLUME = bytes(range(16))
 
 
 def mark(counter: int, generation: int = 1, volume: bytes = VOLUME) -> Mark:
-    return Mark(volume, generation, 77, counter)
+    return Mark(volume, generation, 77, 66, counter)
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_it_ends_at_the_first_flipped_byte(log: Path, mask: int) -> None:
     content = log.read_bytes()
     ends = [end for _, end in intact_records(log, 1)]
     headers = [place for start in [0, *ends[:6]] for place in range(start, start + 7)]
-    for place in [*headers, *range(0, len(content), 997)]:
+    for place in [*headers, *range(0, len(content), 19_997)]:
         spoilt = bytearray(content)
         spoilt[place] ^= mask
         log.write_bytes(spoilt)
@@ -60,7 +60,7 @@ def test_it_ends_at_the_first_flipped_byte(log: Path, mask: int) -> None:
 def test_it_ends_at_the_last_whole_record(log: Path) -> None:
     content = log.read_bytes()
     ends = [end for _, end in intact_records(log, 1)]
-    for length in range(0, len(content), 613):
+    for length in range(0, len(content), 9_973):
         log.write_bytes(content[:length])
 
         assert [end for _, end in intact_records(log, 1)] == [end for end in ends if end <= length]

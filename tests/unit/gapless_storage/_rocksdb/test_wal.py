@@ -30,7 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     database = Rdict(str(directory / "open"), options, column_families={LOG_FAMILY: options})
     handle = database.get_column_family_handle(LOG_FAMILY)
     for counter in range(1, BATCHES + 1):
-        mark = Mark(VOLUME, 1, 1, counter).encode()
+        mark = Mark(VOLUME, 1, 1, 0, counter).encode()
         batch = WriteBatch(raw_mode=True)
         batch.put(MARK_KEY, mark)
         batch.put(LOG_MARK_KEY, mark, handle)

@@ -1,0 +1,104 @@
+"""The commands as a whole: their list, and how errors are shown."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gapless import ConnectionClosedError, GaplessError
+from gapless.cli import app as app_module
+from gapless.cli.app import app, show_error
+from unit.gapless.cli.conftest import Gapless
+
+COMMANDS = {
+    "demo", "broker", "publish", "subscribe", "unsubscribe", "subscriptions", "pubends", "selector", "doctor",
+}  # fmt: skip
+
+
+def test_every_command_explains_itself(gapless: Gapless) -> None:
+    listed = gapless("--help").stdout
+
+    assert {command.name for command in app.registered_commands} == COMMANDS
+    for name in COMMANDS:
+        assert name in listed
+        assert "--json" in gapless(name, "--help").stdout
+
+
+def test_without_a_command_it_says_what_there_is(gapless: Gapless) -> None:
+    assert "subscriptions" in gapless(status=2).output
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["publish"], ["subscribe", "x"], ["pubends", "--nonsense"]])
+def test_what_is_no_usage_ends_with_status_2(gapless: Gapless, arguments: list[str]) -> None:
+    gapless(*arguments, status=2)
+
+
+def test_the_version_is_printed(gapless: Gapless) -> None:
+    assert gapless("--version").stdout.startswith("gapless 0.")
+
+
+def test_an_error_is_a_sentence_and_a_traceback_only_on_demand(gapless: Gapless) -> None:
+    command = ["pubends", "--url", "gapless://127.0.0.1:1"]
+
+    result = gapless(*command, status=1)
+    debugged = CliRunner().invoke(app, ["--debug", *command])
+
+    assert result.stderr.startswith("gapless: cannot connect")
+    assert "Traceback" not in result.output
+    assert isinstance(debugged.exception, ConnectionClosedError)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (GaplessError("a sentence"), "a sentence"),
+        (GaplessError(), "GaplessError"),
+        (FileNotFoundError(2, "No such file or directory", "x.toml"), "x.toml: No such file or directory"),
+        (OSError("no number"), "no number"),
+    ],
+)
+def test_an_error_says_something(capsys: pytest.CaptureFixture[str], error: BaseException, text: str) -> None:
+    show_error(error)
+
+    assert capsys.readouterr().err == f"gapless: {text}\n"
+
+
+def test_an_interrupt_has_the_status_of_one(gapless: Gapless, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gapless.cli.listings.run", interrupt)
+
+    gapless("pubends", status=app_module.INTERRUPTED)
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    """As in `gapless subscriptions | head -1`."""
+    program = (
+        "import sys; from gapless.cli import listings, app\n"
+        "def fail(*_): raise BrokenPipeError(32, 'Broken pipe')\n"
+        "listings.run = fail; sys.argv = ['gapless', 'pubends', '--url', 'embedded:']; app.app()"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=30)
+
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_help_waits_for_no_broker_and_no_demo() -> None:
+    """What runs a node, and what draws progress bars, is imported by the commands that want it."""
+    source = Path(app_module.__file__).parent
+    heavy = ("gapless.node", "rich", "sqlite3", "gapless_")
+    imported = {
+        name
+        for path in source.glob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+
+    assert sorted(name for name in imported if name.startswith(heavy)) == []

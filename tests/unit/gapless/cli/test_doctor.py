@@ -1,0 +1,192 @@
+"""`gapless doctor`: what it looks at, and what it finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gapless import CheckpointToken, PluginError, PubendInfo, SubscriptionInfo, plugins
+from gapless.cli.doctor import abandoned, pins_of
+from gapless.core.ticks import SECOND, tick_at_time
+from unit.gapless.cli.conftest import Gapless
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+TICK = tick_at_time(NOON)
+EMBEDDED = 'node.name = "embedded"'
+NOBODY = "gapless://127.0.0.1:1"
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a configuration whose volume is in the test's directory, with more lines if need be."""
+
+    def write(*lines: str) -> Path:
+        path = tmp_path / "gapless.toml"
+        path.write_text("\n".join([f'storage.path = "{tmp_path / "volume"}"', *lines]), "utf-8")
+        return path
+
+    return write
+
+
+def pubend(newest: int = TICK + 100 * SECOND, lost: int = 0, released: int = 0) -> PubendInfo:
+    return PubendInfo("p@1", ("#",), NOON, lost, newest, newest, released, 1000, 1)
+
+
+def subscription(
+    name: str, acknowledged: int | None, lag: float = 0, *, events: int = 7, connected: bool = False
+) -> SubscriptionInfo:
+    ticks = {} if acknowledged is None else {"p@1": acknowledged}
+    return SubscriptionInfo("desk", name, ("#",), "", connected, CheckpointToken("here", ticks), events, lag)
+
+
+def test_a_sound_installation_has_no_findings(gapless: Gapless, configuration: Callable[..., Path]) -> None:
+    result = gapless("doctor", "--config", configuration(), "--url", NOBODY, "--json")
+
+    said = json.loads(result.stdout)
+    assert said["ok"] is True
+    assert said["findings"] == []
+    assert "rocksdb" in said["plugins"]["storage"]
+    assert said["versions"]["gapless"].startswith("0.")
+    assert {"msgspec", "rocksdict", "typer"} <= set(said["versions"])
+    assert said["volume"]["state"].startswith("not there yet")
+    assert said["broker"]["answers"] is False
+
+
+def test_people_are_told_that_nothing_is_wrong(gapless: Gapless, configuration: Callable[..., Path]) -> None:
+    printed = gapless("doctor", "--config", configuration(), "--url", NOBODY).stdout
+
+    assert printed.endswith("nothing is wrong\n")
+    assert "storage: memory, rocksdb" in printed
+
+
+def test_looking_makes_no_volume(gapless: Gapless, configuration: Callable[..., Path], tmp_path: Path) -> None:
+    gapless("doctor", "--config", configuration(), "--url", NOBODY)
+
+    assert not (tmp_path / "volume").exists()
+
+
+def test_a_volume_is_opened_and_left_as_it_is(
+    gapless: Gapless, configuration: Callable[..., Path], write_events: Callable[..., Path], tmp_path: Path
+) -> None:
+    gapless("publish", "a", write_events({"body": "x"}), "--url", f"embedded:{tmp_path / 'volume'}")
+
+    config = configuration(EMBEDDED)
+    said = json.loads(gapless("doctor", "--config", config, "--url", NOBODY, "--json").stdout)
+
+    assert said["volume"]["state"] == "can be opened; no broker has it open"
+
+
+def test_a_volume_of_another_node_is_found(
+    gapless: Gapless, configuration: Callable[..., Path], write_events: Callable[..., Path], tmp_path: Path
+) -> None:
+    gapless("publish", "a", write_events({"body": "x"}), "--url", f"embedded:{tmp_path / 'volume'}")
+
+    result = gapless("doctor", "--config", configuration(), "--url", NOBODY, status=1)
+
+    assert "FOUND: the volume in" in result.stdout
+    assert "'embedded'" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        ("node.nmae = 'x'", "there is no key 'node.nmae' (did you mean 'name'?)"),
+        ("routing.plugin = 'gossip'", "no routing plugin is called 'gossip'; installed: local"),
+        ("node.min_free_bytes = 1_000_000_000_000_000", "less than node.min_free_bytes"),
+        ("listen = [{ address = '0.0.0.0:7400' }]", "insecure = true"),
+    ],
+)
+def test_a_wrong_configuration_is_found(
+    gapless: Gapless, configuration: Callable[..., Path], line: str, finding: str
+) -> None:
+    result = gapless("doctor", "--config", configuration(line), "--url", NOBODY, "--json", status=1)
+
+    assert finding in " ".join(json.loads(result.stdout)["findings"])
+
+
+def test_a_plugin_that_cannot_be_loaded_is_found(
+    gapless: Gapless, configuration: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = plugins.load
+
+    def load_or_fail(kind: str, name: str) -> object:
+        if (kind, name) == ("transport", "memory"):
+            raise PluginError("transport plugin 'memory' needs 'nothing'")
+        return load(kind, name)
+
+    monkeypatch.setattr(plugins, "load", load_or_fail)
+
+    result = gapless("doctor", "--config", configuration(), "--url", NOBODY, status=1)
+
+    assert "FOUND: transport plugin 'memory' needs 'nothing'" in result.stdout
+
+
+@pytest.mark.parametrize(("free", "words"), [(10, "less than"), (150 << 20, "has only 150.0 MiB left")])
+def test_a_disk_that_is_nearly_full_is_found(
+    gapless: Gapless, configuration: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, free: int, words: str
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free, total=1 << 40))
+
+    assert words in gapless("doctor", "--config", configuration(), "--url", NOBODY, status=1).stdout
+
+
+def test_a_broker_tells_who_holds_its_log(
+    gapless: Gapless, configuration: Callable[..., Path], url: str, write_events: Callable[..., Path]
+) -> None:
+    gapless("publish", "a", write_events({"body": "x"}, {"body": "y"}), "--url", url)
+    gapless("subscribe", "s", "--topic", "a", "--start", "earliest", "--count", "1", "--no-ack", "--url", url)
+
+    said = json.loads(gapless("doctor", "--config", configuration(EMBEDDED), "--url", url, "--json").stdout)
+
+    assert said["broker"]["subscriptions"] == 1
+    [pin] = said["pins"]
+    assert (pin["name"], pin["connected"]) == ("s", False)
+    assert 0 < pin["about_bytes"] <= said["broker"]["log_bytes"]
+
+
+def names(pins: Sequence[dict[str, object]]) -> list[tuple[object, object]]:
+    return [(pin["name"], pin["about_bytes"]) for pin in pins]
+
+
+def test_a_subscription_holds_what_it_has_not_acknowledged() -> None:
+    """In the share of the log's time: a quarter of 100 seconds is left to `slow`, all of it to `new`."""
+    subscriptions = [
+        subscription("done", TICK + 100 * SECOND),
+        subscription("slow", TICK + 75 * SECOND),
+        subscription("new", 0),
+        subscription("elsewhere", None),
+    ]
+
+    assert names(pins_of([pubend()], subscriptions)) == [("new", 1000), ("slow", 250)]
+
+
+def test_what_is_released_is_held_by_nobody() -> None:
+    pins = pins_of([pubend(lost=TICK + 50 * SECOND)], [subscription("slow", TICK + 75 * SECOND)])
+
+    assert names(pins) == [("slow", 500)]
+
+
+def test_what_was_not_for_a_subscription_is_not_held_by_it() -> None:
+    subscriptions = [subscription("quiet", TICK, events=0), subscription("joining", TICK + 50 * SECOND, events=0)]
+
+    assert names(pins_of([pubend(released=TICK + SECOND)], subscriptions)) == [("joining", 500)]
+
+
+def test_an_empty_pubend_is_held_by_nobody() -> None:
+    assert pins_of([pubend(newest=0)], [subscription("new", 0)]) == []
+
+
+def test_who_was_not_there_for_a_day_is_found() -> None:
+    pins = pins_of(
+        [pubend()],
+        [subscription("away", 0, 90_000), subscription("slow", 0, 90_000, connected=True), subscription("late", 0, 60)],
+    )
+
+    [finding] = abandoned(pins)
+    assert "'away' of client 'desk'" in finding
+    assert "the oldest 1 d 1 h old" in finding
