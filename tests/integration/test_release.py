@@ -68,7 +68,7 @@ async def test_early_release_is_one_gap_for_who_was_away_and_nothing_for_others(
     assert [event.properties["n"] for event in events] == [5, 6, 7]
 
 
-async def gap_then_events(subscription: gapless.Subscription, count: int) -> tuple[gapless.Gap, list[gapless.Event]]:
+async def gap_then_events(subscription: Any, count: int) -> tuple[gapless.Gap, list[gapless.Event]]:
     """The one gap, however it is told, and the events behind it."""
     gaps: list[gapless.Gap] = []
     events: list[gapless.Event] = []

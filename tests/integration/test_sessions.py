@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -20,7 +20,7 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[s
         yield node.url
 
 
-async def take(subscription: gapless.Subscription, count: int) -> list[gapless.Event]:
+async def take(subscription: AsyncIterable[gapless.Event], count: int) -> list[gapless.Event]:
     """The next events."""
     events: list[gapless.Event] = []
     async for event in subscription:

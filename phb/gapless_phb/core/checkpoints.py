@@ -48,7 +48,12 @@ class Checkpoints:
 
     def has_forgettable(self, time: Tick) -> bool:
         """Whether a checkpoint at this time would forget a publisher."""
-        return self._table.has_forgettable(self._unused_since(time))
+        return self._forgettable > 0 and self._table.has_forgettable(self._unused_since(time))
+
+    @property
+    def _forgettable(self) -> int:
+        """How many may be forgotten at once: while the table is half empty, room is no reason to forget."""
+        return min(len(self._table) - self._settings.max_publishers // 2, FORGET_PER_CHECKPOINT)
 
     def begin(self, time: Tick, then: Then) -> None:
         """Starts a checkpoint of everything that is durable now, unless one is being written.
@@ -73,7 +78,7 @@ class Checkpoints:
             rest = left - ROWS_PER_WRITE
             self._outbox.write(operations, lambda _now, _wall: self._write(covered, points, rest, time, then))
             return
-        forgotten = self._table.forget(self._unused_since(time), covered, FORGET_PER_CHECKPOINT)
+        forgotten = self._table.forget(self._unused_since(time), covered, self._forgettable)
         operations += [Delete(rows.PUBLISHERS, rows.key(self._number, name)) for name in forgotten]
         row = rows.Checkpoint(covered, self._table.epochs, points)
         operations.append(Set(rows.CHECKPOINTS, rows.key(self._number), rows.encode(row)))

@@ -19,9 +19,10 @@ from gapless_phb.core.validation import BatchCheck, fault_of_name
 class Intake:
     """Opens publishers and takes their batches; what is refused leaves no trace.
 
-    A named publisher is known for ever; a temporary one until `publisher_lifetime_seconds` after its last
-    use. One that is opened again after that begins at sequence 0, like a new one: who then still has
-    something unanswered from before cannot know whether it was logged.
+    A named publisher is known for ever; a temporary one for `publisher_lifetime_seconds` after its last use
+    at least, and as long as there are fewer than half of `max_publishers`. One that is opened again after
+    it was forgotten begins at sequence 0, like a new one: who then still has something unanswered from
+    before cannot know whether it was logged.
     """
 
     def __init__(
@@ -159,6 +160,6 @@ def _repeated(publisher: Publisher, pub: Pub, crc: int, reply_to: Hashable) -> O
     logged = publisher.find_logged(pub.first)
     if logged is not None and (logged.crc, logged.count) == (crc, pub.events.count):
         return Outcome(Verdict.OK, sequence=last, ticks=runs_of(logged))
-    if pub.first > 0 and publisher.recent and last < publisher.recent[0].first:
+    if 0 < pub.first <= last < publisher.known_from:
         return Outcome(Verdict.OK, "logged long ago: its ticks are no longer known", last)
     return Outcome(Verdict.INVALID, f"events {pub.first} to {last} were sent before, with other content", pub.first)

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from struct import Struct
 
 from gapless.core.events import EventBatch, EventColumns, Header
 from gapless.core.messages import TickRun
 from gapless.core.ticks import STEP, Tick
-from gapless_phb.core.rows import Batched, PublisherRow
+from gapless_phb.core.rows import PublisherRow
 
 WINDOW = 64
 """W of algorithms.md 1.4: a publisher has at most so many batches unanswered, and repeats no older one."""
+_BATCHED = Struct("<QQII")
+_KEPT = (WINDOW - 1) * _BATCHED.size
 TEMPORARY = "~"
 """Begins the name that an SDK draws at random for a publisher without a name of its own."""
 
@@ -67,6 +71,17 @@ class Batch:
         return self.columns.batch(range(self.tick, self.last_tick + 1, STEP), self.headers)
 
 
+@dataclass(slots=True)
+class Batched:
+    """A batch that a publisher has logged: enough to answer it again when it is repeated."""
+
+    first: int
+    tick: Tick
+    """Of its first event."""
+    count: int
+    crc: int
+
+
 class Publisher:
     """What a pubend knows of one publisher. Durable but for `pending`."""
 
@@ -82,7 +97,8 @@ class Publisher:
         """Of the last durable event."""
         self.tick: Tick = 0
         """Of the last durable event."""
-        self.recent: deque[Batched] = deque(maxlen=WINDOW)
+        self.recent = b""
+        """The last W batches, packed: there may be 100,000 publishers, and few ever repeat themselves."""
         self.pending: deque[Batch] = deque()
 
     @classmethod
@@ -91,14 +107,13 @@ class Publisher:
         publisher = cls(name)
         publisher.epoch, publisher.instance, publisher.attempt = row.epoch, row.instance, row.attempt
         publisher.opened, publisher.sequence, publisher.tick = row.opened, row.sequence, row.tick
-        publisher.recent.extend(row.recent)
+        publisher.recent = row.recent
         return publisher
 
     @property
     def row(self) -> PublisherRow:
         """What may be written: durable sequences only, or a failed batch would count as logged (T44)."""
-        recent = list(self.recent)
-        return PublisherRow(self.epoch, self.instance, self.attempt, self.opened, self.sequence, self.tick, recent)
+        return PublisherRow(self.epoch, self.instance, self.attempt, self.opened, self.sequence, self.tick, self.recent)
 
     @property
     def assigned(self) -> int:
@@ -119,13 +134,13 @@ class Publisher:
         assert batch.first == self.sequence + 1, f"publisher {self.name!r}: a hole before {batch.first}"
         self.sequence = batch.first + batch.count - 1
         self.tick = batch.tick + (batch.count - 1) * STEP
-        self.recent.append(batch)
+        self.recent = self.recent[-_KEPT:] + _BATCHED.pack(batch.first, batch.tick, batch.count, batch.crc)
 
     def land(self, batch: Batch) -> None:
         """Its oldest pending batch is durable."""
         oldest = self.pending.popleft()
         assert oldest is batch, "batches become durable in the order they were appended"
-        self.log(Batched(batch.first, batch.count, batch.tick, batch.crc))
+        self.log(Batched(batch.first, batch.tick, batch.count, batch.crc))
 
     def find_pending(self, first: int) -> Batch | None:
         """The pending batch that begins with a sequence."""
@@ -133,7 +148,13 @@ class Publisher:
 
     def find_logged(self, first: int) -> Batched | None:
         """The batch of the window that begins with a sequence."""
-        return next((batch for batch in self.recent if batch.first == first), None)
+        found = (row for row in _BATCHED.iter_unpack(self.recent) if row[0] == first)
+        return next((Batched(*row) for row in found), None)
+
+    @property
+    def known_from(self) -> int:
+        """The first sequence of the window."""
+        return int(_BATCHED.unpack_from(self.recent)[0]) if self.recent else self.sequence + 1
 
 
 def runs_of(batch: Batch | Batched) -> tuple[TickRun, ...]:
@@ -220,7 +241,7 @@ class PublisherTable:
         forgotten: list[str] = []
         for name in self._temporary:
             publisher = self._publishers[name]
-            if publisher.used > unused_since or len(forgotten) == limit:
+            if publisher.used > unused_since or len(forgotten) >= limit:
                 break
             if publisher.tick <= covered and not publisher.pending:
                 forgotten.append(name)

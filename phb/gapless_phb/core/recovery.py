@@ -13,10 +13,10 @@ from gapless.core.roles import RecoveryReader
 from gapless.core.ticks import Tick
 from gapless.errors import VolumeCorruptError
 from gapless_phb.core.log import stream_of
-from gapless_phb.core.publishers import PublisherTable
+from gapless_phb.core.publishers import Batched, PublisherTable
 from gapless_phb.core.records import Record, decode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
-from gapless_phb.core.rows import Batched, SavedPubend
+from gapless_phb.core.rows import SavedPubend
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ def _replay(recovered: Recovered, record: Record) -> None:
         raise VolumeCorruptError(
             f"the log of {pubend} lacks what was between ticks {recovered.newest} and {record.first_tick}"
         )
-    batch = Batched(record.first_sequence, record.count, record.first_tick, record.crc)
+    batch = Batched(record.first_sequence, record.first_tick, record.count, record.crc)
     if not recovered.table.replay(record.publisher, record.epoch, batch):
         raise VolumeCorruptError(
             f"the log of {pubend} lacks what publisher {record.publisher!r} sent before event {record.first_sequence}"

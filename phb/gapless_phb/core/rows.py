@@ -48,16 +48,6 @@ class Holds(msgspec.Struct, array_like=True, frozen=True):
     at: dict[int, Tick]
 
 
-class Batched(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A batch that a publisher has logged: enough to answer it again when it is repeated."""
-
-    first: int
-    count: int
-    tick: Tick
-    """Of its first event."""
-    crc: int
-
-
 class PublisherRow(msgspec.Struct, array_like=True, frozen=True):
     """What is known of a publisher. `sequence` and below it: durable events only (T21)."""
 
@@ -67,7 +57,8 @@ class PublisherRow(msgspec.Struct, array_like=True, frozen=True):
     opened: Tick
     sequence: int
     tick: Tick
-    recent: list[Batched]
+    recent: bytes
+    """The last batches (`publishers.Window`)."""
 
 
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True):

@@ -54,7 +54,8 @@ class Settings:
     max_publishers: int = 100_000
     """Of one pubend; one more is refused."""
     publisher_lifetime_seconds: float = 86_400.0
-    """How long a publisher without a name of its own may be idle before its sequences are forgotten (T21)."""
+    """A publisher without a name of its own may be forgotten when it was idle for so long, and publishers
+    are many: more than half of `max_publishers` (T21)."""
     max_pending_bytes: int = 64 << 20
     """Of one pubend, published and not yet durable; beyond it publishers are told to try again."""
     silence_seconds: float = 1.0

@@ -45,6 +45,11 @@ class BaseLink(Generic[Item]):
         self._mark = WaterMark(options.high_water, options.low_water)
 
     @property
+    def ended(self) -> bool:
+        """Whether all is over."""
+        return self._phase is Phase.CLOSED
+
+    @property
     def pending(self) -> int:
         """Bytes accepted by `send` that have not left this process."""
         raise NotImplementedError

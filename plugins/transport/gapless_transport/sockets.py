@@ -1,4 +1,4 @@
-"""Sockets of our own making, because not every loop lets us set up those that it makes."""
+"""What is done to sockets, whichever loop they belong to."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Protocol
 
 from gapless.errors import ConfigurationError
 from gapless_transport.addresses import render
@@ -26,13 +25,20 @@ _OPTIONS = (
 )
 
 
-def prepare(sock: socket.socket) -> None:
+class HasOptions(Protocol):
+    """A socket, or what a transport shows of one."""
+
+    def setsockopt(self, level: int, option: int, value: int, /) -> None:
+        """Sets an option."""
+
+
+def prepare(sock: HasOptions) -> None:
     """Sets a link's socket up: no delay, keepalive, and a short queue in the kernel where that is possible."""
-    sock.setblocking(False)
     for level, name, value in _OPTIONS:
         option = getattr(socket, name, None)
         if option is not None:
-            sock.setsockopt(level, option, value)
+            with contextlib.suppress(OSError):  # some systems refuse it once the other end is gone
+                sock.setsockopt(level, option, value)
 
 
 async def bind(address: str, host: str, port: int, backlog: int) -> list[socket.socket]:
@@ -43,7 +49,8 @@ async def bind(address: str, host: str, port: int, backlog: int) -> list[socket.
     sockets: list[socket.socket] = []
     absent: OSError | None = None
     try:
-        for family, where in (await _resolve(address, host, port))[: 1 if port == 0 else None]:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for family, _, _, _, where in found[:1] if port == 0 else found:
             try:
                 sockets.append(_listening(family, where, backlog))
             except OSError as error:
@@ -60,45 +67,6 @@ async def bind(address: str, host: str, port: int, backlog: int) -> list[socket.
     return sockets
 
 
-async def connect(address: str, host: str, port: int) -> socket.socket:
-    """A socket connected to the first address of `host` that answers. Raises OSError if none does."""
-    problem: OSError | None = None
-    for family, where in await _resolve(address, host, port):
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            prepare(sock)
-            await asyncio.get_running_loop().sock_connect(sock, where)
-        except OSError as error:
-            sock.close()
-            problem = error
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return sock
-    assert problem is not None, "a name that can be resolved has an address"
-    if problem.errno is None:
-        raise problem
-    # The loops word this differently; an OSError made with a number takes the class that belongs to it.
-    raise OSError(problem.errno, f"{os.strerror(problem.errno)}: {address}") from problem
-
-
-async def establish(connection: socket.socket, work: Awaitable[object]) -> None:
-    """Waits for `work`, which makes a transport of `connection`; the transport then owns the socket.
-
-    When this is cancelled, the connection is shut down and the work left to fail by itself: asyncio forgets
-    to close a transport whose TLS handshake is cancelled at its very beginning.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        shut_down(connection)
-        with contextlib.suppress(OSError):
-            await task
-        raise
-
-
 def shut_down(connection: socket.socket) -> None:
     """Ends a connection under whatever uses its socket, which then hears of the end and closes it."""
     with contextlib.suppress(OSError):
@@ -112,15 +80,6 @@ def peer_of(sock: socket.socket) -> str:
     except OSError:
         return "a vanished peer"
     return render(host, port)
-
-
-async def _resolve(address: str, host: str, port: int) -> list[tuple[int, Any]]:
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        raise socket.gaierror(error.errno, f"{error.strerror}: {address}") from error
-    return [(family, where) for family, _, _, _, where in found]
 
 
 def _listening(family: int, where: Any, backlog: int) -> socket.socket:

@@ -6,6 +6,8 @@ Addresses are `HOST:PORT`; the host is a name, an IPv4 address, or an IPv6 addre
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -53,25 +55,47 @@ class TcpTransport:
     async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
         """Connects to the first address that answers of those which the host of `address` means."""
         host, port = addresses.parse(address)
+        loop = asyncio.get_running_loop()
         secure = self._dialing is not None
-        connection = await sockets.connect(address, host, port)
         link = TcpLink(accept, self._options, self._dialed.discard, peer=address, secure=secure)
         self._dialed.add(link)
-        work = asyncio.get_running_loop().create_connection(
-            lambda: link,
-            sock=connection,
-            ssl=self._dialing,
-            server_hostname=(self._options.server_name or host) if secure else None,
-            ssl_handshake_timeout=self._options.handshake_timeout if secure else None,
-        )
         try:
-            await sockets.establish(connection, work)
-        except BaseException:
+            if self._dialing is None:
+                await loop.create_connection(lambda: link, host, port)
+            else:
+                await self._dial_tls(link, host, port, self._dialing)
+        except BaseException as error:
             self._dialed.discard(link)
+            if isinstance(error, OSError) and error.errno in errno.errorcode:
+                # The loops word this differently; an OSError made with a number takes the right class.
+                raise OSError(error.errno, f"{os.strerror(error.errno)}: {address}") from error
             raise
         if link.refusal is not None:
             raise link.refusal
         return link
+
+    async def _dial_tls(self, link: TcpLink, host: str, port: int, context: ssl.SSLContext) -> None:
+        """Connects first and then starts TLS, because only so can each step be cancelled.
+
+        Both loops lose the connection if a `create_connection` that does both is cancelled in between.
+        """
+        loop = asyncio.get_running_loop()
+        plain, _ = await loop.create_connection(asyncio.Protocol, host, port)
+        try:
+            encrypted = await loop.start_tls(
+                plain,
+                link,
+                context,
+                server_hostname=self._options.server_name or host,
+                ssl_handshake_timeout=self._options.handshake_timeout,
+            )
+        except BaseException:
+            plain.abort()
+            raise
+        if encrypted is None or encrypted.is_closing() or link.ended:
+            plain.abort()
+            raise ConnectionResetError(errno.ECONNRESET, "the other end closed during the TLS handshake")
+        link.connection_made(encrypted)
 
 
 @hookimpl

@@ -13,6 +13,7 @@ from gapless.errors import RemoteProtocolError
 from gapless.spi import Link, LinkHandler
 from gapless_transport.links import BaseLink, Phase
 from gapless_transport.options import LinkOptions
+from gapless_transport.sockets import prepare
 
 CHUNK_BYTES = 256 << 10
 """How much is given to the socket in one piece, and so how much an urgent frame may have to wait for."""
@@ -114,23 +115,28 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         # 1, not 0: with TLS, 0 means that the protocol is paused even by an empty buffer.
         self._transport.set_write_buffer_limits(high=1, low=0)
+        prepare(transport.get_extra_info("socket"))
         self.begun = True
         self.begin(self, self._accept)
         if self._paused:
             # Reading starts after this callback, whatever was said in it.
             self._loop.call_soon(self._apply_pause)
+        elif self._kept:
+            self._loop.call_soon(self._hand_over_kept)
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
-        if self._paused or self._kept:
+        if self._paused or self._kept or not self.begun:
             # Some loops read once more before they pause, and again before what is kept is handed over.
+            # And after a dialer's TLS handshake, data may come before `dial` has told us of it.
             self._kept += data
         elif self._phase is Phase.OPEN:
             self._hand_over(data)
 
     def eof_received(self) -> None:
         """The other end has closed: it reads no more, so there is nothing left to do here either."""
-        self.fail("the other end closed in the middle of a frame" if self._decoder.inside_frame else "")
+        if self.begun:
+            self.fail(self._ordinary_end())
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -153,9 +159,12 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         self._chunk_bytes = 0
         self._kept = b""
         self._on_end(self)
-        self._end(_reason(exc))
+        self._end(self._ordinary_end() if exc is None else _reason(exc))
 
     # ------------------------------------------------------------------------------------ inside
+
+    def _ordinary_end(self) -> str:
+        return "the other end closed in the middle of a frame" if self._decoder.inside_frame else ""
 
     def _abort(self) -> None:
         self._chunks.clear()
@@ -253,7 +262,5 @@ def _frame(payload: bytes | tuple[bytes, bytes]) -> Frame:
     return (encode_header(payload), payload)
 
 
-def _reason(error: Exception | None) -> str:
-    if error is None:
-        return ""
+def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable, Sequence
 
 from gapless.spi import Link, LinkHandler
-from gapless_transport.sockets import peer_of, prepare, shut_down
+from gapless_transport.sockets import peer_of, shut_down
 from gapless_transport.tcp_link import TcpLink
 from gapless_transport.tcp_options import TcpOptions
 
@@ -81,12 +81,6 @@ class TcpListener:
             connection.close()
             return
         self._full = False
-        try:
-            prepare(connection)
-        except OSError:
-            # Some systems refuse to set up what the other end has already left.
-            connection.close()
-            return
         link = TcpLink(
             self._accept,
             self._options,

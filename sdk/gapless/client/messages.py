@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ INTEGER_MIN = -(1 << 63)
 INTEGER_MAX = (1 << 63) - 1
 PRIORITY = 4
 """The priority of a message that names none."""
-TOPICS_REMEMBERED = 4096
+REMEMBERED_MAX = 4096
 
 _UNIX = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -46,52 +46,62 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Encoder:
-    """Encodes the messages of one publisher. Every method raises InvalidMessageError or InvalidTopicError."""
+    """Encodes the messages of one publisher. Every method raises InvalidMessageError or InvalidTopicError.
+
+    What was found right once, a topic or the name of a property, is remembered: looking it up costs less
+    than judging it again for each event.
+    """
 
     def __init__(self, topic: str | None) -> None:
         """`topic` is for messages that name none; it is checked here."""
         if topic is not None:
             check_topic(topic)
         self._topic = topic
-        self._checked = {topic}
+        self._topics: set[str] = set()
+        self._names: set[str] = set()
 
     def topic_of(self, message: Message) -> str:
         """The topic that a message goes to."""
-        topic = message.topic if message.topic is not None else self._topic
+        topic: Any = message.topic
         if topic is None:
-            raise InvalidTopicError("this publisher has no topic of its own: name one with the message")
-        if topic not in self._checked:
+            if self._topic is None:
+                raise InvalidTopicError("this publisher has no topic of its own: name one with the message")
+            return self._topic
+        if type(topic) is not str or topic not in self._topics:
             check_topic(topic)
-            if len(self._checked) >= TOPICS_REMEMBERED:
-                self._checked.clear()
-            self._checked.add(topic)
-        return topic
+            _remember(self._topics, [topic])
+        return str(topic)
 
     def encode(self, message: Message, bytes_max: int) -> tuple[bytes, int]:
         """The event, of at most `bytes_max` bytes, and the length of its body."""
-        topic = self.topic_of(message)
+        topic = self._topic if message.topic is None and self._topic is not None else self.topic_of(message)
         body = message.body
         if type(body) is not bytes:
             body = _as_bytes(body)
         properties = message.properties
-        if type(properties) is not dict:
-            properties = _as_dict(properties)
-        for name, value in properties.items():
-            kind = type(value)
-            if (
-                type(name) is not str
-                or not name
-                or not (
-                    kind is str
-                    or kind is bool
-                    or (kind is int and INTEGER_MIN <= value <= INTEGER_MAX)
-                    or (kind is float and value - value == 0)  # neither infinite nor NaN
-                )
-            ):
+        if type(properties) is not dict or not properties.keys() <= self._names:
+            properties = self._judged(properties)
+        else:
+            for value in properties.values():
+                kind = type(value)
+                if kind is str or kind is bool:
+                    continue
+                if kind is int:
+                    if INTEGER_MIN <= value <= INTEGER_MAX:
+                        continue
+                elif kind is float and value - value == 0:  # neither infinite nor NaN
+                    continue
                 properties = _plain_properties(properties)
                 break
+        plain = (
+            message.priority == PRIORITY
+            and message.expiration is None
+            and message.correlation_id is None
+            and message.reply_to is None
+            and message.type is None
+        )
         try:
-            event = encode_event(topic, properties, _extras(message), body)
+            event = encode_event(topic, properties, None if plain else _extras(message), body)
         except UnicodeEncodeError as error:
             raise InvalidMessageError(f"a text of the message cannot be written as UTF-8: {error}") from error
         if len(event) > bytes_max:
@@ -99,6 +109,18 @@ class Encoder:
                 f"an event of {len(event)} bytes: this broker takes at most {bytes_max}, headers included"
             )
         return event, len(body)
+
+    def _judged(self, properties: Any) -> dict[str, Property]:
+        """Properties of which a name was not seen before, or that are no plain dict."""
+        plain = _plain_properties(_as_dict(properties))
+        _remember(self._names, plain)
+        return plain
+
+
+def _remember(known: set[str], names: Iterable[str]) -> None:
+    if len(known) >= REMEMBERED_MAX:
+        known.clear()
+    known.update(names)
 
 
 def _as_bytes(body: Buffer | Any) -> bytes:
@@ -145,16 +167,8 @@ def _plain(name: str, value: Any) -> Property:
     )
 
 
-def _extras(message: Message) -> Extras | None:
-    """The headers, or None when none is set."""
-    if (
-        message.priority == PRIORITY
-        and message.expiration is None
-        and message.correlation_id is None
-        and message.reply_to is None
-        and message.type is None
-    ):
-        return None
+def _extras(message: Message) -> Extras:
+    """The headers of a message that sets one."""
     priority: Any = message.priority
     if not isinstance(priority, int) or not 0 <= priority <= 9:
         raise InvalidMessageError(f"a priority is an int from 0 to 9, not {priority!r}")

@@ -33,7 +33,8 @@ class Pipeline:
 
     def __init__(self, publisher: Publisher, encoder: Encoder) -> None:
         self._publisher = publisher
-        self._encoder = encoder
+        self._encode = encoder.encode
+        self._bytes_max = publisher.limits.max_event_bytes
         self._submissions: deque[Submission] = deque()
         self._events: list[bytes] = []
         self._body_lengths: list[int] = []
@@ -82,10 +83,11 @@ class Pipeline:
 
     def _read(self, source: Iterator[Message]) -> None:
         """Reads a batch from a source that is at hand: until it is full, slow, or empty."""
-        until = time.monotonic() + PATIENCE
+        add, clock = self._add, time.monotonic
+        until = clock() + PATIENCE
         try:
             for message in source:
-                if self._add(message) or time.monotonic() > until:
+                if add(message) or clock() > until:
                     break
             else:
                 self._exhausted = True
@@ -115,11 +117,12 @@ class Pipeline:
         """Adds a message to the batch; returns whether that is full."""
         if not isinstance(message, Message):
             raise InvalidMessageError(f"send_all() takes Message objects, not {type(message).__name__}")
-        event, body_length = self._encoder.encode(message, self._publisher.limits.max_event_bytes)
-        self._events.append(event)
+        event, body_length = self._encode(message, self._bytes_max)
+        events = self._events
+        events.append(event)
         self._body_lengths.append(body_length)
-        self._size += len(event)
-        return len(self._events) >= BATCH_EVENTS or self._size >= BATCH_BYTES
+        size = self._size = self._size + len(event)
+        return size >= BATCH_BYTES or len(events) >= BATCH_EVENTS
 
     def _ship(self) -> None:
         """Gives the batch to the core, behind what `send` has gathered."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -69,7 +71,8 @@ def test_an_error_says_something(capsys: pytest.CaptureFixture[str], error: Base
 
 
 def test_an_interrupt_has_the_status_of_one(gapless: Gapless, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object, **__: object) -> None:
+    def interrupt(main: Coroutine[Any, Any, Any]) -> None:
+        main.close()
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gapless.cli.listings.run", interrupt)

@@ -104,8 +104,8 @@ def test_a_crash_between_the_turns_harms_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_idle_publishers_without_a_name_are_forgotten_and_others_are_not() -> None:
-    """T21, T39: documented as publisher_lifetime_seconds after the last use."""
-    harness = Harness(NO_RETENTION, publisher_lifetime_seconds=10, members=("shb1",))
+    """T21, T39: after publisher_lifetime_seconds without use, and only when they are many."""
+    harness = Harness(NO_RETENTION, publisher_lifetime_seconds=10, max_publishers=3, members=("shb1",))
     harness.sync()
     for name in ("ann", "~random", "~busy"):
         harness.publisher(name).send()
@@ -124,8 +124,19 @@ def test_idle_publishers_without_a_name_are_forgotten_and_others_are_not() -> No
     assert harness.status()["publishers"] == 2
 
 
+def test_while_publishers_are_few_none_is_forgotten() -> None:
+    harness = Harness(NO_RETENTION, publisher_lifetime_seconds=10, max_publishers=100, members=("shb1",))
+    harness.sync()
+    for name in ("~a", "~b", "~c"):
+        harness.publisher(name).send()
+    harness.sync()
+    harness.advance(60_000)
+
+    assert harness.status()["publishers"] == 3
+
+
 def test_a_forgotten_name_that_comes_back_is_new_and_its_old_epoch_is_fenced() -> None:
-    harness = Harness(NO_RETENTION, publisher_lifetime_seconds=10, members=("shb1",))
+    harness = Harness(NO_RETENTION, publisher_lifetime_seconds=10, max_publishers=3, members=("shb1",))
     harness.sync()
     publisher = harness.publisher("~random")
     publisher.send(3)

@@ -6,8 +6,7 @@ import pytest
 
 from gapless.core.events import EventColumns
 from gapless.core.ticks import STEP
-from gapless_phb.core.publishers import WINDOW, Batch, Publisher, PublisherTable, runs_of
-from gapless_phb.core.rows import Batched
+from gapless_phb.core.publishers import WINDOW, Batch, Batched, Publisher, PublisherTable, runs_of
 from unit.gapless_phb.harness import at, columns
 
 
@@ -51,7 +50,8 @@ def test_t44_a_row_holds_durable_sequences_only() -> None:
     assert (publisher.assigned, publisher.sequence) == (5, 3)
     assert publisher.row.sequence == 3
     assert publisher.row.tick == at(1000, 2)
-    assert publisher.row.recent == [Batched(1, 3, at(1000), 99)]
+    again = Publisher.restored("ann", publisher.row)
+    assert (again.find_logged(1), again.find_logged(4)) == (Batched(1, at(1000), 3, 99), None)
     one.land(second)
     assert publisher.row.sequence == 5
 
@@ -62,7 +62,7 @@ def test_batches_are_found_by_their_first_sequence() -> None:
     first, second = append(publisher, 3), append(publisher, 2, ms=1001)
     one.land(first)
 
-    assert publisher.find_logged(1) == Batched(1, 3, at(1000), 99)
+    assert publisher.find_logged(1) == Batched(1, at(1000), 3, 99)
     assert publisher.find_logged(2) is None
     assert publisher.find_pending(4) is second
     assert [(run.first, run.step, run.count) for run in runs_of(second)] == [(at(1001), STEP, 2)]
@@ -74,7 +74,7 @@ def test_the_window_is_bounded() -> None:
     for _ in range(WINDOW + 10):
         one.land(append(publisher))
 
-    assert len(publisher.recent) == WINDOW
+    assert publisher.known_from == 11
     assert publisher.find_logged(10) is None
     assert publisher.find_logged(11) is not None
 
@@ -97,11 +97,11 @@ def test_replay_takes_what_follows_skips_what_is_known_and_sees_what_is_missing(
     one = table()
     opened(one)
 
-    assert one.replay("ann", 1, Batched(1, 3, at(1000), 5))
-    assert one.replay("ann", 1, Batched(1, 3, at(1000), 5))
-    assert not one.replay("ann", 1, Batched(5, 1, at(1001), 5))
-    assert one.replay("ann", 1, Batched(4, 1, at(1001), 5))
-    assert not one.replay("bob", 1, Batched(2, 1, at(1002), 5))
+    assert one.replay("ann", 1, Batched(1, at(1000), 3, 5))
+    assert one.replay("ann", 1, Batched(1, at(1000), 3, 5))
+    assert not one.replay("ann", 1, Batched(5, at(1001), 1, 5))
+    assert one.replay("ann", 1, Batched(4, at(1001), 1, 5))
+    assert not one.replay("bob", 1, Batched(2, at(1002), 1, 5))
 
 
 def test_changed_rows_are_taken_oldest_first_and_once() -> None:
@@ -133,6 +133,7 @@ class TestForgetting:
         for name in ("~a", "~b", "~c"):
             opened(one, name)
 
+        assert one.forget(at(9999), at(9999), 0) == []
         assert one.forget(at(9999), at(9999), 2) == ["~a", "~b"]
 
     def test_publishing_is_use(self) -> None:

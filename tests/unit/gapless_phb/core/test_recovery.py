@@ -76,7 +76,7 @@ def test_a_damaged_record_is_noticed() -> None:
 
 def test_events_of_a_publisher_that_are_missing_are_noticed() -> None:
     harness = written()
-    row = rows.PublisherRow(1, "i1", 1, 0, 0, 0, [])
+    row = rows.PublisherRow(1, "i1", 1, 0, 0, 0, b"")
     key = rows.key(0, "ann")
     harness.volume.durable.apply(Write([Set(rows.PUBLISHERS, key, rows.encode(row))]))
     first, *_ = durable(harness).records

@@ -27,7 +27,7 @@ def test_a_new_pubend_has_nothing_but_itself() -> None:
 
 def test_everything_of_a_pubend_comes_back_and_nothing_of_its_neighbours() -> None:
     row = rows.PubendRow("default@1", 5, ("a", "b.#"), ((1, 2), (7, 9)))
-    publisher = rows.PublisherRow(3, "i", 2, 99, 41, 1000, [rows.Batched(40, 2, 990, 77)])
+    publisher = rows.PublisherRow(3, "i", 2, 99, 41, 1000, b"recent")
     checkpoint = rows.Checkpoint(1000, 12, [(0, 0), (1000, 555)])
     values: dict[tuple[str, str], rows.Row] = {
         (rows.PUBENDS, ""): row,

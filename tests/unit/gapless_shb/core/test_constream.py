@@ -14,7 +14,7 @@ def world_with(selector: str = "") -> tuple[World, Client, Constream]:
     """A world at rest with one consumer."""
     world = World(0)
     world.sync()
-    world.random.random = lambda: 1.0  # type: ignore[method-assign] - nothing is lost here
+    world.random.random = lambda: 1.0  # type: ignore[method-assign]  # nothing is lost here
     client = Client("s", selector)
     world.clients.append(client)
     world.attach(client, None)
@@ -110,7 +110,7 @@ def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
         world.sync()
         world.answer_reads()
         world.answer_wants(lossy=False)
-    client.inbox and world.consume(client)
+    world.consume(client)
     client.credit += 100
     world.shb._on_credit(world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
     for _ in range(5):

@@ -27,7 +27,8 @@ class Desk:
         if enrolled:
             self.world.sync()
         else:
-            self.world._see = lambda: None  # type: ignore[method-assign] - tests say what is seen, and when
+            # Tests say what is seen, and when.
+            self.world._see = lambda: None  # type: ignore[method-assign]
 
     def _spy(self, effect: object) -> None:
         self.said.append(effect)

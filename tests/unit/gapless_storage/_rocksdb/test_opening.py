@@ -99,8 +99,6 @@ def refuses(place: Place, words: str) -> None:
 
     assert "Bring back a copy" in str(caught.value)
     assert place.content() == before
-    with pytest.raises(VolumeCorruptError, match=words):
-        place.open()  # the lock was let go
 
 
 # -------------------------------------------------------------------------- what a kill or a power cut leaves
@@ -168,9 +166,11 @@ def test_a_log_cut_between_records_is_refused(place: Place, lost: int) -> None:
 
 
 def test_a_deleted_log_is_refused(place: Place) -> None:
+    """Again and again: a refusal lets go of the lock, and heals nothing."""
     place.log().unlink()
 
-    refuses(place, "are missing")
+    for _ in range(3):
+        refuses(place, "are missing")
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x04])

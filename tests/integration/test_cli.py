@@ -1,0 +1,233 @@
+"""The command line against a broker in a process of its own, as a user has it in a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "gapless.cli"]
+SECONDS_MAX = 30
+
+
+class Shell:
+    """Runs commands in a directory; ends at its end what it has started."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("GAPLESS_")}
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def run(self, *arguments: str | Path, stdin: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
+        """Runs `gapless ARGUMENTS…` to its end."""
+        done = subprocess.run(
+            [*COMMAND, *map(str, arguments)],
+            cwd=self.directory,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
+        """Starts `gapless ARGUMENTS…`."""
+        process = subprocess.Popen(
+            [*COMMAND, *map(str, arguments)],
+            cwd=self.directory,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def start_broker(self) -> subprocess.Popen[str]:
+        """Starts a broker on a free port; from then on every command of this shell goes to it."""
+        (self.directory / "gapless.toml").write_text('[[listen]]\naddress = "127.0.0.1:0"\n', "utf-8")
+        broker = self.start("broker", "--config", "gapless.toml", "--until-stdin-closes", "--json")
+        self.environment["GAPLESS_URL"] = json.loads(line_of(broker))["url"]
+        return broker
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=SECONDS_MAX)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A directory of its own."""
+    shell = Shell(tmp_path)
+    yield shell
+    shell.close()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The next line that a process prints."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate(timeout=SECONDS_MAX)[1]
+    return line
+
+
+def lines(*bodies: str) -> str:
+    return "".join(json.dumps({"body": body, "properties": {"origin": body[0]}}) + "\n" for body in bodies)
+
+
+def listed(shell: Shell, listing: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(shell.run(listing, "--json").stdout)
+    return rows
+
+
+def test_publish_subscribe_list_and_unsubscribe(shell: Shell) -> None:
+    shell.start_broker()
+    (shell.directory / "events.jsonl").write_text(lines("a1", "b2", "a3", "a4"), "utf-8")
+    subscribe = ["subscribe", "desk", "--topic", "flights.#", "--selector", "origin = 'a'", "--json", "--count"]
+
+    assert shell.run("publish", "flights.x", "events.jsonl").stdout == "published 4 events to flights.x\n"
+    first = shell.run(*subscribe, "2", "--start", "earliest").stdout.splitlines()
+    assert [json.loads(line)["body"] for line in first] == ["a1", "a3"]
+
+    [row] = listed(shell, "subscriptions")
+    assert (row["name"], row["selector"], row["connected"]) == ("desk", "origin = 'a'", False)
+    shell.run("publish", "flights.y", stdin=lines("a5"))
+    second = shell.run(*subscribe, "2").stdout.splitlines()
+    assert [json.loads(line)["body"] for line in second] == ["a4", "a5"]
+    [pubend] = listed(shell, "pubends")
+    assert pubend["publishers"] == 2
+
+    shell.run("unsubscribe", "desk")
+    assert listed(shell, "subscriptions") == []
+    assert "there is no subscription 'desk'" in shell.run("unsubscribe", "desk", status=1).stderr
+
+
+def test_a_bad_line_ends_a_publish_behind_what_was_published(shell: Shell) -> None:
+    shell.start_broker()
+
+    done = shell.run("publish", "flights", stdin=lines("a", "b") + "{}\n" + lines("c"), status=1)
+
+    assert done.stdout == "published 2 events to flights\n"
+    assert "line 3: it has no body" in done.stderr
+
+
+def test_a_subscriber_goes_on_after_its_broker_was_killed(shell: Shell) -> None:
+    """And Ctrl-C ends it in order, with the token of what it has printed."""
+    broker = shell.start_broker()
+    subscriber = shell.start(
+        "subscribe", "desk", "--topic", "flights", "--start", "earliest", "--json", "--token-file", "position"
+    )
+    shell.run("publish", "flights", stdin=lines("a"))
+    assert json.loads(line_of(subscriber))["body"] == "a"
+
+    broker.kill()
+    broker.wait(timeout=SECONDS_MAX)
+    address = shell.environment["GAPLESS_URL"].partition("://")[2]
+    shell.environment["GAPLESS_LISTEN__0__ADDRESS"] = address
+    shell.start_broker()
+    shell.run("publish", "flights", stdin=lines("b"))
+    assert json.loads(line_of(subscriber))["body"] == "b"
+
+    subscriber.send_signal(signal.SIGINT)
+    assert subscriber.wait(timeout=SECONDS_MAX) == 0
+    shell.run("publish", "flights", stdin=lines("c"))
+    again = shell.run("subscribe", "desk", "--topic", "flights", "--json", "--count", "1", "--token-file", "position")
+    assert json.loads(again.stdout)["body"] == "c"
+
+
+def test_a_second_consumer_is_refused_unless_it_takes_over(shell: Shell) -> None:
+    shell.start_broker()
+    options = ["subscribe", "desk", "--topic", "flights", "--start", "earliest", "--json"]
+    first = shell.start(*options)
+    shell.run("publish", "flights", stdin=lines("a", "b"))
+    line_of(first)
+
+    assert "desk" in shell.run(*options, status=1).stderr
+    second = shell.start(*options, "--in-use", "takeover")
+    assert first.wait(timeout=SECONDS_MAX) == 1
+    shell.run("publish", "flights", stdin=lines("c"))
+    while json.loads(line_of(second))["body"] != "c":
+        pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_broker_stops_in_order(shell: Shell, number: signal.Signals) -> None:
+    shell.environment["GAPLESS_LISTEN__0__ADDRESS"] = "127.0.0.1:0"
+    broker = shell.start("broker")
+    assert "serving on gapless://127.0.0.1:" in line_of(broker)
+
+    broker.send_signal(number)
+
+    assert broker.wait(timeout=SECONDS_MAX) == 0
+
+
+def test_a_directory_has_one_broker(shell: Shell) -> None:
+    shell.start_broker()
+
+    refused = shell.run("broker", "--config", "gapless.toml", status=1)
+
+    assert "gapless-data is in use" in refused.stderr
+    assert listed(shell, "subscriptions") == []
+
+
+def test_an_address_has_one_broker(shell: Shell) -> None:
+    shell.start_broker()
+    address = shell.environment["GAPLESS_URL"].partition("://")[2]
+    other = f'storage.path = "other"\n[[listen]]\naddress = "{address}"\n'
+    (shell.directory / "other.toml").write_text(other, "utf-8")
+
+    assert address in shell.run("broker", "--config", "other.toml", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("[storage]\npth = 'x'\n", "'pth'"),
+        ("[listne]\n", "there is no section [listne]"),
+        ("[[listen]]\naddress = '0.0.0.0:0'\n", "insecure = true"),
+    ],
+)
+def test_a_broker_refuses_what_it_does_not_understand(shell: Shell, content: str, reason: str) -> None:
+    (shell.directory / "gapless.toml").write_text(content, "utf-8")
+
+    assert reason in shell.run("broker", "--config", "gapless.toml", status=2).stderr
+
+
+def test_the_doctor_sees_a_broker_at_work(shell: Shell) -> None:
+    shell.start_broker()
+    shell.run("publish", "flights", stdin=lines("a", "b", "c"))
+    subscribe = ["subscribe", "desk", "--topic", "flights", "--start", "earliest", "--count", "1"]
+    shell.run(*subscribe)
+
+    said = json.loads(shell.run("doctor", "--config", "gapless.toml", "--json").stdout)
+
+    assert said["volume"]["state"].startswith("open: ")
+    assert said["broker"]["answers"] is True
+    assert [pin["name"] for pin in said["pins"]] == ["desk"]
+
+
+def test_listings_can_be_piped_into_what_reads_one_line(shell: Shell) -> None:
+    shell.start_broker()
+    command = f"{sys.executable} -m gapless.cli pubends | head -n 0; exit ${{PIPESTATUS[0]}}"
+
+    done = subprocess.run(
+        ["bash", "-c", command], env=shell.environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+    )
+
+    assert done.returncode in {0, 1}
+    assert done.stderr == ""

@@ -1,0 +1,112 @@
+"""What a person sees of a run."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from gapless.cli.demo.plan import kill_plan
+from gapless.cli.demo.proof import prove
+from gapless.cli.demo.report import BarReport, LineReport, conclusion, print_outcome, report_for
+from gapless.cli.demo.run import Outcome, Run
+from gapless.cli.demo.selections import SELECTIONS
+from gapless.cli.demo.supervisor import Progress
+
+FLIGHTS = ["a", "b", "c"]
+RIGHT = Outcome(
+    seed=7,
+    published=3,
+    seconds=1.5,
+    stalled=False,
+    kills={"broker": 2, "publisher": 0, "everything": 1},
+    verdicts=[prove("everything", "", FLIGHTS, FLIGHTS), prove("to-s", "dest LIKE 'S%'", ["b"], ["b"])],
+)
+WRONG = replace(RIGHT, stalled=True, verdicts=[*RIGHT.verdicts[:1], prove("to-s", "dest LIKE 'S%'", ["b"], [])])
+
+
+@pytest.fixture
+def run_of_two(tmp_path: Path) -> Run:
+    selections = SELECTIONS[:2]
+    plan = kill_plan(7, 2, [selection.name for selection in selections])
+    return Run(FLIGHTS, selections, plan, 7, 0, tmp_path)
+
+
+def console(*, terminal: bool) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=160)
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+async def test_without_a_terminal_there_is_a_line_now_and_then(
+    run_of_two: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gapless.cli.demo.report.EVERY", 0)
+    out = console(terminal=False)
+    report = report_for(out)
+    progress = Progress(run_of_two.selections)
+
+    report.started(run_of_two, {"everything": 3, "late-from-jfk": 1})
+    progress.published = 2
+    report.progress(progress, {})
+    report.killed("broker", progress)
+    report.close()
+
+    assert isinstance(report, LineReport)
+    assert printed(out).splitlines() == [
+        "publishing 3 flights to 2 subscribers, with 2 kills (seed 7)",
+        "published 2; consumed: everything 0, late-from-jfk 0",
+        "kill -9 broker (published 2, consumed 0)",
+    ]
+
+
+async def test_lines_come_now_and_then_only(run_of_two: Run) -> None:
+    out = console(terminal=False)
+    report = report_for(out)
+
+    report.started(run_of_two, {})
+    for _ in range(100):
+        report.progress(Progress(run_of_two.selections), {})
+
+    assert len(printed(out).splitlines()) == 1
+
+
+async def test_a_terminal_gets_bars(run_of_two: Run) -> None:
+    out = console(terminal=True)
+    report = report_for(out)
+    progress = Progress(run_of_two.selections)
+
+    report.started(run_of_two, {"everything": 3, "late-from-jfk": 1})
+    progress.published = progress.consumed["everything"] = 3
+    report.progress(progress, {"everything": 4})
+    report.killed("everything", progress)
+    report.close()
+
+    assert isinstance(report, BarReport)
+    assert "killed 4 ×" in printed(out)
+    assert "kill -9 everything" in printed(out)
+
+
+def test_a_right_outcome_is_a_table_and_a_sentence() -> None:
+    out = console(terminal=False)
+
+    print_outcome(out, RIGHT)
+
+    assert "(everything)" in printed(out)
+    assert "exactly what its selector selects, in order, once" in printed(out)
+    assert "3 flights published, 4 consumed in 1.5 s; killed: broker 2 ×, everything 1 ×." in printed(out)
+
+
+def test_a_wrong_outcome_names_the_first_wrong_row_and_the_seed() -> None:
+    lines = conclusion(WRONG)
+
+    assert "It was given up because nothing moved any more." in lines
+    assert "WRONG: to-s, row 1: expected b; consumed nothing" in lines
+    assert lines[-1] == "--seed 7 draws the same kills again."
+    assert not any("exactly" in line for line in lines)
