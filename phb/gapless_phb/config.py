@@ -68,6 +68,13 @@ class PhbSection(Section):
             raise ValueError(f"pubends: {', '.join(twice)} is configured twice")
         return self
 
+    @model_validator(mode="after")
+    def _silence_within_leases(self) -> PhbSection:
+        """Silence is said up to the lease at most: with a shorter one it would fall behind for good."""
+        if self.lease_seconds < 2 * self.silence_seconds:
+            raise ValueError("lease_seconds must be at least twice silence_seconds")
+        return self
+
     def settings(self) -> Settings:
         """The same, as the core takes it."""
         values = {**dict(self), "pubends": tuple(PubendSettings(**dict(options)) for options in self.pubends)}

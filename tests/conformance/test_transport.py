@@ -112,8 +112,8 @@ class TestMemoryWithHarmlessFaults(TransportSuite):
     """Delays and chopping change when things happen, and nothing else."""
 
     @pytest.fixture
-    def harness(self, loop: str) -> TransportHarness:
-        return MemoryHarness(loop, {"delay_min": 0.0005, "delay_mean": 0.0005, "chop": 3000, "seed": 7})
+    def harness(self) -> TransportHarness:
+        return MemoryHarness("uvloop", {"delay_min": 0.0005, "delay_mean": 0.0005, "chop": 3000, "seed": 7})
 
 
 class TestTcp(TransportSuite):
@@ -126,11 +126,3 @@ class TestTcpWithTls(TransportSuite):
     @pytest.fixture
     def harness(self, loop: str, certificate_files: Mapping[str, Path]) -> TransportHarness:
         return TlsHarness(loop, certificate_files)
-
-
-class TestTcpOverIpv6(TransportSuite):
-    @pytest.fixture
-    def harness(self, loop: str) -> TransportHarness:
-        harness = TcpHarness(loop)
-        harness.address = "[::1]:0"
-        return harness

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -64,11 +65,11 @@ class TcpTransport:
                 await loop.create_connection(lambda: link, host, port)
             else:
                 await self._dial_tls(link, host, port, self._dialing)
-        except BaseException as error:
+        except OSError as error:
             self._dialed.discard(link)
-            if isinstance(error, OSError) and error.errno in errno.errorcode:
-                # The loops word this differently; an OSError made with a number takes the right class.
-                raise OSError(error.errno, f"{os.strerror(error.errno)}: {address}") from error
+            raise _naming(address, error) from error
+        except BaseException:
+            self._dialed.discard(link)
             raise
         if link.refusal is not None:
             raise link.refusal
@@ -96,6 +97,18 @@ class TcpTransport:
             plain.abort()
             raise ConnectionResetError(errno.ECONNRESET, "the other end closed during the TLS handshake")
         link.connection_made(encrypted)
+
+
+def _naming(address: str, error: OSError) -> OSError:
+    """The same error, saying whom we could not reach; the loops word it differently or not at all."""
+    if isinstance(error, ssl.SSLError):
+        return type(error)(f"{address}: {error}")
+    if isinstance(error, socket.gaierror):
+        return socket.gaierror(error.errno, f"{error.strerror}: {address}")
+    if error.errno is None:
+        return OSError(f"{address}: {error}")
+    # An OSError that is made with a number takes the class that belongs to it.
+    return OSError(error.errno, f"{os.strerror(error.errno)}: {address}")
 
 
 @hookimpl

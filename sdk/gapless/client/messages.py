@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from sys import float_info
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta, ValidationError, convert
 
 from gapless.core.events import Extras, encode_event
 from gapless.errors import InvalidMessageError, InvalidTopicError
@@ -22,10 +24,21 @@ INTEGER_MIN = -(1 << 63)
 INTEGER_MAX = (1 << 63) - 1
 PRIORITY = 4
 """The priority of a message that names none."""
-REMEMBERED_MAX = 4096
+TOPICS_REMEMBERED = 4096
 
 _UNIX = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+_Integer = Annotated[int, Meta(ge=INTEGER_MIN, le=INTEGER_MAX)]
+_Finite = Annotated[float, Meta(ge=-float_info.max, le=float_info.max)]
+_Name = Annotated[str, Meta(min_length=1)]
+
+
+class _Plain(msgspec.Struct, array_like=True, gc=False):
+    """Properties that are as they should be: msgspec checks them in one call, an `if` for each costs more."""
+
+    properties: dict[_Name, bool | _Integer | _Finite | str]
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -45,12 +58,15 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     type: str | None = None
 
 
-class Encoder:
-    """Encodes the messages of one publisher. Every method raises InvalidMessageError or InvalidTopicError.
+def check_message(message: Any) -> Message:
+    """A message. Raises InvalidMessageError for anything else."""
+    if not isinstance(message, Message):
+        raise InvalidMessageError(f"a gapless.Message is published, not {type(message).__name__}")
+    return message
 
-    What was found right once, a topic or the name of a property, is remembered: looking it up costs less
-    than judging it again for each event.
-    """
+
+class Encoder:
+    """Encodes the messages of one publisher. Every method raises InvalidMessageError or InvalidTopicError."""
 
     def __init__(self, topic: str | None) -> None:
         """`topic` is for messages that name none; it is checked here."""
@@ -58,7 +74,7 @@ class Encoder:
             check_topic(topic)
         self._topic = topic
         self._topics: set[str] = set()
-        self._names: set[str] = set()
+        """Topics that were found right: to look one up costs less than to judge it for each message."""
 
     def topic_of(self, message: Message) -> str:
         """The topic that a message goes to."""
@@ -69,7 +85,9 @@ class Encoder:
             return self._topic
         if type(topic) is not str or topic not in self._topics:
             check_topic(topic)
-            _remember(self._topics, [topic])
+            if len(self._topics) >= TOPICS_REMEMBERED:
+                self._topics.clear()
+            self._topics.add(topic)
         return str(topic)
 
     def encode(self, message: Message, bytes_max: int) -> tuple[bytes, int]:
@@ -78,21 +96,10 @@ class Encoder:
         body = message.body
         if type(body) is not bytes:
             body = _as_bytes(body)
-        properties = message.properties
-        if type(properties) is not dict or not properties.keys() <= self._names:
-            properties = self._judged(properties)
-        else:
-            for value in properties.values():
-                kind = type(value)
-                if kind is str or kind is bool:
-                    continue
-                if kind is int:
-                    if INTEGER_MIN <= value <= INTEGER_MAX:
-                        continue
-                elif kind is float and value - value == 0:  # neither infinite nor NaN
-                    continue
-                properties = _plain_properties(properties)
-                break
+        try:
+            properties: Any = convert((message.properties,), _Plain).properties
+        except ValidationError:
+            properties = _plain_properties(message.properties)
         plain = (
             message.priority == PRIORITY
             and message.expiration is None
@@ -110,18 +117,6 @@ class Encoder:
             )
         return event, len(body)
 
-    def _judged(self, properties: Any) -> dict[str, Property]:
-        """Properties of which a name was not seen before, or that are no plain dict."""
-        plain = _plain_properties(_as_dict(properties))
-        _remember(self._names, plain)
-        return plain
-
-
-def _remember(known: set[str], names: Iterable[str]) -> None:
-    if len(known) >= REMEMBERED_MAX:
-        known.clear()
-    known.update(names)
-
 
 def _as_bytes(body: Buffer | Any) -> bytes:
     """The bytes of what is bytes-like."""
@@ -132,16 +127,15 @@ def _as_bytes(body: Buffer | Any) -> bytes:
         raise InvalidMessageError(f"a body is bytes-like, not {type(body).__name__}{hint}") from None
 
 
-def _as_dict(properties: Any) -> dict[str, Any]:
+def _plain_properties(properties: Any) -> dict[str, Property]:
+    """The properties without those that are None, and with subclasses of the four types made plain.
+
+    Raises InvalidMessageError, and says which property is wrong.
+    """
     if properties is None:
         return {}
     if not isinstance(properties, Mapping):
         raise InvalidMessageError(f"properties are a mapping, not {type(properties).__name__}")
-    return dict(properties)
-
-
-def _plain_properties(properties: Mapping[Any, Any]) -> dict[str, Property]:
-    """The properties without those that are None, and with subclasses of the four types made plain."""
     return {_plain_name(name): _plain(name, value) for name, value in properties.items() if value is not None}
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from typing_extensions import Self
 
 from gapless.client.driver import Driver, Owner
-from gapless.client.messages import PRIORITY, Encoder, Message
+from gapless.client.messages import PRIORITY, Encoder, Message, check_message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
 from gapless.client.receipts import Receipt, Recovery, Submission
 from gapless.core.client.effects import NotPublished, PublisherReady, Receipted
@@ -149,7 +149,7 @@ class Publisher(Owner):
         """As `send_batch`, without waiting."""
         self._check_open()
         bytes_max = self.limits.max_event_bytes
-        encoded = [self._encoder.encode(_checked(message), bytes_max) for message in messages]
+        encoded = [self._encoder.encode(check_message(message), bytes_max) for message in messages]
         self.ship()
         if not encoded:
             empty = Submission()
@@ -307,9 +307,3 @@ class Publisher(Owner):
         """The turn in which a batch was begun is over."""
         if self._batch is batch:
             self.ship()
-
-
-def _checked(message: Message) -> Message:
-    if not isinstance(message, Message):
-        raise InvalidMessageError(f"a batch is made of Message objects, not {type(message).__name__}")
-    return message

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from itertools import accumulate, compress
+from itertools import accumulate, chain, compress
 from operator import attrgetter
 from struct import Struct, pack, unpack_from
 from typing import Annotated, Any, TypeAlias
@@ -297,10 +297,10 @@ class EventBatch:
             return batches[0]
         decoded = all(batch.decoded for batch in batches)
         return EventBatch(
-            [tick for batch in batches for tick in batch.ticks],
-            [event for batch in batches for event in batch.events],
-            [length for batch in batches for length in batch.body_lengths],
-            [header for batch in batches for header in batch.headers] if decoded else None,
+            list(chain.from_iterable(batch.ticks for batch in batches)),
+            list(chain.from_iterable(batch.events for batch in batches)),
+            list(chain.from_iterable(batch.body_lengths for batch in batches)),
+            list(chain.from_iterable(batch.headers for batch in batches)) if decoded else None,
         )
 
 

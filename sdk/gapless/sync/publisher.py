@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import Self
 
-from gapless.client.messages import PRIORITY, Encoder, Message
+from gapless.client.messages import PRIORITY, Encoder, Message, check_message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, PATIENCE
-from gapless.errors import InvalidMessageError
 
 if TYPE_CHECKING:
     import gapless.client.publisher as awaited
@@ -129,9 +128,7 @@ class Publisher:
         bytes_max = self._publisher.limits.max_event_bytes
         try:
             for message in source:
-                if not isinstance(message, Message):
-                    raise InvalidMessageError(f"send_all() takes Message objects, not {type(message).__name__}")
-                event, body_length = encoder.encode(message, bytes_max)
+                event, body_length = encoder.encode(check_message(message), bytes_max)
                 events.append(event)
                 body_lengths.append(body_length)
                 size += len(event)

@@ -220,16 +220,17 @@ class Constream:
         self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)
         if knowledge.reply:
             self._window.learn(knowledge.data.size)
-        if self.readers:
-            self._feed_readers(knowledge, now, wall)
-        if knowledge.hi <= self.head or self._overfull(knowledge):
-            return
         try:
-            self._istream.accumulate(knowledge)
+            self._take_in(knowledge, now, wall)
         except KnowledgeConflict as conflict:
             self._around.emit(Alarm(f"two brokers contradict each other about {self.pubend}: {conflict}"))
-            return
-        self._advance(now, wall)
+
+    def _take_in(self, knowledge: Knowledge, now: int, wall: int) -> None:
+        if self.readers:
+            self._feed_readers(knowledge, now, wall)
+        if knowledge.hi > self.head and not self._overfull(knowledge):
+            self._istream.accumulate(knowledge)
+            self._advance(now, wall)
 
     def on_probe(self, upto: Tick, now: int) -> None:
         """The PHB waits for an acknowledgement: every tick up to `upto` that is unknown is asked for at once."""

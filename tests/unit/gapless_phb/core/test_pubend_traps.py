@@ -36,6 +36,19 @@ def test_t02_an_event_never_falls_into_a_silence_of_an_earlier_life() -> None:
     assert know.knowledge.data.ticks[0] > silent_to
 
 
+def test_t02_an_event_of_the_same_moment_is_above_the_silence() -> None:
+    harness = Harness()
+    harness.sync()
+    publisher = harness.publisher()
+    harness.advance(990)
+    assert harness.status()["stable"] == at(2000)  # silence up to this very moment
+
+    publisher.send()
+    (know,) = knows(harness.sync())
+
+    assert list(know.knowledge.data.ticks) == [at(2000, 1)]
+
+
 def test_t02_silence_waits_for_its_lease() -> None:
     """The lease is asked for again and again, and the disk does not answer: silence ends with the old one."""
     harness = Harness()

@@ -83,19 +83,24 @@ def test_another_process_is_locked_out(tmp_path: Path) -> None:
     assert take_in_another_process(tmp_path) == ""
 
 
+FORK = """
+import os, sys
+from pathlib import Path
+from gapless_storage._rocksdb.files import DirectoryLock
+lock = DirectoryLock(Path(sys.argv[1]))
+if os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
+print("forked", flush=True)
+os._exit(0)
+"""
+
+
 def test_a_fork_does_not_keep_the_lock(tmp_path: Path) -> None:
     """A process that outlives its parent must not lock out the parent's successor."""
-    lock = DirectoryLock(tmp_path)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(writer)
-        os.read(reader, 1)
-        os._exit(0)
-    lock.release()
-    outcome = take_in_another_process(tmp_path)
-    os.close(writer)
-    os.waitpid(child, 0)
-    os.close(reader)
+    with subprocess.Popen(
+        [sys.executable, "-c", FORK, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.wait() == 0
 
-    assert outcome == ""
+        assert take_in_another_process(tmp_path) == ""

@@ -1,0 +1,47 @@
+"""docs/reference/configuration.md names every key that a node takes, and no other."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import BaseModel
+
+from documents import ROOT
+from gapless.node.config import (
+    AuthSection,
+    LimitsSection,
+    ListenSection,
+    NodeSection,
+    RoutingSection,
+    StorageSection,
+)
+from gapless_phb.config import PhbSection, PubendSection
+from gapless_shb.config import ShbConfig
+from gapless_transport.tcp_options import TcpOptions
+
+DIALING = {"tls", "ca", "server_name"}
+"""Options of the TCP transport that only a client takes."""
+
+
+def documented(heading: str) -> set[str]:
+    """The keys in the table under a heading."""
+    text = (ROOT / "docs/reference/configuration.md").read_text("utf-8")
+    section = text.partition(f"{heading}\n")[2].split("\n#", 1)[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return {key.rpartition(".")[2] for cell in cells for key in re.findall(r"`([^`]+)`", cell)}
+
+
+def keys(*models: type[BaseModel]) -> set[str]:
+    """The keys that these sections take."""
+    return {name for model in models for name in model.model_fields}
+
+
+def test_every_key_is_documented_where_it_belongs() -> None:
+    assert documented("## `[node]`") == keys(NodeSection)
+    assert documented("## `[storage]`") == keys(StorageSection)
+    assert documented("## `[[listen]]`") == keys(ListenSection, TcpOptions) - DIALING
+    assert documented("## `[auth]` and `[routing]`") == keys(AuthSection, RoutingSection)
+    assert documented("## `[limits]`") == keys(LimitsSection)
+    assert documented("## `[phb]`") == keys(PhbSection) - {"pubends"}
+    assert documented("### `[[phb.pubends]]`") == keys(PubendSection)
+    assert documented("## `[shb]`") == keys(ShbConfig)

@@ -1,0 +1,141 @@
+"""A client that says whatever a test wants, byte by byte, to a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+
+from gapless.core.framing import FrameDecoder, encode_frame
+from gapless.core.messages import (
+    PROTOCOL,
+    ClientMessage,
+    Hello,
+    ListPubends,
+    OpenPublisher,
+    PubendList,
+    Publish,
+    PublisherOpened,
+    Welcome,
+)
+from wire import Wire
+
+PATIENCE = 10.0
+
+
+class RawClient:
+    """A connection. As a block it is open, and is closed at the end."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._where = host, int(port)
+        self.wire = Wire()
+        self.heard: list[Any] = []
+        """Every message that came."""
+        self.closed = False
+        """Whether the broker has closed the connection."""
+
+    async def __aenter__(self) -> Self:
+        self._reader, self._writer = await asyncio.open_connection(*self._where)
+        self._decoder = FrameDecoder(1 << 26)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    @property
+    def session(self) -> int:
+        """The session's number."""
+        return self.wire.session
+
+    # Saying.
+
+    async def send(self, data: bytes) -> None:
+        """Sends bytes; a broker that has closed meanwhile is no error."""
+        with contextlib.suppress(OSError):
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def send_payloads(self, *payloads: bytes) -> None:
+        """Sends each payload in a frame."""
+        await self.send(b"".join(map(encode_frame, payloads)))
+
+    async def say(self, *messages: ClientMessage | Publish) -> None:
+        """Sends messages of this session."""
+        await self.send_payloads(*self.wire.say(*messages))
+
+    async def finish(self) -> None:
+        """Says that nothing more will come."""
+        with contextlib.suppress(OSError):
+            self._writer.write_eof()
+
+    # Hearing.
+
+    async def hear(self, kind: type, patience: float = PATIENCE) -> Any:
+        """The next message of a kind; None when the broker closes before it comes."""
+        return await asyncio.wait_for(self._hear(kind), patience)
+
+    async def hear_all(self, patience: float = PATIENCE) -> list[Any]:
+        """Every message until the broker closes. Fails when it does not."""
+        await asyncio.wait_for(self._hear(type(None)), patience)
+        return self.heard
+
+    def heard_of(self, kind: type) -> list[Any]:
+        """Every message of a kind so far."""
+        return [message for message in self.heard if isinstance(message, kind)]
+
+    async def _hear(self, kind: type) -> Any:
+        seen = len(self.heard)
+        while True:
+            for number in range(seen, len(self.heard)):
+                if isinstance(self.heard[number], kind):
+                    return self.heard[number]
+            seen = len(self.heard)
+            try:
+                data = await self._reader.read(1 << 16)
+            except OSError:
+                data = b""
+            if not data:
+                self.closed = True
+                return None
+            self.heard += self.wire.decode(self._decoder.feed(data))
+
+    # Doing what a client does.
+
+    async def shake_hands(self, instance: str = "raw") -> Welcome:
+        """Becomes welcome."""
+        await self.say(Hello(PROTOCOL, "", "attacker", instance))
+        welcome = await self.hear(Welcome)
+        assert isinstance(welcome, Welcome)
+        return welcome
+
+    async def open_publisher(self, topic: str | None = None) -> PublisherOpened:
+        """Opens publisher 1."""
+        await self.say(OpenPublisher(1, "raw", "raw", 1, topic))
+        opened = await self.hear(PublisherOpened)
+        assert isinstance(opened, PublisherOpened)
+        return opened
+
+    async def is_alive(self) -> bool:
+        """Whether the broker still answers in this session."""
+        await self.say(ListPubends(4711))
+        while (listing := await self.hear(PubendList)) is not None:
+            if listing.request == 4711:
+                return True
+            self.heard.remove(listing)
+        return False
+
+
+def payload(session: int, message: bytes) -> bytes:
+    """A payload with any bytes for a message."""
+    return session.to_bytes(8, "little") + message
+
+

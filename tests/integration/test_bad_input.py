@@ -1,0 +1,374 @@
+"""Whatever comes in over the port: the connection is closed or the frame refused, and nobody else notices.
+
+reliability.md 2.9 (F01 – F08, F10 – F12, INV14), design.md 8. Everything here goes to a real node on RocksDB
+over TCP, beside a client that goes on with its work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import gapless
+from gapless.core.codec import encode, encode_publish
+from gapless.core.events import EventColumns, encode_event
+from gapless.core.framing import encode_frame, encode_header
+from gapless.core.messages import (
+    PROTOCOL,
+    Acknowledge,
+    Acknowledged,
+    AnyClientMessage,
+    Closing,
+    Code,
+    Credit,
+    Detach,
+    Hello,
+    Heartbeat,
+    InUse,
+    ListPubends,
+    ListSubscriptions,
+    OpenPublisher,
+    Position,
+    Publish,
+    Published,
+    PublishRefused,
+    Refused,
+    StartAt,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Welcome,
+)
+from gapless.node.driver import Node
+from integration.nodes_in_process import running_node
+from integration.raw_client import RawClient, payload
+from wire import columns, hello
+
+pytestmark = pytest.mark.timeout(60)
+
+MEBIBYTE = 1 << 20
+DEEP = 100_000
+
+
+class Bystander:
+    """A client at work: it publishes to itself. Whatever others do, it must not notice."""
+
+    def __init__(
+        self, node: Node, connection: gapless.Connection, publisher: gapless.Publisher, subscription: Any
+    ) -> None:
+        self.node = node
+        self._connection = connection
+        self._publisher = publisher
+        self._subscription = subscription
+        self._run = node._run
+        self._number = 0
+
+    @property
+    def address(self) -> str:
+        """Where the broker listens."""
+        return self.node.address
+
+    async def works(self) -> None:
+        """Publishes an event and gets it, as the very next one."""
+        self._number += 1
+        body = b"%d" % self._number
+        receipt = await asyncio.wait_for(self._publisher.send(body), 10)
+        event = await asyncio.wait_for(self._subscription.__anext__(), 10)
+        assert (event.body, event.tick) == (body, receipt.tick)
+
+    async def listing(self) -> Any:
+        """All that the broker says of its subscriptions and pubends, but for what moves by itself."""
+        subscriptions = await self._connection.subscriptions()
+        pubends = await self._connection.pubends()
+        return (
+            [(info.client_id, info.name, info.topics, info.selector, info.connected) for info in subscriptions],
+            [(info.pubend, info.topics, info.lost, info.newest, info.log_bytes) for info in pubends],
+        )
+
+    def is_undisturbed(self) -> bool:
+        """Whether neither the broker nor this session has started over."""
+        return self.node.serving and self.node._run is self._run and self._connection.connected
+
+
+@contextlib.asynccontextmanager
+async def bystanding(directory: Path, **sections: dict[str, Any]) -> AsyncIterator[Bystander]:
+    """A broker with somebody at work."""
+    async with (
+        running_node(directory, **sections) as node,
+        gapless.connect(node.url, client_id="bystander") as connection,
+        connection.session() as session,
+        session.subscribe("work", name="s") as subscription,
+    ):
+        bystander = Bystander(node, connection, session.publisher("work", name="p"), subscription)
+        await bystander.works()
+        yield bystander
+
+
+@pytest.fixture
+async def bystander(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Bystander]:
+    """Somebody at work, who at the end of the test must not have noticed a thing."""
+    caplog.set_level(logging.WARNING)
+    async with bystanding(tmp_path / "volume") as bystander:
+        before = await bystander.listing()
+        yield bystander
+        assert await bystander.listing() == before
+        assert bystander.is_undisturbed()
+        await bystander.works()
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+# ------------------------------------------------------------------------------------- before the handshake
+
+
+def frame(message: Any) -> bytes:
+    """A client's first message, in a frame."""
+    return encode_frame(encode(0, message))
+
+
+def raw_hello(*values: Any) -> bytes:
+    """A Hello with any values in its places."""
+    return encode_frame(payload(0, msgspec.msgpack.encode([1, *values])))
+
+
+def wrong_checksum(data: bytes) -> bytes:
+    """The same frame with one bit of its checksum flipped."""
+    return data[:4] + bytes([data[4] ^ 1]) + data[5:]
+
+
+def noise(seed: int) -> bytes:
+    """Random bytes."""
+    return random.Random(seed).randbytes(random.Random(seed).randrange(8, 6000))
+
+
+UNFRAMED = {
+    **{f"noise {seed}": noise(seed) for seed in range(8)},
+    "HTTP": b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+    "length 2^31": (1 << 31).to_bytes(4, "little") + bytes(4),
+    "length 2^32 - 1": b"\xff" * 8,
+    "length one above the limit": (4097).to_bytes(4, "little") + bytes(4),
+    "length 0": bytes(8),
+    "wrong checksum": wrong_checksum(frame(hello())),
+}
+"""What is no frame, or none that may come first."""
+
+
+async def test_what_is_no_frame_closes_the_connection(bystander: Bystander, subtests: pytest.Subtests) -> None:
+    """F01, F02, F03: at once, whatever would have come behind it."""
+    for name, data in UNFRAMED.items():
+        with subtests.test(name):
+            async with RawClient(bystander.address) as client:
+                await client.send(data + frame(hello()))
+
+                assert await client.hear_all() == []
+            assert bystander.is_undisturbed()
+
+
+NOT_WELCOME = {
+    "empty message": (encode_frame(payload(0, b"")), "too short"),
+    "shorter than a session": (encode_frame(b"abc"), "too short"),
+    "not msgpack": (encode_frame(payload(0, b"\xc1\xc1\xc1")), "not a Hello"),
+    "a number": (encode_frame(payload(0, b"\x2a")), "not a Hello"),
+    "a map": (encode_frame(payload(0, b"\x81\x01\x02")), "not a Hello"),
+    "an unknown message": (encode_frame(payload(0, msgspec.msgpack.encode([99, 1, ""]))), "not a Hello"),
+    "deeply nested": (encode_frame(payload(0, b"\x91" * 4000)), "not a Hello"),
+    "deep in a field": (encode_frame(payload(0, b"\x96\x01" + b"\x91" * 4000)), "not a Hello"),
+    "an array that claims 2^32 - 1 entries": (encode_frame(payload(0, b"\xdd\xff\xff\xff\xff\x01")), "not a Hello"),
+    "text that is no UTF-8": (encode_frame(payload(0, b"\x95\x01\x01\xa1\xff\xa0\xa1i")), "not a Hello"),
+    "fields are missing": (raw_hello(PROTOCOL, ""), "not a Hello"),
+    "a field of another type": (raw_hello("1", "", "", "i"), "not a Hello"),
+    "credentials that are text": (raw_hello(PROTOCOL, "", "", "i", 5), "not a Hello"),
+    "bytes behind the message": (encode_frame(encode(0, hello()) + b"\x00"), "not a Hello"),
+    "protocol 2": (raw_hello(2, "", "", "i"), "speaks protocol 1"),
+    "protocol 0": (raw_hello(0, "", "", "i"), "speaks protocol 1"),
+    "protocol -1": (raw_hello(-1, "", "", "i"), "speaks protocol 1"),
+    "protocol 2^64 - 1": (raw_hello((1 << 64) - 1, "", "", "i"), "speaks protocol 1"),
+    "protocol -2^63": (raw_hello(-(1 << 63), "", "", "i"), "speaks protocol 1"),
+    "another network": (frame(hello(network="elsewhere")), "not in 'elsewhere'"),
+    "no instance": (frame(hello(instance="")), "instance is empty"),
+    "a client id with a line break": (frame(hello(client_id="a\r\nb")), "cannot be printed"),
+    "a client id with NUL": (frame(hello(client_id="a\0")), "cannot be printed"),
+    "a client id of 256 bytes": (frame(hello(client_id="x" * 256)), "longer than 255"),
+    "a session": (encode_frame(encode(7, hello())), "names a session"),
+    "a heartbeat first": (frame(Heartbeat()), "not a Hello"),
+    "a listing first": (frame(ListSubscriptions(1)), "not a Hello"),
+    "an unsubscription first": (frame(Unsubscribe(1, "s", "bystander")), "not a Hello"),
+    "a publisher first": (frame(OpenPublisher(1, "p", "i", 1, None)), "not a Hello"),
+    "a batch first": (
+        encode_frame(b"".join(encode_publish(0, Publish(1, 1, 1, columns(b"x", topic="work"))))),
+        "not a Hello",
+    ),
+}
+"""First frames that are well made, and why they are refused."""
+
+
+async def test_a_first_frame_that_is_no_good_hello_is_refused_with_the_reason(
+    bystander: Bystander, subtests: pytest.Subtests
+) -> None:
+    """F01, F04, F06, F07, F10: and what comes behind it is not looked at, were it a perfect Hello."""
+    for name, (data, reason) in NOT_WELCOME.items():
+        with subtests.test(name):
+            async with RawClient(bystander.address) as client:
+                await client.send(data + frame(hello()))
+
+                [refused] = await client.hear_all()
+            assert isinstance(refused, Refused)
+            assert refused.code is not Code.RETRY
+            assert reason in refused.reason
+            assert bystander.is_undisturbed()
+
+
+async def test_a_hello_that_comes_byte_by_byte_is_welcome(bystander: Bystander) -> None:
+    """What is chopped is not bad."""
+    async with RawClient(bystander.address) as client:
+        for byte in frame(hello()):
+            await client.send(bytes([byte]))
+            await asyncio.sleep(0)
+
+        assert isinstance(await client.hear(Welcome), Welcome)
+
+
+async def test_a_frame_that_ends_in_its_middle_is_given_up(bystander: Bystander) -> None:
+    """F03: whereever the other end closes."""
+    whole = frame(hello())
+    for length in range(len(whole)):
+        async with RawClient(bystander.address) as client:
+            await client.send(whole[:length])
+            await client.finish()
+
+            assert await client.hear_all() == []
+
+
+async def test_who_does_not_shake_hands_in_time_is_sent_away(tmp_path: Path) -> None:
+    """F08: silent or dripping, and however many; nothing of it delays who is at work."""
+    async with (
+        bystanding(tmp_path / "volume", limits={"handshake": 0.5}) as bystander,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        clients = [await stack.enter_async_context(RawClient(bystander.address)) for _ in range(100)]
+        dripping = asyncio.ensure_future(drip(clients[::2], frame(hello(client_id="x" * 200))))
+        ended = asyncio.ensure_future(asyncio.gather(*(client.hear_all() for client in clients)))
+        while not ended.done():
+            await bystander.works()
+        dripping.cancel()
+        answers = await ended
+
+        assert bystander.is_undisturbed()
+    for [refused] in answers:
+        assert refused.code is Code.RETRY
+        assert refused.reason == "no Hello within 0.5 s"
+
+
+async def drip(clients: list[RawClient], data: bytes) -> None:
+    """Sends a byte now and then; so few that the whole never comes to an end."""
+    for byte in data[:-1]:
+        for client in clients:
+            await client.send(bytes([byte]))
+        await asyncio.sleep(0.02)
+
+
+# -------------------------------------------------------------------------------------- after the handshake
+
+
+@contextlib.asynccontextmanager
+async def welcome_client(bystander: Bystander) -> AsyncIterator[RawClient]:
+    """A client that is welcome, and means no good."""
+    async with RawClient(bystander.address) as client:
+        await client.shake_hands()
+        yield client
+
+
+NONSENSE = {
+    "nothing": b"",
+    "not msgpack": b"\xc1",
+    "nil": b"\xc0",
+    "an empty array": b"\x90",
+    "an unknown message": msgspec.msgpack.encode([99]),
+    "a message of the broker": msgspec.msgpack.encode([20, 1, 2, 3, b"", True, []]),
+    "a number beyond 64 bits": msgspec.msgpack.encode([32]) + b"\xcf" + b"\xff" * 8,
+    "a kind that is negative": msgspec.msgpack.encode([-1]),
+    "a kind that is text": msgspec.msgpack.encode(["Hello"]),
+    "deeply nested arrays": b"\x91" * DEEP,
+    "deeply nested maps": b"\x81\x00" * DEEP,
+    "deep in a field": b"\x92\x18\x20" + b"\x91" * DEEP,
+    "a message that is cut": msgspec.msgpack.encode([30, 1, "name", "client"])[:-3],
+    "bytes behind the message": msgspec.msgpack.encode([2]) + b"\x02",
+    "an array that claims 2^32 - 1 entries": b"\xdd\xff\xff\xff\xff\x16",
+    "a text that claims 2^32 - 1 bytes": b"\x94\x1e\x01\xdb\xff\xff\xff\xff" + b"x" * 100,
+    "a pickle": b"\x94\x1e\x01\xc4\x20cos\nsystem\n(S'touch /tmp/pwned'\ntR.",
+    "a batch that is cut": b"\x01\x00\x00",
+    "a delivery": b"\x02" + bytes(30),
+}
+"""What no message is."""
+
+
+async def test_what_is_no_message_ends_the_session_with_a_reason(
+    bystander: Bystander, subtests: pytest.Subtests
+) -> None:
+    """F01, F04, F12: a violation costs its sender the session, and nothing else."""
+    for name, nonsense in NONSENSE.items():
+        with subtests.test(name):
+            async with welcome_client(bystander) as client:
+                await client.send_payloads(payload(client.session, nonsense))
+
+                *_, closing = await client.hear_all()
+            assert isinstance(closing, Closing)
+            assert closing.reason.startswith("protocol violation: ")
+            assert bystander.is_undisturbed()
+
+
+async def test_frames_that_break_the_framing_end_the_session(bystander: Bystander, subtests: pytest.Subtests) -> None:
+    """F02, F03: the limit is another one now, and kept as strictly."""
+    good = encode(0, hello())
+    frames = {
+        "length 0": bytes(8),
+        "length 2^31": (1 << 31).to_bytes(4, "little") + bytes(4),
+        "length 2^32 - 1": b"\xff" * 8,
+        "one byte above the limit": (4 * MEBIBYTE + 1).to_bytes(4, "little") + bytes(4),
+        "wrong checksum": wrong_checksum(encode_frame(good)),
+        **{f"noise {seed}": noise(seed) for seed in range(8)},
+    }
+    for name, data in frames.items():
+        with subtests.test(name):
+            async with welcome_client(bystander) as client:
+                await client.send(data)
+
+                assert [type(message) for message in await client.hear_all()] == [Welcome]
+            assert bystander.is_undisturbed()
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["without a session", "in the session"])
+async def test_a_second_hello_ends_the_session(bystander: Bystander, own: bool) -> None:
+    """F06: each message of the handshake is good once."""
+    async with welcome_client(bystander) as client:
+        await client.send_payloads(encode(client.session if own else 0, hello(client_id="another")))
+
+        *_, closing = await client.hear_all()
+    assert isinstance(closing, Closing)
+    assert "second Hello" in closing.reason
+
+
+async def test_a_session_can_say_nothing_in_the_name_of_another(bystander: Bystander) -> None:
+    """Session epochs: frames of another session, a living one too, are ignored; one's own are heard."""
+    async with welcome_client(bystander) as victim, RawClient(bystander.address) as client:
+        opened = await victim.open_publisher("work")
+        await client.shake_hands("other")
+        batch = Publish(1, opened.epoch, 1, columns(b"forged", topic="work"))
+        for session in (victim.session, client.session - (1 << 32), client.session + 1, (1 << 64) - 1):
+            await client.send_payloads(
+                b"".join(encode_publish(session, batch)), encode(session, Unsubscribe(1, "s", "bystander"))
+            )
+
+            assert await client.is_alive()
+        assert await victim.is_alive()
+        assert (client.heard_of(Published), victim.heard_of(Published)) == ([], [])
+        await bystander.works()

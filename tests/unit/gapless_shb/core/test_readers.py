@@ -1,0 +1,205 @@
+"""A reader catches up within its credit, tells every gap, and knows when it is done (algorithms.md 3.6; T43)."""
+
+from __future__ import annotations
+
+from gapless.core import messages as m
+from gapless.core.effects import ReadResult, Tell, Transmit
+from gapless.core.events import EventBatch, Extras, encode_event
+from gapless.core.routing import Knowledge, Ranges
+from gapless.core.ticks import FOREVER, PubendId
+from gapless_shb.core.consumers import Channel, Consumer
+from gapless_shb.core.pfs import Pfs, encode
+from gapless_shb.core.positions import Position
+from gapless_shb.core.readers import Reader, expired_mask, unexpired
+from gapless_shb.core.subscriptions import Subscription
+
+PUBEND = "p@1"
+
+
+class Bench:
+    """A reader, its pubend as it sees it, and what came out."""
+
+    def __init__(self, *, start: int = 0, since: int = 0, credit: int = 100, head: int = 100) -> None:
+        self.pubend: PubendId = PUBEND
+        self.head = head
+        self.pfs = Pfs(PUBEND, head, 0)
+        self.reads: list[tuple[int, int]] = []
+        self.fetches: list[Ranges] = []
+        self.effects: list[object] = []
+        subscription = Subscription(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
+        self.channel = Channel(1, self.effects.append, [])
+        self.consumer = Consumer(subscription, self.channel, "i", credit, 1 << 20)
+        self.position = Position(start, since=since, acked=start)
+        self.reader = Reader(1, self.consumer, self.position, start)
+
+    def read_pfs(self, reader: Reader, after: int, upto: int) -> None:
+        self.reads.append((after, upto))
+
+    def fetch(self, ranges: Ranges, now: int) -> None:
+        self.fetches.append(ranges)
+
+    def step(self) -> None:
+        self.reader.step(self, 0, 0)
+        self.channel.flush()
+
+    def answer(self, *ticks: int, chopped: int = 0, error: str = "") -> None:
+        """The PFS says that these ticks matched."""
+        records = [(tick, encode([tick], [(7, 0, 1)])) for tick in ticks]
+        self.reader.on_read(ReadResult(None, records, chopped, error), self, 0)
+        self.step()
+
+    def offer(self, lo: int, hi: int, *ticks: int, lost: int = 0) -> None:
+        events = [encode_event("t", {"n": tick}, None, b"x") for tick in ticks]
+        self.reader.offer(Knowledge(PUBEND, lo, hi, EventBatch(list(ticks), events, [1] * len(ticks)), lost))
+        self.step()
+
+    @property
+    def said(self) -> list[object]:
+        """What the client was told, in short."""
+        told: list[object] = []
+        for effect in self.effects:
+            if isinstance(effect, Transmit):
+                told += [int.from_bytes(body[:4], "little") for _, body in effect.payloads]
+            elif isinstance(effect, Tell) and isinstance(effect.message, m.Gap):
+                told.append((effect.message.start, effect.message.end))
+            elif isinstance(effect, Tell) and isinstance(effect.message, m.Silence):
+                told.append(f"silence {effect.message.upto}")
+        return told
+
+
+def test_it_asks_the_pfs_and_then_the_network_for_exactly_what_matched() -> None:
+    bench = Bench()
+    bench.position.last_tick = 50
+    bench.step()
+    assert bench.reads == [(0, 100)]
+
+    bench.answer(10, 50)
+    assert bench.fetches == [((9, 50),)]
+    bench.offer(0, 60, 5, 10, 50)
+
+    assert bench.said == [2, "silence 100"]
+    assert bench.reader.idle
+    assert bench.reader.horizon == 100
+
+
+def test_nothing_in_the_pfs_means_silence_without_a_single_read() -> None:
+    """The chain's end says so."""
+    bench = Bench()
+    bench.step()
+
+    assert not bench.reads
+    assert bench.said == ["silence 100"]
+
+
+def test_below_since_it_fetches_the_range_and_filters_again() -> None:
+    """The PFS knows nothing of what came before the constream covered the subscription (T46)."""
+    bench = Bench(since=FOREVER, head=3000)
+    bench.step()
+    assert bench.fetches == [((0, 3000),)]
+
+    bench.offer(0, 3000, 10, 2000)
+
+    assert bench.said[0] == 1
+    assert not bench.reads
+
+
+def test_a_chop_during_the_read_makes_the_range_unknown() -> None:
+    """T43: what the read did not return below the chop point is not silence."""
+    bench = Bench()
+    bench.position.last_tick = 50
+    bench.step()
+    bench.pfs.chop(40)
+
+    bench.answer(50, chopped=40)
+
+    assert bench.fetches == [((0, 40),)]
+    assert bench.said == []
+
+
+def test_a_read_that_failed_is_replaced_by_fetching() -> None:
+    """S08: an unreadable PFS is never taken for silence."""
+    bench = Bench()
+    bench.position.last_tick = 50
+    bench.step()
+
+    bench.answer(error="block checksum mismatch")
+
+    assert bench.fetches == [((0, 100),)]
+
+
+def test_it_never_sends_beyond_its_credit() -> None:
+    bench = Bench(credit=3)
+    bench.position.last_tick = 50
+    bench.step()
+    bench.answer(10, 20, 30, 40, 50)
+    bench.offer(0, 60, 10, 20, 30, 40, 50)
+    assert bench.said == [3]
+    assert not bench.reader.idle
+
+    bench.consumer.grant(10, 0)
+    bench.step()
+
+    assert bench.said == [3, 2, "silence 100"]
+
+
+def test_an_event_larger_than_all_credit_passes_alone() -> None:
+    """Otherwise it would wait for ever."""
+    bench = Bench()
+    bench.consumer.credit_bytes = 10
+    bench.position.last_tick = 20
+    bench.step()
+    bench.answer(10, 20)
+    bench.offer(0, 60, 10, 20)
+
+    assert bench.said == [1]
+
+
+def test_lost_ticks_are_a_gap_and_the_events_behind_it_follow() -> None:
+    bench = Bench()
+    bench.position.last_tick = 50
+    bench.step()
+    bench.answer(10, 20, 50)
+    bench.offer(0, 60, 50, lost=30)
+
+    assert bench.said == [(0, 20), 1, "silence 100"]
+
+
+def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
+    """Expired events do not pin the log; events that were sent do, until they are acknowledged."""
+    bench = Bench()
+    bench.position.last_tick = 50
+    bench.step()
+    bench.answer(10)
+    expired = encode_event("t", {"n": 1}, Extras(expiration=5), b"x")
+    bench.reader.offer(Knowledge(PUBEND, 0, 60, EventBatch([10], [expired], [1])))
+    bench.reader.step(bench, 0, 10)
+    bench.channel.flush()
+    assert bench.position.passed >= 10
+
+    bench.answer(50)
+    bench.offer(0, 60, 50)
+    assert bench.position.passed < 50
+
+
+def test_ticks_of_open_records_need_no_read() -> None:
+    bench = Bench(head=100)
+    bench.pfs.sealed_upto = 40
+    bench.pfs.append([60]).masks[7] = 1
+    bench.position.last_tick = 60
+    bench.reader.horizon = 40
+    bench.step()
+
+    assert not bench.reads
+    assert bench.fetches == [((59, 60),)]
+
+
+def test_expiry_is_per_event_and_never_means_never() -> None:
+    events = [
+        encode_event("t", {}, extras, b"")
+        for extras in (None, Extras(), Extras(expiration=10), Extras(expiration=11))
+    ]  # fmt: skip
+    batch = EventBatch([1, 2, 3, 4], events, [0] * 4)
+
+    assert expired_mask(batch, 10) == 0b0100
+    assert list(unexpired(batch, 10).ticks) == [1, 2, 4]
+    assert unexpired(batch, 9) is batch
