@@ -105,7 +105,7 @@ def main() -> None:
         print(json.dumps(outcome.fields()))
     else:
         print_result(outcome)
-    sys.exit(0 if outcome.is_right and not outcome.stalled else 1)
+    sys.exit(0 if outcome.is_right else 1)
 
 
 def print_result(outcome: Outcome) -> None:

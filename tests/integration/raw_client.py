@@ -42,6 +42,10 @@ class RawClient:
     async def __aenter__(self) -> Self:
         self._reader, self._writer = await asyncio.open_connection(*self._where)
         self._decoder = FrameDecoder(1 << 26)
+        self.wire = Wire()
+        self.heard = []
+        self.closed = False
+        self._next = 0
         return self
 
     async def __aexit__(
@@ -79,8 +83,8 @@ class RawClient:
 
     # Hearing.
 
-    async def hear(self, kind: type, patience: float = PATIENCE) -> Any:
-        """The next message of a kind; None when the broker closes before it comes."""
+    async def hear(self, kind: Any, patience: float = PATIENCE) -> Any:
+        """The next message of a kind, past others; None when the broker closes before it comes."""
         return await asyncio.wait_for(self._hear(kind), patience)
 
     async def hear_all(self, patience: float = PATIENCE) -> list[Any]:
@@ -92,13 +96,12 @@ class RawClient:
         """Every message of a kind so far."""
         return [message for message in self.heard if isinstance(message, kind)]
 
-    async def _hear(self, kind: type) -> Any:
-        seen = len(self.heard)
+    async def _hear(self, kind: Any) -> Any:
         while True:
-            for number in range(seen, len(self.heard)):
-                if isinstance(self.heard[number], kind):
-                    return self.heard[number]
-            seen = len(self.heard)
+            while self._next < len(self.heard):
+                self._next += 1
+                if isinstance(self.heard[self._next - 1], kind):
+                    return self.heard[self._next - 1]
             try:
                 data = await self._reader.read(1 << 16)
             except OSError:
@@ -109,6 +112,12 @@ class RawClient:
             self.heard += self.wire.decode(self._decoder.feed(data))
 
     # Doing what a client does.
+
+    async def connect_again(self) -> None:
+        """A new connection in the place of this one, and welcome."""
+        await self.__aexit__(None, None, None)
+        await self.__aenter__()
+        await self.shake_hands()
 
     async def shake_hands(self, instance: str = "raw") -> Welcome:
         """Becomes welcome."""
@@ -130,7 +139,6 @@ class RawClient:
         while (listing := await self.hear(PubendList)) is not None:
             if listing.request == 4711:
                 return True
-            self.heard.remove(listing)
         return False
 
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import struct
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,9 @@ from gapless.core.messages import (
     Closing,
     Code,
     Credit,
+    Deliver,
     Detach,
+    Done,
     Hello,
     Heartbeat,
     InUse,
@@ -66,6 +69,8 @@ class Bystander:
         self, node: Node, connection: gapless.Connection, publisher: gapless.Publisher, subscription: Any
     ) -> None:
         self.node = node
+        self.before: Any = None
+        """What was listed before anything bad came in."""
         self._connection = connection
         self._publisher = publisher
         self._subscription = subscription
@@ -118,9 +123,9 @@ async def bystander(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIt
     """Somebody at work, who at the end of the test must not have noticed a thing."""
     caplog.set_level(logging.WARNING)
     async with bystanding(tmp_path / "volume") as bystander:
-        before = await bystander.listing()
+        bystander.before = await bystander.listing()
         yield bystander
-        assert await bystander.listing() == before
+        assert await bystander.listing() == bystander.before
         assert bystander.is_undisturbed()
         await bystander.works()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
@@ -371,4 +376,244 @@ async def test_a_session_can_say_nothing_in_the_name_of_another(bystander: Bysta
             assert await client.is_alive()
         assert await victim.is_alive()
         assert (client.heard_of(Published), victim.heard_of(Published)) == ([], [])
+
+
+# ------------------------------------------------------------------------------------------------ publishing
+
+
+def event(topic: Any = "noise", properties: Any = None, extras: Any = None, body: Any = b"body") -> bytes:
+    """An event of any values."""
+    return msgspec.msgpack.encode([topic, properties or {}, extras, body])
+
+
+def batch(*events: bytes, bodies: Any = None, lengths: Any = None, count: int | None = None) -> bytes:
+    """Count, lengths and events of a batch, as claimed."""
+    wholes = list(map(len, events)) if lengths is None else lengths
+    parts = [4] * len(wholes) if bodies is None else bodies
+    pairs = b"".join(struct.pack("<II", *pair) for pair in zip(wholes, parts, strict=True))
+    return struct.pack("<I", len(wholes) if count is None else count) + pairs + b"".join(events)
+
+
+def nested(depth: int) -> bytes:
+    """An event with a property that is an array in an array …"""
+    return b"\x94\xa5noise\x81\xa1n" + b"\x91" * depth + b"\xc0\xc0\xc4\x04body"
+
+
+GOOD = event()
+BAD_BATCHES = {
+    "no event": batch(),
+    "more events than lengths": batch(GOOD, count=2),
+    "2^32 - 1 events": batch(GOOD, count=(1 << 32) - 1),
+    "fewer events than lengths": batch(GOOD, GOOD, count=1),
+    "bytes behind the events": batch(GOOD) + b"x",
+    "an event that is cut": batch(GOOD)[:-1],
+    "a length of 2^32 - 1": batch(GOOD, lengths=[(1 << 32) - 1]),
+    "lengths that add up to another": batch(GOOD, GOOD, lengths=[len(GOOD), len(GOOD) + 1]),
+    "lengths that cut elsewhere": batch(GOOD, GOOD, lengths=[len(GOOD) + 1, len(GOOD) - 1]),
+    "a body longer than its event": batch(GOOD, bodies=[len(GOOD) + 1]),
+    "a body one byte short": batch(GOOD, bodies=[3]),
+    "an event that is no array": batch(msgspec.msgpack.encode({"topic": "noise"}), bodies=[0]),
+    "an event without a body": batch(msgspec.msgpack.encode(["noise", {}, None])),
+    "an event of five parts": batch(msgspec.msgpack.encode(["noise", {}, None, b"body", b"more"])),
+    "a body that is text": batch(event(body="body")),
+    "zero bytes": batch(bytes(20)),
+    "a topic that is a number": batch(event(topic=5)),
+    "no topic": batch(event(topic="")),
+    "a wildcard": batch(event(topic="noise.*")),
+    "a trailing wildcard": batch(event(topic="noise.#")),
+    "an empty level": batch(event(topic="noise..noise")),
+    "a topic of 256 bytes": batch(event(topic="x" * 256)),
+    "a topic that is no UTF-8": batch(b"\x94\xa2\xff\xff\x80\xc0\xc4\x04body"),
+    "a property that is an array": batch(event(properties={"n": [1]})),
+    "a property that is a map": batch(event(properties={"n": {}})),
+    "a property that is null": batch(event(properties={"n": None})),
+    "a property that is bytes": batch(event(properties={"n": b"x"})),
+    "a property with a number for a name": batch(event(properties={1: 1})),
+    "a property without a name": batch(event(properties={"": 1})),
+    "a property of 2^63": batch(event(properties={"n": 1 << 63})),
+    "a property that is infinite": batch(event(properties={"n": float("inf")})),
+    "a property that is not a number": batch(event(properties={"n": float("nan")})),
+    "a property nested deeply": batch(nested(DEEP)),
+    "headers that are text": batch(event(extras="text")),
+    "a priority of 10": batch(event(extras=[10])),
+    "a priority of -1": batch(event(extras=[-1])),
+    "a priority of 2^64 - 1": batch(event(extras=[(1 << 64) - 1])),
+    "an expiration before 1970": batch(event(extras=[4, -1])),
+    "an expiration of 2^63 ms": batch(event(extras=[4, 1 << 63])),
+    "an expiration in the year 10000": batch(event(extras=[4, 253_402_300_800_000])),
+    "one bad event among good ones": batch(GOOD, event(topic="noise.*"), GOOD),
+    "an event of more than 1 MiB": batch(event(body=bytes(MEBIBYTE)), bodies=[MEBIBYTE]),
+}
+"""Batches that must not be logged, not even in part: somebody would have to read them."""
+
+
+async def test_a_bad_batch_is_refused_as_a_whole_with_the_reason(
+    bystander: Bystander, subtests: pytest.Subtests
+) -> None:
+    """F04, F11, INV18: the batch is refused, or the session if it is none; the next batch has its sequences."""
+    for name, columns_ in BAD_BATCHES.items():
+        with subtests.test(name):
+            async with welcome_client(bystander) as client:
+                opened = await client.open_publisher()
+                head = struct.pack("<QBIQQ", client.session, 1, 1, opened.epoch, opened.sequence + 1)
+                await client.send_payloads(head + columns_)
+
+                answer = await client.hear(PublishRefused | Closing)
+                if isinstance(answer, PublishRefused):
+                    assert (answer.code, answer.sequence) == (Code.INVALID_MESSAGE, opened.sequence + 1)
+                    assert await client.is_alive()
+                else:
+                    assert isinstance(answer, Closing)
+                    assert answer.reason.startswith("protocol violation: ")
+                assert answer.reason
+                assert client.heard_of(Published) == []
+            assert bystander.is_undisturbed()
+
+
+PUBLISHERS = {
+    "a publisher that is not open": {"publisher": 2},
+    "publisher 2^32 - 1": {"publisher": (1 << 32) - 1},
+    "epoch 0": {"epoch": 0},
+    "epoch 2^64 - 1": {"epoch": (1 << 64) - 1},
+    "sequence 0": {"first": 0},
+    "sequence 2": {"first": 2},
+    "sequence 2^63 - 1": {"first": (1 << 63) - 1},
+    "sequence 2^63": {"first": 1 << 63},
+    "sequence 2^64 - 1": {"first": (1 << 64) - 1},
+}
+
+
+async def test_a_batch_out_of_its_place_is_not_logged(bystander: Bystander, subtests: pytest.Subtests) -> None:
+    """Of a publisher, an epoch or a sequence that is not its turn."""
+    for name, place in PUBLISHERS.items():
+        with subtests.test(name):
+            async with welcome_client(bystander) as client:
+                opened = await client.open_publisher()
+                assert opened.sequence == 0
+                where = {"publisher": 1, "epoch": opened.epoch, "first": 1, **place}
+                head = struct.pack("<QBIQQ", client.session, 1, *where.values())
+                await client.send_payloads(head + batch(GOOD))
+
+                answer = await client.hear(PublishRefused | Closing)
+                assert answer is not None
+                assert answer.reason
+                assert client.heard_of(Published) == []
+            assert bystander.is_undisturbed()
+
+
+async def test_a_frame_above_the_limit_is_not_even_read(bystander: Bystander) -> None:
+    """Design.md 8: what the broker has said it takes, it holds everyone to."""
+    async with welcome_client(bystander) as client:
+        opened = await client.open_publisher()
+        events = [event(body=bytes(MEBIBYTE - 1000))] * 5
+        message = Publish(1, opened.epoch, 1, EventColumns.of(events, [MEBIBYTE - 1000] * 5))
+        await client.say(message)
+
+        assert await client.hear(Published) is None
+    assert client.closed
+
+
+# -------------------------------------------------------------------------------------------------- numbers
+
+
+NUMBERS = (-1, 0, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, -(1 << 63))
+
+
+def variants(message: Any, value: int) -> Iterator[Any]:
+    """The message, as lists and numbers, with each number of it in turn replaced by `value`."""
+    if isinstance(message, int) and not isinstance(message, bool):
+        yield value
+    elif isinstance(message, list):
+        for index, part in enumerate(message):
+            for variant in variants(part, value):
+                yield [*message[:index], variant, *message[index + 1 :]]
+
+
+def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
+    """Every message of a client that has a number in it."""
+    position = [Position(pubend, tick)]
+    return [
+        Hello(PROTOCOL, "", "attacker", "raw"),
+        OpenPublisher(3, "raw", "raw", 1, None, pubend),
+        subscribe(request=5, start=StartAt.TIME, start_wall=1_700_000_000_000),
+        subscribe(request=6, start=StartAt.TOKEN, positions=position),
+        subscribe(request=7, start=StartAt.TOKEN, positions=position, token_sid=sid, token_generation=1),
+        subscribe(request=8, sid=sid, generation=1, acknowledged=[Acknowledged(pubend, tick, tick)]),
+        Credit(sid, 100, 100_000),
+        Acknowledge(sid, [Acknowledged(pubend, tick, tick)]),
+        Detach(sid),
+        Unsubscribe(9, "nobody's", "attacker"),
+        ListSubscriptions(10),
+        ListPubends(11),
+    ]
+
+
+def subscribe(**fields: Any) -> Subscribe:
+    """A subscription to noise, not durable."""
+    defaults: dict[str, Any] = {
+        "request": 1,
+        "name": None,
+        "topics": ("noise",),
+        "selector": "",
+        "start": StartAt.LATEST,
+        "start_wall": 0,
+        "positions": None,
+        "token_sid": 0,
+        "token_generation": 0,
+        "token_seal": b"",
+        "acknowledged": [],
+        "in_use": InUse.ERROR,
+        "credit_events": 100,
+        "credit_bytes": 100_000,
+    }
+    return Subscribe(**defaults | fields)
+
+
+async def test_no_number_in_any_message_hurts(bystander: Bystander, subtests: pytest.Subtests) -> None:
+    """Negative ones and huge ones in every place that holds a number: answered, refused or a violation."""
+    for value in NUMBERS:
+        kinds = len(requests("", 0, 0))
+        for number in range(kinds):
+            async with welcome_client(bystander) as client:
+                sid, pubend, tick = await attached(client)
+                message = requests(pubend, tick, sid)[number]
+                plain = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
+                for variant in variants(plain, value):
+                    with subtests.test(repr(variant)):
+                        await client.send_payloads(payload(client.session, msgspec.msgpack.encode(variant)))
+                        if not await client.is_alive():
+                            assert client.heard_of(Closing)[0].reason.startswith("protocol violation: ")
+                            await client.connect_again()
+                            sid, pubend, tick = await attached(client)
+                        assert bystander.is_undisturbed()
+
+
+async def attached(client: RawClient) -> tuple[int, str, int]:
+    """Attaches to a subscription; returns its id, a pubend and a tick that it stands at."""
+    await client.say(subscribe())
+    subscribed = await client.hear(Subscribed)
+    [position] = subscribed.positions
+    return subscribed.sid, position.pubend, position.tick
+
+
+async def test_acknowledging_the_future_costs_nobody_an_event(bystander: Bystander) -> None:
+    """Not even whom it belongs to: what was never sent cannot be done with."""
+    async with welcome_client(bystander) as client:
+        await client.say(subscribe(name="greedy", topics=("work",)))
+        subscribed = await client.hear(Subscribed)
+        [position] = subscribed.positions
+        for tick in (position.tick + (1 << 30), (1 << 63) - 1):
+            await client.say(Acknowledge(subscribed.sid, [Acknowledged(position.pubend, tick, tick)]))
+        alive = await client.is_alive()
+        if not alive:
+            await client.connect_again()
+        await client.say(Detach(subscribed.sid), subscribe(name="greedy", topics=("work",)))
+        again = await client.hear(Subscribed)
         await bystander.works()
+
+        delivery = await client.hear(Deliver)
+        assert again.positions[0].tick == position.tick
+        assert delivery.columns.count == 1
+        await client.say(Unsubscribe(1, "greedy", "attacker"))
+        await client.hear(Done)
+    bystander.before = await bystander.listing()

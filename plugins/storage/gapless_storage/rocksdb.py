@@ -115,7 +115,7 @@ class RocksdbVolume:
         """Applies all that is staged as one atomic batch. Raises VolumeFailedError, VolumeFullError."""
         with self._write_lock:
             self._raise_if_unusable()
-            batch = self._batch
+            batch, self._batch = self._batch, None  # rocksdict consumes it, whether it is written or not
             if batch is None:
                 return
             try:
@@ -123,7 +123,6 @@ class RocksdbVolume:
             except StorageError as error:
                 raise self._fail(error) from error
             self._mark = self._batch_mark
-            self._batch = None
         while self._chopping:
             self._chopping.pop().apply_chop()
 

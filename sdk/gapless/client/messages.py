@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from math import isfinite
 from sys import float_info
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, ValidationError, convert
+from msgspec.structs import astuple
 
-from gapless.core.events import Extras, encode_event
-from gapless.errors import InvalidMessageError, InvalidTopicError
+from gapless.core.events import Extras, encode_event, encode_events
+from gapless.errors import GaplessError, InvalidMessageError, InvalidTopicError
 from gapless.selectors.filters import check_topic
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class _Plain(msgspec.Struct, array_like=True, gc=False):
     properties: dict[_Name, bool | _Integer | _Finite | str]
 
 
+_PlainList = list[dict[_Name, bool | _Integer | _Finite | str]]
+
+
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A message to be published.
 
@@ -63,6 +67,18 @@ def check_message(message: Any) -> Message:
     if not isinstance(message, Message):
         raise InvalidMessageError(f"a gapless.Message is published, not {type(message).__name__}")
     return message
+
+
+class Encoded:
+    """Events of several messages, up to the first that is wrong."""
+
+    __slots__ = ("body_lengths", "error", "events")
+
+    def __init__(self, events: list[bytes], body_lengths: list[int], error: Exception | None = None) -> None:
+        self.events = events
+        self.body_lengths = body_lengths
+        self.error = error
+        """Why the message behind the last event is not published; None: all are there."""
 
 
 class Encoder:
@@ -116,6 +132,38 @@ class Encoder:
                 f"an event of {len(event)} bytes: this broker takes at most {bytes_max}, headers included"
             )
         return event, len(body)
+
+    def encode_all(self, messages: Sequence[Message], bytes_max: int) -> Encoded:
+        """The events of many messages. Those that set nothing but body and properties cost a third."""
+        events = self._encode_alike(messages)
+        if events is not None and max(map(len, events), default=0) <= bytes_max:
+            return Encoded(events, [len(message.body) for message in messages])
+        encoded = Encoded([], [])
+        for message in messages:
+            try:
+                event, body_length = self.encode(check_message(message), bytes_max)
+            except GaplessError as error:
+                encoded.error = error
+                break
+            encoded.events.append(event)
+            encoded.body_lengths.append(body_length)
+        return encoded
+
+    def _encode_alike(self, messages: Sequence[Message]) -> list[bytes] | None:
+        """The events, if all messages are plain; None if one has to be looked at by itself."""
+        if self._topic is None or set(map(type, messages)) != {Message}:
+            return None
+        columns = zip(*map(astuple, messages), strict=True)
+        bodies, properties, topics, priorities, *others = columns
+        count = len(messages)
+        if priorities.count(PRIORITY) != count or any(column.count(None) != count for column in (topics, *others)):
+            return None
+        if set(map(type, bodies)) != {bytes}:
+            return None
+        try:
+            return encode_events(self._topic, convert(properties, _PlainList), bodies)
+        except (ValidationError, UnicodeEncodeError):
+            return None
 
 
 def _as_bytes(body: Buffer | Any) -> bytes:

@@ -13,18 +13,59 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from gapless.client.messages import Message, check_message
+from gapless.client.messages import Message
 
 if TYPE_CHECKING:
-    from gapless.client.messages import Encoder
+    from gapless.client.messages import Encoded, Encoder
     from gapless.client.publisher import Publisher
     from gapless.client.receipts import Receipt, Submission
 
 BATCH_EVENTS: Final = 512
 BATCH_BYTES: Final = 256 << 10
 """A batch that forms by itself is sent when it has so many events, or bytes, or the loop's turn ends."""
+PORTION_FIRST: Final = 16
+"""How many messages are read before their size is known."""
 PATIENCE: Final = 0.002
 """Seconds after which a batch is sent although a source that is at hand could give more."""
+
+
+class Portion:
+    """How many messages to read at once: so many that they make a batch."""
+
+    def __init__(self) -> None:
+        self.size = PORTION_FIRST
+
+    def read(self, source: Iterator[Message], messages: list[Message]) -> bool:
+        """Reads a portion: until it is full, slow, or empty. Returns whether there may be more."""
+        size, clock = self.size, time.monotonic
+        until = clock() + PATIENCE
+        for message in source:
+            messages.append(message)
+            if len(messages) >= size or clock() > until:
+                return True
+        return False
+
+    def adapt(self, encoded: Encoded) -> None:
+        """So large was the last one."""
+        if encoded.events:
+            average = sum(map(len, encoded.events)) // len(encoded.events)
+            self.size = max(1, min(BATCH_EVENTS, BATCH_BYTES // max(1, average)))
+
+
+def cut(encoded: Encoded) -> Iterator[tuple[list[bytes], list[int]]]:
+    """Batches of at most `BATCH_BYTES`, or of one event. It is one batch, unless sizes differ much."""
+    events, body_lengths = encoded.events, encoded.body_lengths
+    if events and sum(map(len, events)) <= BATCH_BYTES:
+        yield events, body_lengths
+        return
+    start = size = 0
+    for index, event in enumerate(events):
+        if size and size + len(event) > BATCH_BYTES:
+            yield events[start:index], body_lengths[start:index]
+            start, size = index, 0
+        size += len(event)
+    if size:
+        yield events[start:], body_lengths[start:]
 
 
 class Pipeline:
@@ -32,13 +73,12 @@ class Pipeline:
 
     def __init__(self, publisher: Publisher, encoder: Encoder) -> None:
         self._publisher = publisher
-        self._encode = encoder.encode
-        self._bytes_max = publisher.limits.max_event_bytes
+        self._encoder = encoder
+        self._portion = Portion()
+        self._messages: list[Message] = []
+        """Read, and not given to the core."""
         self._submissions: deque[Submission] = deque()
-        self._events: list[bytes] = []
-        self._body_lengths: list[int] = []
-        self._size = 0
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         """Why nothing more is read."""
         self._exhausted = False
         self._awaken: asyncio.Future[None] | None = None
@@ -69,7 +109,7 @@ class Pipeline:
     # Reading.
 
     def _is_done(self) -> bool:
-        return self._exhausted and not self._submissions and not self._events
+        return self._exhausted and not self._submissions and not self._messages
 
     @property
     def _wants_more(self) -> bool:
@@ -81,25 +121,9 @@ class Pipeline:
         return few and self._publisher.unanswered_bytes < limits.window_bytes
 
     def _read(self, source: Iterator[Message]) -> None:
-        """Reads a batch from a source that is at hand: until it is full, slow, or empty.
-
-        `_add`, written out: this loop is where a publisher's time goes.
-        """
-        encode, bytes_max, clock = self._encode, self._bytes_max, time.monotonic
-        events, body_lengths, size = self._events, self._body_lengths, 0
-        until = clock() + PATIENCE
+        """Reads a batch from a source that is at hand."""
         try:
-            for message in source:
-                if type(message) is not Message:
-                    check_message(message)
-                event, body_length = encode(message, bytes_max)
-                events.append(event)
-                body_lengths.append(body_length)
-                size += len(event)
-                if size >= BATCH_BYTES or len(events) >= BATCH_EVENTS or clock() > until:
-                    break
-            else:
-                self._exhausted = True
+            self._exhausted = not self._portion.read(source, self._messages)
         except Exception as error:  # noqa: BLE001 - raised in its place, behind the receipts of what came before
             self._stop_reading(error)
         self._ship()
@@ -107,47 +131,44 @@ class Pipeline:
     async def _feed(self, source: AsyncIterable[Message]) -> None:
         """Reads from a source that is awaited."""
         loop = asyncio.get_running_loop()
+        messages = self._messages
         try:
             async for message in source:
-                full = self._add(message)
-                if full:
+                messages.append(message)
+                if len(messages) >= self._portion.size:
                     self._ship()
-                elif len(self._events) == 1:
+                    while not self._wants_more and not self._exhausted:
+                        await self._change()
+                elif len(messages) == 1:
                     loop.call_soon(self._ship)
-                while not self._wants_more:
-                    await self._change()
+                if self._exhausted:  # a message was wrong
+                    break
         except Exception as error:  # noqa: BLE001 - raised in its place, behind the receipts of what came before
             self._stop_reading(error)
         self._exhausted = True
         self._ship()
         self._wake()
 
-    def _add(self, message: Message) -> bool:
-        """Adds a message to the batch; returns whether that is full."""
-        check_message(message)
-        event, body_length = self._encode(message, self._bytes_max)
-        events = self._events
-        events.append(event)
-        self._body_lengths.append(body_length)
-        size = self._size = self._size + len(event)
-        return size >= BATCH_BYTES or len(events) >= BATCH_EVENTS
-
     def _ship(self) -> None:
-        """Gives the batch to the core, behind what `send` has gathered."""
-        events, body_lengths = self._events, self._body_lengths
-        if not events:
+        """Gives what was read to the core, behind what `send` has gathered."""
+        if not self._messages:
             return
-        self._events, self._body_lengths, self._size = [], [], 0
+        encoded = self._encoder.encode_all(self._messages, self._publisher.limits.max_event_bytes)
+        self._messages.clear()
+        self._portion.adapt(encoded)
         self._publisher.ship()
         try:
-            submission = self._publisher.give(events, body_lengths)
+            for events, body_lengths in cut(encoded):
+                submission = self._publisher.give(events, body_lengths)
+                submission.listener = self._wake
+                self._submissions.append(submission)
         except Exception as error:  # noqa: BLE001 - as above
             self._stop_reading(error)
-            return
-        submission.listener = self._wake
-        self._submissions.append(submission)
+        if encoded.error is not None:
+            self._stop_reading(encoded.error)
+            self._wake()
 
-    def _stop_reading(self, error: BaseException) -> None:
+    def _stop_reading(self, error: Exception) -> None:
         self._error = self._error or error
         self._exhausted = True
 

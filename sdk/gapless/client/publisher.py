@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from typing_extensions import Self
 
 from gapless.client.driver import Driver, Owner
-from gapless.client.messages import PRIORITY, Encoder, Message, check_message
+from gapless.client.messages import PRIORITY, Encoder, Message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
 from gapless.client.receipts import Receipt, Recovery, Submission
 from gapless.core.client.effects import NotPublished, PublisherReady, Receipted
@@ -148,15 +148,15 @@ class Publisher(Owner):
     def submit_batch(self, messages: Iterable[Message]) -> Submission:
         """As `send_batch`, without waiting."""
         self._check_open()
-        bytes_max = self.limits.max_event_bytes
-        encoded = [self._encoder.encode(check_message(message), bytes_max) for message in messages]
+        encoded = self._encoder.encode_all(list(messages), self.limits.max_event_bytes)
+        if encoded.error is not None:
+            raise encoded.error
         self.ship()
-        if not encoded:
+        if not encoded.events:
             empty = Submission()
             empty.succeed("", (), durable=False)
             return empty
-        events, body_lengths = zip(*encoded, strict=True)
-        return self.give(events, body_lengths)
+        return self.give(encoded.events, encoded.body_lengths)
 
     def send_all(self, messages: Iterable[Message] | AsyncIterable[Message]) -> AsyncGenerator[Receipt, None]:
         """Publishes events, many at a time, and yields their receipts in order.

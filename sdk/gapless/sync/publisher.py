@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import Self
 
-from gapless.client.messages import PRIORITY, Encoder, Message, check_message
-from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, PATIENCE
+from gapless.client.messages import PRIORITY, Encoder, Message
+from gapless.client.pipeline import Portion, cut
 
 if TYPE_CHECKING:
     import gapless.client.publisher as awaited
@@ -90,15 +89,24 @@ class Publisher:
         `gapless.Publisher.send_all`.
         """
         encoder = Encoder(self._publisher.topic)
+        bytes_max = self._publisher.limits.max_event_bytes
+        portion = Portion()
         parts: deque[Future[list[Receipt]]] = deque()
         source = iter(messages)
         error: Exception | None = None
         reading = True
         while reading or parts:
             if reading:
-                events, body_lengths, reading, error = self._read(source, encoder)
-                if events:
-                    parts.append(self._runner.begin(_Part(self._publisher, events, body_lengths)))
+                listed: list[Message] = []
+                try:
+                    reading = portion.read(source, listed)
+                except Exception as raised:  # noqa: BLE001 - raised in its place, behind what came before
+                    error, reading = raised, False
+                encoded = encoder.encode_all(listed, bytes_max)
+                portion.adapt(encoded)
+                parts.extend(self._runner.begin(_Part(self._publisher, *batch)) for batch in cut(encoded))
+                if encoded.error is not None:
+                    error, reading = encoded.error, False
             while parts and (parts[0].done() or not reading or len(parts) >= PARTS_MAX):
                 yield from parts.popleft().result(timeout)
         if error is not None:
@@ -116,27 +124,6 @@ class Publisher:
         """Ends well; see `gapless.Publisher.close`. Idempotent."""
         if self._runner.alive:
             self._runner.call(self._publisher.close, timeout)
-
-    def _read(
-        self, source: Iterator[Message], encoder: Encoder
-    ) -> tuple[list[bytes], list[int], bool, Exception | None]:
-        """A batch, whether there is more, and why not if that is an error."""
-        events: list[bytes] = []
-        body_lengths: list[int] = []
-        size = 0
-        until = time.monotonic() + PATIENCE
-        bytes_max = self._publisher.limits.max_event_bytes
-        try:
-            for message in source:
-                event, body_length = encoder.encode(check_message(message), bytes_max)
-                events.append(event)
-                body_lengths.append(body_length)
-                size += len(event)
-                if len(events) >= BATCH_EVENTS or size >= BATCH_BYTES or time.monotonic() > until:
-                    return events, body_lengths, True, None
-        except Exception as error:  # noqa: BLE001 - raised in its place, behind the receipts of what came before
-            return events, body_lengths, False, error
-        return events, body_lengths, False, None
 
 
 class _Part:

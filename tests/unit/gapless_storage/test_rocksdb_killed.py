@@ -16,7 +16,7 @@ from gapless_storage.rocksdb import RocksdbVolume, open_storage
 KILLS = 12
 
 PROGRAM = """
-import sys, threading
+import os, sys, threading
 from gapless.spi import VolumeIdentity
 from gapless_storage.rocksdb import open_storage
 
@@ -28,7 +28,7 @@ def syncing():
     while True:
         before = written
         volume.sync()
-        print(before, flush=True)
+        os.write(1, b"%d\\n" % before)
 
 for _ in range(2):
     threading.Thread(target=syncing, daemon=True).start()
@@ -50,10 +50,12 @@ def acknowledged_until_killed(directory: Path, lines: int) -> int:
         [sys.executable, "-c", PROGRAM, str(directory)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        acknowledged = [int(process.stdout.readline()) for _ in range(lines)]
-        process.kill()
-        rest = process.stdout.read().splitlines(keepends=True)
-    return max(acknowledged + [int(line) for line in rest if line.endswith("\n")])
+        try:
+            acknowledged = [process.stdout.readline() for _ in range(lines)]
+        finally:
+            process.kill()
+        acknowledged += process.stdout.read().splitlines(keepends=True)
+    return max(int(line) for line in acknowledged if line.endswith("\n"))
 
 
 def check(volume: RocksdbVolume) -> int:

@@ -52,8 +52,8 @@ class Outcome:
 
     @property
     def is_right(self) -> bool:
-        """Whether every subscriber consumed exactly what it should have, in order, once."""
-        return all(verdict.is_right for verdict in self.verdicts)
+        """Whether it came to its end, and every subscriber consumed exactly what it should have, in order, once."""
+        return not self.stalled and all(verdict.is_right for verdict in self.verdicts)
 
     @property
     def consumed(self) -> int:

@@ -87,7 +87,9 @@ def test_a_subscription_is_shown_to_people_with_units() -> None:
     assert subscription_cells(info)["lag"] == "1 min 1 s"
 
 
-@pytest.mark.parametrize(("lost", "since"), [(0, "2026-01-31 12:00:00"), (tick_at_time(NOON.replace(hour=13)), "2026-01-31 13:00:00")])
+@pytest.mark.parametrize(
+    ("lost", "since"), [(0, "2026-01-31 12:00:00"), (tick_at_time(NOON.replace(hour=13)), "2026-01-31 13:00:00")]
+)
 def test_a_pubend_is_shown_to_people_with_times(lost: int, since: str) -> None:
     info = PubendInfo("p@1", ("#",), NOON, lost, 0, 0, 0, 2048, 1)
 

@@ -41,7 +41,16 @@ def test_a_table_that_nobody_watches_is_not_cut_off(capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "-"), ("", "-"), (True, "yes"), (False, "no"), (1234567, "1,234,567"), (1.25, "1.2"), (("a", "b"), "a, b"), ((), "-")],
+    [
+        (None, "-"),
+        ("", "-"),
+        (True, "yes"),
+        (False, "no"),
+        (1234567, "1,234,567"),
+        (1.25, "1.2"),
+        (("a", "b"), "a, b"),
+        ((), "-"),
+    ],
 )
 def test_a_value_is_shown(value: object, text: str) -> None:
     assert shown(value) == text
@@ -66,7 +75,15 @@ def test_bytes_are_shown_in_their_unit(count: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (0.4, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (3600, "1 h"), (90_061, "1 d 1 h"), (86_401, "1 d 1 s")],
+    [
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (61, "1 min 1 s"),
+        (3600, "1 h"),
+        (90_061, "1 d 1 h"),
+        (86_401, "1 d 1 s"),
+    ],
 )
 def test_a_duration_is_shown_in_its_largest_units(seconds: float, text: str) -> None:
     assert shown_duration(seconds) == text

@@ -55,9 +55,7 @@ def test_a_wrong_line_is_named_and_nothing_behind_it_is_sent(
     assert consumed(gapless, url, 3) == ["a", "b", "next"]
 
 
-def test_an_event_that_is_not_allowed_is_refused(
-    gapless: Gapless, url: str, write_events: Callable[..., Path]
-) -> None:
+def test_an_event_that_is_not_allowed_is_refused(gapless: Gapless, url: str, write_events: Callable[..., Path]) -> None:
     """Said by the SDK, behind the receipts of what came before."""
     events = write_events({"body": "a"}, {"body": "x" * (1 << 21)}, {"body": "c"})
 

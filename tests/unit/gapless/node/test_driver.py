@@ -220,8 +220,9 @@ async def test_after_a_failure_of_the_storage_a_new_machine_recovers_and_nothing
     world.disk.write_error = None
     await until(lambda: node.serving)
 
-    assert link.hear() == [Closing("the broker has failed and recovers")]
-    assert link.closed == "the broker has failed and recovers"
+    reason = "the broker has failed and recovers" + (": its disk is full" if isinstance(error, VolumeFullError) else "")
+    assert link.hear() == [Closing(reason)]
+    assert link.closed == reason
     assert world.opened == 2
     assert not world.listener.closed
     assert f"the storage has failed, nothing was acknowledged that is not durable: {error}" in caplog.text

@@ -15,7 +15,7 @@ from unit.gapless.cli.conftest import Gapless
 def test_the_options_know_the_data() -> None:
     """Said twice, so that `gapless --help` need not import them."""
     assert command.ROWS == data.ROWS
-    assert command.SUBSCRIBERS_MAX == len(SELECTIONS)
+    assert len(SELECTIONS) == command.SUBSCRIBERS_MAX
 
 
 @pytest.mark.parametrize("keep", [False, True])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,8 @@ SECOND = "2013,1,1,554,558,-4,740,728,12,UA,1696,N39463,EWR,ORD,150,719,5,58,201
 NEVER_LEFT = "2013,9,30,NA,840,NA,NA,1020,NA,MQ,3531,N839MQ,LGA,RDU,NA,431,8,40,2013-09-30T12:00:00Z"
 
 
-def file(*lines: str) -> io.StringIO:
-    return io.StringIO("".join(f"{line}\n" for line in lines))
+def file(*lines: str) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def test_flights_are_put_in_the_order_of_their_schedule() -> None:
@@ -44,7 +43,10 @@ def test_flights_of_one_minute_stay_in_the_order_of_the_file() -> None:
     ("lines", "reason"),
     [
         ([], "its columns are none"),
-        (["year,month"], "its columns are year, month"),
+        (["year,month"], "its columns are year,month"),
+        ([HEADER, "2013,1"], "too few"),
+        ([HEADER, f"{FIRST},1"], "too many"),
+        ([HEADER, FIRST.replace("UA", '"U,A"')], "a quoted field"),
         ([HEADER, FIRST, FIRST], "a flight twice"),
     ],
 )

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-import gapless
 import pytest
 
+import gapless
 from gapless.cli.demo.data import made_up_flights, properties_of, topic_of, write_lines
 from gapless.cli.demo.publisher import NAME, Publishing
 from gapless.cli.demo.reporting import Stop

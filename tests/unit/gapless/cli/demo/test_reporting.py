@@ -55,14 +55,14 @@ def test_who_does_not_heed_it_ends_all_the_same() -> None:
 def test_reports_are_lines_and_not_too_many(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reporting, "monotonic", lambda: now)
+    times = iter([100.0, 100.0, 100.0, 100.0 + reporting.EVERY])
+    monkeypatch.setattr(reporting, "monotonic", lambda: next(times))
     reporter = Reporter()
 
-    now = 100.0
-    assert reporter.is_due
+    was_due = [reporter.is_due]
     reporter.report(published=1)
-    assert not reporter.is_due
-    now += reporting.EVERY
-    assert reporter.is_due
+    was_due += [reporter.is_due, reporter.is_due]
+
+    assert was_due == [True, False, True]
 
     assert json.loads(capsys.readouterr().out) == {"published": 1}

@@ -52,3 +52,8 @@ def test_one_wrong_row_makes_an_outcome_wrong() -> None:
 
     assert not wrong.is_right
     assert wrong.fields()["right"] is False
+
+
+def test_a_run_that_was_given_up_is_not_right_whatever_was_consumed() -> None:
+    assert outcome().is_right
+    assert not replace(outcome(), stalled=True).is_right

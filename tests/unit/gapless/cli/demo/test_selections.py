@@ -10,7 +10,9 @@ from gapless.cli.demo.selections import SELECTIONS, Selection
 
 FLIGHTS = made_up_flights(5000, seed=1)
 OTHERS = [
-    ",".join(["NA"] * 3 + ["NA", "NA", dep, "NA", "NA", arr, carrier, "1", "NA", "JFK", dest, "NA", distance] + ["0"] * 3)
+    ",".join(
+        ["NA"] * 3 + ["NA", "NA", dep, "NA", "NA", arr, carrier, "1", "NA", "JFK", dest, "NA", distance] + ["0"] * 3
+    )
     for dep, arr in [("60", "120"), ("61", "121"), ("NA", "NA"), ("-5", "NA")]
     for carrier in ("UA", "B6")
     for dest in ("SFO", "BOS")

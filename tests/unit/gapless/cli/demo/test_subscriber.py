@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import gapless
 import pytest
 
+import gapless
 from gapless import CheckpointToken, Event
 from gapless.cli.demo.reporting import Stop
 from gapless.cli.demo.subscriber import Consuming, Ledger, consumed_flights

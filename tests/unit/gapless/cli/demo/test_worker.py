@@ -37,9 +37,7 @@ async def working(
     def command() -> list[str]:
         return [sys.executable, "-c", SAY + (program if isinstance(program, str) else program())]
 
-    worker = Worker(
-        "w", command, heard.reports.put_nowait, tmp_path / "w.log", may_fail_to_start=may_fail_to_start
-    )
+    worker = Worker("w", command, heard.reports.put_nowait, tmp_path / "w.log", may_fail_to_start=may_fail_to_start)
     keeping = worker.start()
     try:
         yield worker, heard, keeping
