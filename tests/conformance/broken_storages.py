@@ -5,8 +5,10 @@ Each is the memory storage with one thing done wrong, patched in for one test.
 
 from __future__ import annotations
 
+import inspect
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -17,26 +19,40 @@ from gapless.spi import LogVolume
 from gapless_storage._memory import Batch, Log, Rows
 from gapless_storage.memory import MemoryDisk, MemoryStream, MemoryTable, MemoryVolume
 
-Patch = Callable[[pytest.MonkeyPatch], object]
+
+@dataclass(frozen=True)
+class Breach:
+    """One method done wrong, and a test of the suite that has to fail then."""
+
+    owner: type
+    name: str
+    replacement: Any
+    test: Callable[..., object]
+    arguments: dict[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        what = getattr(self.replacement, "__name__", "property")
+        return f"{self.owner.__name__}.{self.name}-{what}-{self.test.__name__}"
+
+    def check(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The test passes without the breach and fails with it."""
+        assert not notices(self.test, **self.arguments)
+        monkeypatch.setattr(self.owner, self.name, self.replacement)
+        assert notices(self.test, **self.arguments)
 
 
-def notices(test: Callable[..., object], *arguments: object, **keywords: object) -> bool:
+def notices(test: Callable[..., object], **arguments: object) -> bool:
     """Whether a test of the suite fails on a memory storage, as it is patched now."""
     harness = MemoryHarness()
-    parameters = test.__code__.co_varnames[: test.__code__.co_argcount]
-    given: dict[str, object] = {"harness": harness, "crashing": harness}
-    if "volume" in parameters:
-        given["volume"] = harness.open()
+    parameters = inspect.signature(test).parameters
+    given = {"harness": harness, "crashing": harness}
     try:
-        test(None, *arguments, **{name: given[name] for name in given if name in parameters}, **keywords)
+        fixtures = {name: given[name] for name in given if name in parameters}
+        volume = {"volume": harness.open()} if "volume" in parameters else {}
+        test(None, **fixtures, **volume, **arguments)
     except (AssertionError, pytest.fail.Exception, StorageError, StopIteration, ValueError, IndexError):
         return True
     return False
-
-
-def replaced(owner: type, name: str, replacement: Any) -> Patch:
-    """A patch of one method."""
-    return lambda patch: patch.setattr(owner, name, replacement)
 
 
 # ------------------------------------------------------------------------------------------- streams

@@ -9,7 +9,6 @@ from typing import Any
 
 from typing_extensions import Self
 
-
 from gapless.core.framing import FrameDecoder, encode_frame
 from gapless.core.messages import (
     PROTOCOL,
@@ -24,7 +23,7 @@ from gapless.core.messages import (
 )
 from wire import Wire
 
-PATIENCE = 10.0
+PATIENCE = 20.0
 
 
 class RawClient:
@@ -145,5 +144,3 @@ class RawClient:
 def payload(session: int, message: bytes) -> bytes:
     """A payload with any bytes for a message."""
     return session.to_bytes(8, "little") + message
-
-

@@ -12,17 +12,19 @@ import logging
 import random
 import struct
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import gapless
 from gapless.core.codec import encode, encode_publish
-from gapless.core.events import EventColumns, encode_event
-from gapless.core.framing import encode_frame, encode_header
+from gapless.core.events import EventColumns
+from gapless.core.framing import encode_frame
 from gapless.core.messages import (
     PROTOCOL,
     Acknowledge,
@@ -31,11 +33,10 @@ from gapless.core.messages import (
     Closing,
     Code,
     Credit,
-    Deliver,
     Detach,
-    Done,
-    Hello,
+    Detached,
     Heartbeat,
+    Hello,
     InUse,
     ListPubends,
     ListSubscriptions,
@@ -61,6 +62,8 @@ pytestmark = pytest.mark.timeout(60)
 MEBIBYTE = 1 << 20
 DEEP = 100_000
 
+Value = TypeVar("Value")
+
 
 class Bystander:
     """A client at work: it publishes to itself. Whatever others do, it must not notice."""
@@ -75,7 +78,7 @@ class Bystander:
         self._publisher = publisher
         self._subscription = subscription
         self._run = node._run
-        self._number = 0
+        self.number = 0
 
     @property
     def address(self) -> str:
@@ -84,8 +87,8 @@ class Bystander:
 
     async def works(self) -> None:
         """Publishes an event and gets it, as the very next one."""
-        self._number += 1
-        body = b"%d" % self._number
+        self.number += 1
+        body = b"%d" % self.number
         receipt = await asyncio.wait_for(self._publisher.send(body), 10)
         event = await asyncio.wait_for(self._subscription.__anext__(), 10)
         assert (event.body, event.tick) == (body, receipt.tick)
@@ -98,6 +101,10 @@ class Bystander:
             [(info.client_id, info.name, info.topics, info.selector, info.connected) for info in subscriptions],
             [(info.pubend, info.topics, info.lost, info.newest, info.log_bytes) for info in pubends],
         )
+
+    async def pubends(self) -> list[gapless.PubendInfo]:
+        """The broker's pubends."""
+        return await self._connection.pubends()
 
     def is_undisturbed(self) -> bool:
         """Whether neither the broker nor this session has started over."""
@@ -395,7 +402,7 @@ def batch(*events: bytes, bodies: Any = None, lengths: Any = None, count: int | 
 
 
 def nested(depth: int) -> bytes:
-    """An event with a property that is an array in an array …"""
+    """An event with a property that is an array in an array, and so on."""
     return b"\x94\xa5noise\x81\xa1n" + b"\x91" * depth + b"\xc0\xc0\xc4\x04body"
 
 
@@ -569,51 +576,242 @@ def subscribe(**fields: Any) -> Subscribe:
     return Subscribe(**defaults | fields)
 
 
-async def test_no_number_in_any_message_hurts(bystander: Bystander, subtests: pytest.Subtests) -> None:
+QUICK = {"shb": {"checkpoint_seconds": 0.01}, "phb": {"release_seconds": 0.01}}
+"""What is only noted at first is soon written down, and so has to be something that can be."""
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+async def test_no_number_in_any_message_hurts(tmp_path: Path, subtests: pytest.Subtests, value: int) -> None:
     """Negative ones and huge ones in every place that holds a number: answered, refused or a violation."""
-    for value in NUMBERS:
-        kinds = len(requests("", 0, 0))
-        for number in range(kinds):
+    async with bystanding(tmp_path / "volume", **QUICK) as bystander:
+        for number in range(len(requests("", 0, 0))):
             async with welcome_client(bystander) as client:
                 sid, pubend, tick = await attached(client)
-                message = requests(pubend, tick, sid)[number]
-                plain = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
+                plain = msgspec.msgpack.decode(msgspec.msgpack.encode(requests(pubend, tick, sid)[number]))
                 for variant in variants(plain, value):
                     with subtests.test(repr(variant)):
                         await client.send_payloads(payload(client.session, msgspec.msgpack.encode(variant)))
                         if not await client.is_alive():
                             assert client.heard_of(Closing)[0].reason.startswith("protocol violation: ")
                             await client.connect_again()
-                            sid, pubend, tick = await attached(client)
+                            await attached(client)
+                        await bystander.works()
                         assert bystander.is_undisturbed()
+        before = await bystander.listing()
+        number = bystander.number
+    async with (
+        running_node(tmp_path / "volume") as node,
+        gapless.connect(node.url, client_id="bystander") as connection,
+    ):
+        async with connection.session() as session, session.subscribe("#", start="earliest") as everything:
+            bodies = [(await asyncio.wait_for(everything.__anext__(), 10)).body for _ in range(number)]
+        names = [(info.client_id, info.name) for info in await connection.subscriptions()]
+
+    assert bodies == [b"%d" % n for n in range(1, number + 1)]
+    assert names == [row[:2] for row in before[0]]
 
 
 async def attached(client: RawClient) -> tuple[int, str, int]:
-    """Attaches to a subscription; returns its id, a pubend and a tick that it stands at."""
-    await client.say(subscribe())
+    """Attaches to a durable subscription; returns its id, a pubend and a tick that it stands at."""
+    await client.say(subscribe(name="durable"))
     subscribed = await client.hear(Subscribed)
     [position] = subscribed.positions
     return subscribed.sid, position.pubend, position.tick
 
 
-async def test_acknowledging_the_future_costs_nobody_an_event(bystander: Bystander) -> None:
-    """Not even whom it belongs to: what was never sent cannot be done with."""
-    async with welcome_client(bystander) as client:
-        await client.say(subscribe(name="greedy", topics=("work",)))
-        subscribed = await client.hear(Subscribed)
-        [position] = subscribed.positions
-        for tick in (position.tick + (1 << 30), (1 << 63) - 1):
-            await client.say(Acknowledge(subscribed.sid, [Acknowledged(position.pubend, tick, tick)]))
-        alive = await client.is_alive()
-        if not alive:
-            await client.connect_again()
-        await client.say(Detach(subscribed.sid), subscribe(name="greedy", topics=("work",)))
-        again = await client.hear(Subscribed)
+async def test_who_acknowledges_the_future_hurts_nobody_else_and_is_told(tmp_path: Path) -> None:
+    """A position that no pubend reaches is an error to its owner, not a wait without an end (INV17)."""
+    async with bystanding(tmp_path / "volume", **QUICK) as bystander, welcome_client(bystander) as client:
+        sid, pubend, tick = await attached(client)
+        future = (1 << 63) - 1
+        await client.say(Acknowledge(sid, [Acknowledged(pubend, future, future)]), Detach(sid))
         await bystander.works()
+        assert await client.is_alive()
+        [pubend_info] = await bystander.pubends()
+        await client.say(subscribe(name="durable"))
+        again = await client.hear(Subscribed)
 
-        delivery = await client.hear(Deliver)
-        assert again.positions[0].tick == position.tick
-        assert delivery.columns.count == 1
-        await client.say(Unsubscribe(1, "greedy", "attacker"))
-        await client.hear(Done)
+        assert pubend_info.lost == 0, "what the bystander had is all there"
+        if again.positions[0].tick > tick:
+            detached = await client.hear(Detached)
+            assert detached.code is Code.TOKEN_AHEAD
+        await bystander.works()
+        assert bystander.is_undisturbed()
+
+
+# --------------------------------------------------------------------------------------------------- memory
+
+
+async def test_what_is_only_announced_costs_no_memory(bystander: Bystander) -> None:
+    """F02: frames as large as is allowed, begun by many, before and after the handshake."""
+    count, begun = 50, 1000
+    claimed = count * 4 * MEBIBYTE
+    async with contextlib.AsyncExitStack() as stack:
+        unknown = [await stack.enter_async_context(RawClient(bystander.address)) for _ in range(count)]
+        known = [await stack.enter_async_context(RawClient(bystander.address)) for _ in range(count)]
+        for number, client in enumerate(known):
+            await client.shake_hands(str(number))
+        with tracing() as growth:
+            for clients, length in ((unknown, 4096), (known, 4 * MEBIBYTE)):
+                for client in clients:
+                    await client.send(length.to_bytes(4, "little") + bytes(4) + bytes(begun))
+            await bystander.works()
+            peak = growth()
+
+        assert peak < claimed / 20
+        assert bystander.is_undisturbed()
     bystander.before = await bystander.listing()
+
+
+@contextlib.contextmanager
+def tracing() -> Iterator[Callable[[], int]]:
+    """Memory is traced; the result tells how much it has grown at most since the beginning."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        yield lambda: tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+# ------------------------------------------------------------------------------------------------------ fuzz
+
+
+class Stage:
+    """A broker and its bystander on a loop of their own, for tests that Hypothesis calls many times."""
+
+    def __init__(self, directory: Path) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._stack = contextlib.AsyncExitStack()
+        self.bystander = self.run(self._stack.enter_async_context(bystanding(directory, **QUICK)))
+
+    def run(self, main: Coroutine[Any, Any, Value]) -> Value:
+        """Runs to the end."""
+        return self._loop.run_until_complete(main)
+
+    def close(self) -> None:
+        """Stops the broker."""
+        self.run(self._stack.aclose())
+        self._loop.close()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A broker that lives through many examples."""
+    stage = Stage(tmp_path / "volume")
+    yield stage
+    stage.close()
+
+
+def mutated(frames: list[bytes], mutation: tuple[str, float, float, bytes]) -> list[bytes]:
+    """The payloads with one of them changed as `mutation` says: how, which, where, and with what."""
+    kind, which, where, what = mutation
+    index = int(which * len(frames))
+    target = frames[index]
+    at = int(where * len(target))
+    if kind == "number":
+        target = with_other_number(target, where, int.from_bytes(what, "big"))
+    elif kind == "cut":
+        target = target[:at]
+    elif kind == "insert":
+        target = target[:at] + what + target[at:]
+    elif kind == "overwrite":
+        target = target[:at] + what + target[at + len(what) :]
+    elif kind == "take from another":
+        other = frames[int(where * len(frames))]
+        target = target[:8] + other[8 : 8 + int(where * len(other))] + target[8:]
+    else:
+        assert kind == "repeat"
+        return [*frames[:index], target, *frames[index:]]
+    return [*frames[:index], target or b"\x00", *frames[index + 1 :]]
+
+
+def with_other_number(target: bytes, where: float, number: int) -> bytes:
+    """A control message with one of its numbers replaced; of a batch, a number of its head."""
+    try:
+        found = list(variants(msgspec.msgpack.decode(target[8:]), number))
+    except msgspec.DecodeError:
+        at = 9 + 4 * int(where * 6)
+        return target[:at] + struct.pack("<I", number & 0xFFFFFFFF) + target[at + 4 :]
+    return target[:8] + msgspec.msgpack.encode(found[int(where * len(found))])
+
+
+MUTATIONS = st.tuples(
+    st.sampled_from(["number", "cut", "insert", "overwrite", "take from another", "repeat"]),
+    st.floats(0, 1, exclude_max=True),
+    st.floats(0, 1, exclude_max=True),
+    st.binary(min_size=1, max_size=8),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(mutations=st.lists(MUTATIONS, min_size=1, max_size=4), chop=st.integers(1, 4000))
+def test_no_mutation_of_a_conversation_hurts(
+    stage: Stage, mutations: list[tuple[str, float, float, bytes]], chop: int
+) -> None:
+    """Frames as a client sends them, changed inside and framed anew, so that the checksum lets them pass."""
+    stage.run(converse(stage.bystander, mutations, chop))
+
+
+async def converse(bystander: Bystander, mutations: list[tuple[str, float, float, bytes]], chop: int) -> None:
+    """Says all a client says, but for the mutations; then the broker must be as well as before."""
+    async with welcome_client(bystander) as client:
+        opened = await client.open_publisher()
+        sid, pubend, tick = await attached(client)
+        publish = Publish(1, opened.epoch, opened.sequence + 1, EventColumns.of([event(), event()], [4, 4]))
+        messages = [publish, *requests(pubend, tick, sid), Heartbeat()]
+        frames = client.wire.say(*[message for message in messages if not isinstance(message, Hello)])
+        for mutation in mutations:
+            frames = mutated(frames, mutation)
+        data = b"".join(map(encode_frame, frames))
+        for start in range(0, len(data), chop):
+            await client.send(data[start : start + chop])
+        if not await client.is_alive():
+            assert all(message.reason for message in client.heard_of(Closing))
+    await bystander.works()
+    assert bystander.is_undisturbed()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=200), known=st.booleans(), framed=st.booleans())
+def test_no_bytes_hurt(stage: Stage, data: bytes, known: bool, framed: bool) -> None:
+    """Anything at all, in a frame and without one, before and after the handshake."""
+
+    async def attack() -> None:
+        async with RawClient(stage.bystander.address) as client:
+            if known:
+                await client.shake_hands()
+            await client.send(encode_frame(payload(client.session, data)) if framed else data)
+            await client.finish()
+            await client.hear_all()
+        assert stage.bystander.is_undisturbed()
+
+    stage.run(attack())
+
+
+async def test_everything_that_was_logged_meanwhile_can_be_read(tmp_path: Path) -> None:
+    """The other side of refusing: what is taken from a client of whatever make, every other one can read."""
+    odd = [
+        event(properties={"x" * 10_000: 1}),
+        event(properties={"n": -(1 << 63), "m": (1 << 63) - 1, "t": True, "f": 5e-324, "s": "\0"}),
+        event(extras=[9, 253_402_300_799_999, "c" * 1000, "any.topic", "t"]),
+        event(extras=[]),
+        event(topic="x" * 255),
+        event(topic="größe.大.\u200b"),
+        event(body=b""),
+    ]
+    async with running_node(tmp_path / "volume") as node:
+        async with RawClient(node.address) as client:
+            await client.shake_hands()
+            opened = await client.open_publisher()
+            await client.say(Publish(1, opened.epoch, 1, EventColumns.of(odd, [4, 4, 4, 4, 4, 4, 0])))
+            published = await client.hear(Published | PublishRefused | Closing)
+        assert isinstance(published, Published), published
+        async with gapless.connect(node.url) as connection, connection.session() as session:
+            async with session.subscribe("#", start="earliest", selector="n IS NULL OR n < 0") as subscription:
+                for _ in odd:
+                    got = await asyncio.wait_for(subscription.__anext__(), 10)
+                    assert isinstance(got, gapless.Event)
+                    assert got.priority in range(10)
+                    assert got.expiration is None or got.expiration.year == 9999
+                    assert all(isinstance(name, str) for name in got.properties)

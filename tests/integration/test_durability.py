@@ -1,15 +1,18 @@
-"""A receipt means durable: seen between a broker process and its kernel (reliability.md 0, INV7, INV12, S02, S09 – S11, S16)."""
+"""A receipt means durable: seen between a broker process and its kernel.
+
+reliability.md 0, INV7, INV12, INV13, S02, S09, S10, S11, S16.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -293,7 +296,7 @@ async def test_a_full_disk_blocks_publishers_and_loses_and_doubles_nothing(
     assert "serves again" in broker.log
 
 
-async def anext_of(subscription: gapless.Subscription) -> gapless.Event:
+async def anext_of(subscription: gapless.Subscription[gapless.Event, Any]) -> gapless.Event:
     """The next event."""
     async for event in subscription:
         return event
@@ -470,4 +473,3 @@ def test_without_a_compiler_the_tests_say_what_to_install(tmp_path: Path, monkey
 
     with pytest.raises(RuntimeError, match="apt-get install gcc"):
         compile_shim(tmp_path)
-

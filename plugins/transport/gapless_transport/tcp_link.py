@@ -84,7 +84,8 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         """Stops reading."""
         if self._phase is Phase.OPEN and not self._paused:
             self._paused = True
-            self._apply_pause()
+            # Not at once: within `connection_made`, reading starts afterwards whatever was said before.
+            self._loop.call_soon(self._apply_pause)
 
     def resume(self) -> None:
         """Reads again, and hands over what had been read already."""
@@ -118,16 +119,13 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         prepare(transport.get_extra_info("socket"))
         self.begun = True
         self.begin(self, self._accept)
-        if self._paused:
-            # Reading starts after this callback, whatever was said in it.
-            self._loop.call_soon(self._apply_pause)
-        elif self._kept:
+        if self._kept:
             self._loop.call_soon(self._hand_over_kept)
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
         if self._paused or self._kept or not self.begun:
-            # Some loops read once more before they pause, and again before what is kept is handed over.
+            # One more read may come before the pause, and again one before what is kept is handed over.
             # And after a dialer's TLS handshake, data may come before `dial` has told us of it.
             self._kept += data
         elif self._phase is Phase.OPEN:
@@ -158,6 +156,9 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         self._chunks.clear()
         self._chunk_bytes = 0
         self._kept = b""
+        if self.begun:
+            # Python 3.10 warns of an unclosed transport if only the other end has closed it.
+            self._transport.close()
         self._on_end(self)
         self._end(self._ordinary_end() if exc is None else _reason(exc))
 

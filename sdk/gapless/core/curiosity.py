@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gapless.core.intervals import IntervalMap, IntervalSet
 from gapless.core.routing import RAW, Ranges, Stamp
 from gapless.core.stamps import covers, join
 from gapless.core.ticks import Tick
+
+Value = TypeVar("Value")
 
 _MS = 1_000_000
 
@@ -31,6 +33,8 @@ class CuriosityTimes:
     """An unanswered want is repeated after this time at first (NRT) …"""
     repeat_max: int = 30_000 * _MS
     """… and, doubling each time, after this time at last."""
+    forget: int = 400 * _MS
+    """A broker in between forgets that it asked; less than `repeat_min` of who asks it (RFT, T7)."""
 
 
 class _Curious(NamedTuple):
@@ -66,9 +70,12 @@ class CuriosityStream:
         """All that is missing."""
         return IntervalSet((lo, hi) for lo, hi, _ in self._runs).ranges
 
-    def add(
-        self, ranges: Iterable[tuple[Tick, Tick]], need: Stamp, now: int, *, urgent: bool = False
-    ) -> None:
+    @property
+    def missing_since(self) -> int | None:
+        """Since when the oldest run is missing, or None: what never comes is an alarm, not silence (T24)."""
+        return min((curious.first_at for _, _, curious in self._runs), default=None)
+
+    def add(self, ranges: Iterable[tuple[Tick, Tick]], need: Stamp, now: int, *, urgent: bool = False) -> None:
         """These ranges are missing. What is known to be missing already keeps its times.
 
         A need that the old one does not cover replaces it (by what covers both), and is asked for anew.
@@ -125,6 +132,47 @@ class CuriosityStream:
         return min(first << min(tries, 32), max(times.repeat_max, first))
 
 
+class RecentWants:
+    """What a broker in between has asked for lately, so that it asks once for all who want it (2.4, T7).
+
+    It forgets before those who asked it repeat themselves: the one want that it sent may have been lost.
+    """
+
+    __slots__ = ("_prune_at", "_runs", "times")
+
+    def __init__(self, times: CuriosityTimes | None = None) -> None:
+        self.times = times or CuriosityTimes()
+        self._runs: IntervalMap[tuple[Stamp, int]] = IntervalMap()
+        self._prune_at = 0
+
+    def __len__(self) -> int:
+        """How many runs are remembered."""
+        return len(self._runs)
+
+    def pass_on(self, ranges: Iterable[tuple[Tick, Tick]], need: Stamp, now: int) -> Ranges:
+        """What of these ranges to ask for: all but what was asked for lately, with a need that covers this one."""
+        self._prune(now)
+        wanted = IntervalSet(ranges)
+        for lo, hi in wanted.ranges:
+            for start, stop, (asked, until) in self._runs.overlapping(lo, hi):
+                if now < until and covers(asked, need):
+                    wanted.remove(start, stop)
+        for lo, hi in wanted:
+            self._runs.join(lo, hi, (need, now + self.times.forget), _take_new)
+        return wanted.ranges
+
+    def _prune(self, now: int) -> None:
+        """Forget what is old; now and then, so that it costs little per want."""
+        if now < self._prune_at:
+            return
+        recent: IntervalMap[tuple[Stamp, int]] = IntervalMap()
+        for lo, hi, (need, until) in self._runs:
+            if now < until:
+                recent.append(lo, hi, (need, until))
+        self._runs = recent
+        self._prune_at = now + self.times.forget
+
+
 def _combine(old: _Curious, new: _Curious) -> _Curious:
     """What is missing already, once it is reported missing again."""
     if covers(old.need, new.need):
@@ -135,7 +183,7 @@ def _combine(old: _Curious, new: _Curious) -> _Curious:
     return _Curious(join(old.need, new.need), old.first_at, min(old.due_at, new.due_at), 0)
 
 
-def _take_new(_old: _Curious, new: _Curious) -> _Curious:
+def _take_new(_old: Value, new: Value) -> Value:
     return new
 
 

@@ -8,12 +8,12 @@ direction carries the session's number, so that a frame of an earlier session ca
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from gapless.core.events import DeliveredColumns, EventColumns
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.ticks import FOREVER, PubendId, Tick
 
 PROTOCOL = 1
 """The version of the client protocol that this build speaks."""
@@ -181,19 +181,23 @@ class Publish(msgspec.Struct, frozen=True):
 # -------------------------------------------------------------------------------------- subscribing
 
 
+RealTick: TypeAlias = Annotated[Tick, msgspec.Meta(ge=0, le=FOREVER)]
+"""A tick that there can be: others do not parse, lest one client's nonsense be told to all."""
+
+
 class Position(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A tick of a pubend."""
 
     pubend: PubendId
-    tick: Tick
+    tick: RealTick
 
 
 class Acknowledged(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Up to where a pubend is acknowledged, and the last Event at or below it that was handed out (or 0)."""
 
     pubend: PubendId
-    tick: Tick
-    event: Tick
+    tick: RealTick
+    event: RealTick
 
 
 class StartAt(str, Enum):

@@ -14,7 +14,7 @@ from gapless import plugins
 from gapless.core.roles import Role, RoleContext
 from gapless.core.routing import RouterContext
 from gapless.core.sessions import BrokerIdentity
-from gapless.errors import ConfigurationError
+from gapless.errors import ConfigurationError, VolumeForeignError
 from gapless.node.identity import claim
 from gapless.node.machine import ROUTER_TABLE, Machine
 from gapless.node.recovery import VolumeReader
@@ -87,6 +87,9 @@ def open_volume(loaded: Loaded) -> tuple[LogVolume, NodeIdentity]:
         volume: LogVolume = loaded.open_storage(path=storage.path, identity=wanted, options=storage.options)
     try:
         return volume, claim(volume, node.network)
+    except VolumeForeignError as error:
+        volume.close()
+        raise VolumeForeignError(f"{storage.path}: {error}") from error
     except BaseException:
         volume.close()
         raise

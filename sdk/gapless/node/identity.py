@@ -50,7 +50,8 @@ def claim(volume: LogVolume, network: str) -> NodeIdentity:
     identity = _known(rows) if any(rows.values()) else _new(table, network)
     if network and network != identity.network:
         raise VolumeForeignError(
-            f"the volume belongs to network {identity.network!r}, the configuration says {network!r}"
+            f"the volume belongs to network {identity.network!r}, the configuration says {network!r}: "
+            "give this node a volume of its own, or correct its network"
         )
     table.put(_BOOT, identity.boot.to_bytes(8, "big"))
     volume.write()

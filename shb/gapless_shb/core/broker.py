@@ -90,6 +90,8 @@ class SubscriberHostingBroker:
         self._subscribing = Subscribing(self._hosting)
         self._listings = Listings(self._hosting)
         self._checkpointing = False
+        self._urgent = False
+        """Whether the next checkpoint must not wait: a consumer has left since the last one was begun."""
         self._ahead = Ahead(self._hosting)
         self._recover(context)
 
@@ -250,6 +252,9 @@ class SubscriberHostingBroker:
         if consumer is not None and not consumer.subscription.durable:
             self._subscribing.remove(consumer.subscription, now, None)
         self._subscribing.on_detached(sid, now, wall)
+        # What was acknowledged last is made durable at once: the broker may be about to stop in order.
+        self._urgent = True
+        self._deadlines.set_earlier(Timer.CHECKPOINT, now)
 
     # ---------------------------------------------------------------------------------------- durability
 
@@ -279,6 +284,7 @@ class SubscriberHostingBroker:
         if self._checkpointing:
             self._soon(now)
             return
+        self._urgent = False
         operations: list[Operation] = []
         claims: list[Claim] = []
         for stream in self._streams():
@@ -291,6 +297,8 @@ class SubscriberHostingBroker:
 
     def _on_checkpoint(self, claims: tuple[Claim, ...], now: int) -> None:
         self._checkpointing = False
+        if self._urgent:
+            self._deadlines.set_earlier(Timer.CHECKPOINT, now)
         for claim in claims:
             stream = self._hosting.streams[claim.pubend]
             stream.durable(claim.latest_delivered, claim.released)

@@ -54,9 +54,7 @@ def test_it_needs_a_path() -> None:
         open_storage("", IDENTITY, {})
 
 
-def test_a_sync_costs_two_syncs_and_an_idle_one_none(
-    harness: RocksdbHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sync_costs_two_syncs_and_an_idle_one_none(harness: RocksdbHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     volume = harness.open()
     calls: list[str] = []
     sync_log, advance = volume._engine.sync_log, volume._fence.advance

@@ -13,6 +13,7 @@ from rich.progress import Progress as Bars
 from gapless.cli.output import table_of
 
 if TYPE_CHECKING:
+    from gapless.cli.demo.proof import Verdict
     from gapless.cli.demo.run import Outcome, Run
     from gapless.cli.demo.supervisor import Progress
 
@@ -23,14 +24,17 @@ _PUBLISHED: Final = "published"
 _COLUMNS: Final = {
     "subscription": "subscription",
     "selector": "selector",
-    "expected": "selected by the data",
+    "expected": "selected",
     "consumed": "consumed",
     "missing": "missing",
     "doubled": "doubled",
-    "reordered": "out of order",
+    "reordered": "reordered",
     "unselected": "not selected",
     "kills": "killed",
 }
+_COLUMNS_IF_WIDE: Final = {"selector", "unselected"}
+_WIDE: Final = 120
+"""Characters of a terminal on which the table has room for all columns."""
 
 
 class Report(Protocol):
@@ -131,7 +135,9 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     ]
     if not console.is_terminal:
         console = Console(file=console.file, width=200)
-    console.print(table_of(rows, _COLUMNS))
+    hidden = _COLUMNS_IF_WIDE if console.width < _WIDE else ()
+    columns = {name: title for name, title in _COLUMNS.items() if name not in hidden}
+    console.print(table_of(rows, columns))
     for line in conclusion(outcome):
         console.print(line, highlight=False, soft_wrap=True)
 
@@ -145,8 +151,19 @@ def conclusion(outcome: Outcome) -> list[str]:
     if outcome.stalled:
         lines.append("It was given up because nothing moved any more.")
     wrong = [verdict for verdict in outcome.verdicts if not verdict.is_right]
-    lines += [f"WRONG: {verdict.subscription}, {verdict.first_difference}" for verdict in wrong]
+    lines += [f"WRONG: {verdict.subscription}: {_wrong_rows(verdict)}" for verdict in wrong]
     return [*lines, f"--seed {outcome.seed} draws the same kills again."]
+
+
+def _wrong_rows(verdict: Verdict) -> str:
+    counts = {
+        "missing": verdict.missing,
+        "doubled": verdict.doubled,
+        "reordered": verdict.reordered,
+        "not selected": verdict.unselected,
+    }
+    rows = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    return f"{rows}; first at {verdict.first_difference}"
 
 
 def _kills(kills: Mapping[str, int]) -> str:

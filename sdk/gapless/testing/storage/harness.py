@@ -17,10 +17,12 @@ class StorageHarness:
     """One volume's place, and ways to treat it badly. `open` and `fresh` are a must.
 
     Override the others as far as your storage allows: what is not overridden is skipped. Set
-    `outlives_close` to False if a volume that is closed and opened again is empty.
+    `outlives_close` to False if a volume that is closed and opened again is empty, and `chops_at_once` to True
+    if what is chopped leaves nothing for `reclaim` to give back.
     """
 
     outlives_close = True
+    chops_at_once = False
 
     def open(self, identity: VolumeIdentity = IDENTITY) -> LogVolume:
         """Opens the volume at this harness's place, making it the first time. Raises what the plugin raises."""

@@ -159,6 +159,8 @@ class PropertyTests(HarnessFixtures):
     """Needs hypothesis. Override `history_examples` for a longer or shorter search."""
 
     history_examples = 20
+    history_shrinks = True
+    """Whether a history that fails is made as short as can be, which may take minutes."""
 
     def test_any_history_agrees_with_the_model(self, harness: StorageHarness) -> None:
         hypothesis = pytest.importorskip("hypothesis")
@@ -167,7 +169,9 @@ class PropertyTests(HarnessFixtures):
 
         from gapless.testing.storage.rules import history_rules
 
+        phases = [hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if self.history_shrinks else [])]
         settings = hypothesis.settings(
+            phases=phases,
             max_examples=self.history_examples,
             stateful_step_count=30,
             deadline=None,

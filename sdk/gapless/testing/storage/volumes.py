@@ -226,7 +226,7 @@ class VolumeTests(HarnessFixtures):
             volume.reclaim()
             put_written(volume, a, 65)
 
-            assert before >= 200_000
+            assert before >= 200_000 or harness.chops_at_once
             assert volume.reclaimable <= before // 4
             assert indexes(a.read(*EVERYTHING)) == list(range(41, 66))
             assert indexes(b.read(*EVERYTHING, max_bytes=1 << 30)) == list(range(1, 65))

@@ -31,6 +31,12 @@ def consume(gapless: Gapless, url: str, write_events: Callable[..., Path]) -> Ca
     return run
 
 
+def test_it_goes_on_where_it_has_acknowledged(consume: Callable[..., list[str]]) -> None:
+    """Although the broker, which is in the command's own process, ends with it."""
+    assert consume("--count", "3") == ["0", "1", "2"]
+    assert consume("--count", "4") == ["3", "4", "5", "6"]
+
+
 def test_it_goes_on_where_the_token_file_says(consume: Callable[..., list[str]], tmp_path: Path) -> None:
     """Also when the broker was never told."""
     token_file = tmp_path / "position"

@@ -19,7 +19,12 @@ def network(monkeypatch: pytest.MonkeyPatch) -> FakeNetwork:
     load = plugins.load
 
     def load_fake(kind: str, name: str) -> Any:
-        return (lambda options: network) if (kind, name) == ("transport", "fake") else load(kind, name)
+        return (lambda **_: network) if (kind, name) == ("transport", "fake") else load(kind, name)
 
     monkeypatch.setattr(plugins, "load", load_fake)
     return network
+
+
+def is_connected(connection: Any) -> bool:
+    """Whether it is just now: a function, because a checker takes a property's answer to last."""
+    return bool(connection.connected)

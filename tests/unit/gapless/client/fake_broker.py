@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from gapless.core import messages as m
@@ -201,7 +202,7 @@ class FakeBroker:
             if session is not None:
                 message = decode_client(payload)
                 self.received.append(message)
-                getattr(self, f"_on_{type(message).__name__}")(session, message)
+                getattr(self, f"_on_{type(message).__name__.lower()}")(session, message)
         self.deliver()
 
     def take(self) -> list[tuple[int, bytes | None]]:
@@ -211,7 +212,7 @@ class FakeBroker:
 
     # The session.
 
-    def _on_Hello(self, session: Session, hello: m.Hello) -> None:
+    def _on_hello(self, session: Session, hello: m.Hello) -> None:
         if self.refusal is not None:
             self._refuse(session, self.refusal)
             return
@@ -225,9 +226,17 @@ class FakeBroker:
         session.number = self._sessions
         session.client_id, session.instance = hello.client_id, hello.instance
         welcome = m.Welcome(
-            m.PROTOCOL, session.number, self.network, "fake", self.durable, self.heartbeat_ms,
-            self.event_bytes, self.frame_bytes, self.window_batches, self.window_bytes,
-        )  # fmt: skip
+            m.PROTOCOL,
+            session.number,
+            self.network,
+            "fake",
+            self.durable,
+            self.heartbeat_ms,
+            self.event_bytes,
+            self.frame_bytes,
+            self.window_batches,
+            self.window_bytes,
+        )
         self.tell(session, welcome, 0)
 
     def _refuse(self, session: Session, refused: m.Refused) -> None:
@@ -235,16 +244,16 @@ class FakeBroker:
         self._out.append((session.link, None))
         self.disconnect(session.link)
 
-    def _on_Heartbeat(self, session: Session, _message: m.Heartbeat) -> None:
+    def _on_heartbeat(self, session: Session, _message: m.Heartbeat) -> None:
         if not self.silent:
             self.tell(session, m.Alive())
 
-    def _on_Goodbye(self, session: Session, _message: m.Goodbye) -> None:
+    def _on_goodbye(self, session: Session, _message: m.Goodbye) -> None:
         self.disconnect(session.link)
 
     # Publishing.
 
-    def _on_OpenPublisher(self, session: Session, message: m.OpenPublisher) -> None:
+    def _on_openpublisher(self, session: Session, message: m.OpenPublisher) -> None:
         if self._puts_off(m.OpenPublisher):
             self.tell(session, m.PublishRefused(message.publisher, 0, m.Code.RETRY, "not yet"))
             return
@@ -260,7 +269,7 @@ class FakeBroker:
         opened = m.PublisherOpened(message.publisher, message.pubend or PUBEND, name.epoch, name.sequence, tick)
         self.tell(session, opened)
 
-    def _on_Publish(self, session: Session, message: m.Publish) -> None:
+    def _on_publish(self, session: Session, message: m.Publish) -> None:
         if self.silent:
             return
         name = self.names[session.publishers[message.publisher][0]]
@@ -292,7 +301,7 @@ class FakeBroker:
 
     # Subscribing.
 
-    def _on_Subscribe(self, session: Session, message: m.Subscribe) -> None:
+    def _on_subscribe(self, session: Session, message: m.Subscribe) -> None:
         try:
             if self._puts_off(m.Subscribe):
                 raise _Refused(m.Code.RETRY, "not yet")
@@ -363,13 +372,13 @@ class FakeBroker:
         positions = [m.Position(*pair) for pair in sub.position.items()]
         self.tell(session, m.Subscribed(message.request, sub.sid, sub.generation, _seal(sub), created, positions))
 
-    def _on_Credit(self, _session: Session, message: m.Credit) -> None:
+    def _on_credit(self, _session: Session, message: m.Credit) -> None:
         sub = self.subscriptions.get(message.sid)
         if sub is not None:
             sub.credit_events += message.events
             sub.credit_bytes += message.bytes
 
-    def _on_Acknowledge(self, session: Session, message: m.Acknowledge) -> None:
+    def _on_acknowledge(self, session: Session, message: m.Acknowledge) -> None:
         sub = self.subscriptions.get(message.sid)
         if sub is not None and sub.session is session:
             for acknowledged in message.positions:
@@ -381,7 +390,7 @@ class FakeBroker:
         sub.acknowledged[pubend] = max(acknowledged.tick, sub.acknowledged.get(pubend, 0))
         sub.quiet_from[pubend] = max(acknowledged.event, sub.quiet_from.get(pubend, 0))
 
-    def _on_Detach(self, session: Session, message: m.Detach) -> None:
+    def _on_detach(self, session: Session, message: m.Detach) -> None:
         sub = self.subscriptions.get(message.sid)
         if sub is not None and sub.session is session:
             self._end_consumption(sub)
@@ -447,7 +456,7 @@ class FakeBroker:
 
     # Questions.
 
-    def _on_Unsubscribe(self, session: Session, message: m.Unsubscribe) -> None:
+    def _on_unsubscribe(self, session: Session, message: m.Unsubscribe) -> None:
         if self._puts_off(m.Unsubscribe):
             self.tell(session, m.RequestFailed(message.request, m.Code.RETRY, "not yet"))
             return
@@ -460,7 +469,7 @@ class FakeBroker:
                 return
         self.tell(session, m.RequestFailed(message.request, m.Code.NOT_FOUND, "no such subscription"))
 
-    def _on_ListSubscriptions(self, session: Session, message: m.ListSubscriptions) -> None:
+    def _on_listsubscriptions(self, session: Session, message: m.ListSubscriptions) -> None:
         rows = [
             m.SubscriptionRow(
                 sub.sid,
@@ -472,13 +481,13 @@ class FakeBroker:
                 [m.Position(*pair) for pair in sub.acknowledged.items()],
                 3,
                 1.5,
-            )  # fmt: skip
+            )
             for sub in self.subscriptions.values()
             if sub.name is not None
         ]
         self.tell(session, m.SubscriptionList(message.request, rows))
 
-    def _on_ListPubends(self, session: Session, message: m.ListPubends) -> None:
+    def _on_listpubends(self, session: Session, message: m.ListPubends) -> None:
         rows = [
             m.PubendRow(
                 pubend, ("#",), BASE, stream.lost, stream.newest, stream.newest, stream.lost, 1, len(self.names)
@@ -506,6 +515,13 @@ def _seal(sub: Subscription) -> bytes:
 
 
 def _runs(ticks: Sequence[Tick]) -> list[m.TickRun]:
-    assert all(b - a == STEP for a, b in zip(ticks, ticks[1:], strict=False))
+    assert all(b - a == STEP for a, b in zip(ticks, islice(ticks, 1, None), strict=False))
     assert ticks[-1] < FOREVER
     return [m.TickRun(ticks[0], STEP, len(ticks))]
+
+
+def logged(broker: FakeBroker) -> list[bytes]:
+    """The bodies of everything that is logged, in order."""
+    stream = broker.streams[PUBEND]
+    pairs = zip(stream.events, stream.body_lengths, strict=True)
+    return [event[len(event) - length :] for event, length in pairs]

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gapless.core.curiosity import CuriosityStream, CuriosityTimes
+from gapless.core.curiosity import CuriosityStream, CuriosityTimes, RecentWants
 from gapless.core.intervals import IntervalSet
 from gapless.core.routing import RAW, Stamp
 from gapless.core.stamps import covers, join
 
 TICKS = 10
-TIMES = CuriosityTimes(patience=3, stall=99, repeat_min=4, repeat_max=20)
+TIMES = CuriosityTimes(patience=3, stall=99, repeat_min=4, repeat_max=20, forget=5)
 
 
 @dataclass
@@ -21,6 +21,7 @@ class Row:
     """One missing tick."""
 
     need: Stamp
+    since: int
     due_at: int
     tries: int = 0
 
@@ -34,11 +35,12 @@ class Table:
     def add(self, lo: int, hi: int, need: Stamp, now: int, *, urgent: bool) -> None:
         due_at = now if urgent else now + TIMES.patience
         for tick in range(lo + 1, hi + 1):
-            row = self.rows.setdefault(tick, Row(need, due_at))
+            row = self.rows.setdefault(tick, Row(need, now, due_at))
             if not covers(row.need, need):
                 asked = row.tries > 0
                 row.need, row.tries = join(row.need, need), 0
                 row.due_at = due_at if asked else min(row.due_at, due_at)
+                row.since = now if asked else row.since
             elif not row.tries:
                 row.due_at = min(row.due_at, due_at)
 
@@ -85,7 +87,7 @@ def do(step: str, stream: CuriosityStream, table: Table, ranges: tuple[int, int]
             table.clear(0, lo, RAW)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(steps)
 def test_what_is_due_is_what_the_table_says(steps: list[tuple[int, str, tuple[int, int], Stamp]]) -> None:
     stream, table, now = CuriosityStream(TIMES), Table(), 0
@@ -103,6 +105,7 @@ def test_what_is_due_is_what_the_table_says(steps: list[tuple[int, str, tuple[in
             assert [spelled(need) for _, need in due] == list(dict.fromkeys(needs))
 
         assert stream.deadline() == table.deadline()
+        assert stream.missing_since == min((row.since for row in table.rows.values()), default=None)
         assert stream.ranges == IntervalSet((tick - 1, tick) for tick in table.rows).ranges
         assert (len(stream) > 0) == (table.rows != {})
 
@@ -181,3 +184,40 @@ def test_the_defaults_are_those_of_the_specification() -> None:
 
     assert (times.patience, times.stall) == (200_000_000, 3_000_000_000)
     assert (times.repeat_min, times.repeat_max) == (600_000_000, 30_000_000_000)
+    assert times.forget == 400_000_000
+
+
+# ----------------------------------------------------------------------------------- brokers in between
+
+wants = st.lists(st.tuples(st.integers(0, 6), intervals, stamps), max_size=12)
+
+
+@settings(deadline=None, max_examples=200)
+@given(wants)
+def test_what_was_asked_for_lately_is_not_asked_for_again(wants: list[tuple[int, tuple[int, int], Stamp]]) -> None:
+    recent, now = RecentWants(TIMES), 0
+    asked: dict[int, tuple[Stamp, int]] = {}
+    for pause, (lo, hi), need in wants:
+        now += pause
+        expected = {
+            tick
+            for tick in range(lo + 1, hi + 1)
+            if tick not in asked or now >= asked[tick][1] or not covers(asked[tick][0], need)
+        }
+        asked.update(dict.fromkeys(expected, (need, now + 5)))
+
+        assert recent.pass_on(((lo, hi),), need, now) == IntervalSet((tick - 1, tick) for tick in expected).ranges
+
+
+def test_recent_wants_are_forgotten() -> None:
+    """Memory is bounded by what is asked for in two periods (C8)."""
+    recent = RecentWants(TIMES)
+    for now in range(100):
+        recent.pass_on(((2 * now, 2 * now + 1),), RAW, now)
+
+    assert len(recent) <= 10
+
+
+def test_a_broker_in_between_forgets_before_its_children_repeat() -> None:
+    """Else their repetitions would die there for ever, once the one want that went up was lost (T7)."""
+    assert RecentWants().times.forget < CuriosityTimes().repeat_min

@@ -14,7 +14,7 @@ import pytest
 
 import gapless
 from gapless.core import messages as m
-from unit.gapless.client.conftest import ADDRESS
+from unit.gapless.client.conftest import ADDRESS, is_connected
 from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.client.fake_network import FakeNetwork
 
@@ -25,13 +25,13 @@ def threads() -> list[str]:
 
 def test_a_connection_is_a_block_or_not(network: FakeNetwork) -> None:
     connection = gapless.sync.connect(ADDRESS, client_id="c")
-    assert connection.connected
+    assert is_connected(connection)
     assert (connection.client_id, connection.network) == ("c", "net")
     assert "connected" in repr(connection)
     assert len(threads()) == 1
     connection.close()
     connection.close()
-    assert not connection.connected
+    assert not is_connected(connection)
     assert threads() == []
     with pytest.raises(gapless.ConnectionClosedError):
         connection.pubends()
@@ -39,7 +39,7 @@ def test_a_connection_is_a_block_or_not(network: FakeNetwork) -> None:
         connection.session()
 
     with gapless.sync.connect(ADDRESS) as connection:
-        assert connection.connected
+        assert is_connected(connection)
     assert threads() == []
     assert len(network.broker.messages(m.Goodbye)) == 2
 
@@ -125,7 +125,7 @@ def test_several_threads_use_one_connection(network: FakeNetwork) -> None:
 def test_a_blocking_call_in_the_loops_own_thread_is_refused(network: FakeNetwork) -> None:
     with gapless.sync.connect(ADDRESS) as connection:
         with pytest.raises(RuntimeError, match="wait for itself"):
-            connection._runner.do(lambda: connection.pubends())
+            connection._runner.do(connection.pubends)
 
 
 def test_drain_from_another_thread(network: FakeNetwork) -> None:
@@ -155,7 +155,7 @@ def test_a_forked_child_does_not_hang(network: FakeNetwork) -> None:
                 subscription.close()
                 session.close()
                 connection.close()
-                assert not connection.connected
+                assert not is_connected(connection)
                 os._exit(0 if right else 1)
             finally:
                 os._exit(2)
@@ -183,8 +183,11 @@ print("done")
     [
         "",
         "import atexit; atexit.register(lambda: print([m for m in network.broker.received][-1].__class__.__name__))",
-        "import threading; threading.excepthook = print\n"
-        "threading.Thread(target=subscription.receive, daemon=True).start()",
+        """
+import threading
+threading.excepthook = print
+threading.Thread(target=subscription.receive, daemon=True).start()
+        """,
         "import os; os.fork() or sys.exit()",
     ],
     ids=["plain", "goodbye", "a thread that waits", "fork"],

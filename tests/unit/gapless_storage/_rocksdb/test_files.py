@@ -68,9 +68,7 @@ except VolumeLockedError as error:
 
 
 def take_in_another_process(directory: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", TAKE, str(directory)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", TAKE, str(directory)], capture_output=True, text=True, check=True)
     return done.stdout
 
 

@@ -73,5 +73,3 @@ def test_a_tail_of_nothing_is_no_record(log: Path, tail: bytes) -> None:
         file.write(tail)
 
     assert [end for _, end in intact_records(log, 1)] == expected
-
-

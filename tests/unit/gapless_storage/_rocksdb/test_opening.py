@@ -484,9 +484,7 @@ def add_log(place: Place) -> None:
     (place.database / "999999.log").write_bytes(b"x")
 
 
-@pytest.mark.parametrize(
-    "spoil", [spoil_manifest, spoil_data, remove_data, spoil_seal, remove_seal, add_log]
-)
+@pytest.mark.parametrize("spoil", [spoil_manifest, spoil_data, remove_data, spoil_seal, remove_seal, add_log])
 def test_whatever_changed_since_breaks_the_seal(
     place: Place, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Place], None]
 ) -> None:

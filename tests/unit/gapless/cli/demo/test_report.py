@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from gapless.cli.demo.plan import kill_plan
 from gapless.cli.demo.proof import prove
@@ -35,8 +36,8 @@ def run_of_two(tmp_path: Path) -> Run:
     return Run(FLIGHTS, selections, plan, 7, 0, tmp_path)
 
 
-def console(*, terminal: bool) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=160)
+def console(*, terminal: bool, width: int = 160) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=width)
 
 
 def printed(console: Console) -> str:
@@ -103,10 +104,22 @@ def test_a_right_outcome_is_a_table_and_a_sentence() -> None:
     assert "3 flights published, 4 consumed in 1.5 s; killed: broker 2 ×, everything 1 ×." in printed(out)
 
 
+def test_a_narrow_terminal_gets_a_table_that_fits() -> None:
+    """What the table leaves out, the sentence below it says."""
+    narrow = console(terminal=True, width=80)
+
+    print_outcome(narrow, replace(RIGHT, verdicts=[prove("to-s", "", ["b"], ["b", "x"])]))
+
+    header = next(line for line in printed(narrow).splitlines() if "subscription" in line)
+    columns = ["subscription", "selected", "consumed", "missing", "doubled", "reordered", "killed"]
+    assert Text.from_ansi(header).plain.split() == columns
+    assert "WRONG: to-s: 1 not selected; first at row 2: expected nothing; consumed x" in printed(narrow)
+
+
 def test_a_wrong_outcome_names_the_first_wrong_row_and_the_seed() -> None:
     lines = conclusion(WRONG)
 
     assert "It was given up because nothing moved any more." in lines
-    assert "WRONG: to-s, row 1: expected b; consumed nothing" in lines
+    assert "WRONG: to-s: 1 missing; first at row 1: expected b; consumed nothing" in lines
     assert lines[-1] == "--seed 7 draws the same kills again."
     assert not any("exactly" in line for line in lines)

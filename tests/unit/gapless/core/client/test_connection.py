@@ -7,10 +7,10 @@ import pytest
 from gapless.core import messages as m
 from gapless.core.client import effects as e
 from gapless.core.client.connection import Phase
-from gapless.core.codec import encode
+from gapless.core.codec import decode_client, encode
 from gapless.errors import ConnectionClosedError, ConnectionRefusedByBrokerError, PublishUncertainError
 from unit.gapless.client.fake_broker import FakeBroker
-from unit.gapless.core.client.harness import SECOND, World
+from unit.gapless.core.client.harness import SECOND, World, columns, joined
 
 
 def test_a_session_is_opened() -> None:
@@ -378,20 +378,11 @@ def test_what_one_step_sends_goes_in_one_effect() -> None:
     world = World(FakeBroker()).start()
     publisher = world.open()
     for _ in range(5):
-        world.core.publish(publisher, columns_of(b"x"), world.now)
+        world.core.publish(publisher, columns(b"x"), world.now)
 
     (send,) = [effect for effect in world.core.take_effects() if isinstance(effect, e.SendFrames)]
     assert len(send.payloads) == 5
 
 
 def _decoded(send: e.SendFrames) -> list[object]:
-    from gapless.core.codec import decode_client
-    from unit.gapless.core.client.harness import joined
-
     return [decode_client(joined(payload)) for payload in send.payloads]
-
-
-def columns_of(body: bytes) -> object:
-    from unit.gapless.core.client.harness import columns
-
-    return columns(body)

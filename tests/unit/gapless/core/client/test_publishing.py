@@ -11,7 +11,7 @@ from gapless.core.client import effects as e
 from gapless.core.ticks import STEP
 from gapless.errors import PublisherFencedError, PublishRejectedError, PublishUncertainError
 from unit.gapless.client.fake_broker import BASE, PUBEND, FakeBroker
-from unit.gapless.core.client.harness import World, columns
+from unit.gapless.core.client.harness import World, columns, joined
 
 
 def bodies(world: World) -> list[bytes]:
@@ -78,7 +78,7 @@ def test_unanswered_batches_are_sent_again_in_order_and_logged_once() -> None:
     tickets = [world.core.publish(publisher, columns(b"%d" % i), world.now) for i in range(3)]
     sends = [effect for effect in world.core.take_effects() if isinstance(effect, e.SendFrames)]
     for send in sends:
-        world.broker.frames(send.link, [b"".join(payload) for payload in send.payloads])
+        world.broker.frames(send.link, [joined(payload) for payload in send.payloads])
     assert bodies(world) == [b"0", b"1", b"2"]
 
     world.reconnect()
@@ -383,7 +383,7 @@ def test_whatever_happens_each_batch_is_logged_once_in_order(seed: int) -> None:
         if random.random() < 0.1:
             for effect in world.core.take_effects():
                 if isinstance(effect, e.SendFrames):
-                    frames = [b"".join(p) if isinstance(p, tuple) else p for p in effect.payloads]
+                    frames = [joined(payload) for payload in effect.payloads]
                     world.broker.frames(effect.link, frames[: random.randrange(len(frames) + 1)])
             if world.link is not None:
                 world.cut()

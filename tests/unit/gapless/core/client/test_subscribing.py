@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_a_consumer_that_came_while_we_were_away_has_taken_it_over() -> None:
     world.cut()
     other = world.broker
     other.connect(99)
-    other._on_Hello(other.session, m.Hello(1, "", "client", "another"))
+    other._on_hello(other.session, m.Hello(1, "", "client", "another"))
     other.subscriptions[1].session = other.session
     world.advance(5)
 
@@ -148,7 +149,7 @@ def test_a_consumer_that_came_while_we_were_away_has_taken_it_over() -> None:
     ],
 )
 def test_a_refused_subscription_says_why_and_leaves_the_other_alone(
-    wanted: dict[str, object], error: type[Exception]
+    wanted: dict[str, Any], error: type[Exception]
 ) -> None:
     world = World().start()
     first = world.subscribe()
@@ -157,34 +158,6 @@ def test_a_refused_subscription_says_why_and_leaves_the_other_alone(
     assert isinstance(world.failure(second.number), error)
     world.broker.log(b"a")
     assert first.take_all() == [b"a"]
-
-
-def test_a_takeover_within_one_connection_ends_the_older() -> None:
-    """Both have the broker's id in common: what is meant for the newer must not reach the older."""
-    world = World().start()
-    first = world.subscribe()
-    world.broker.log(b"a")
-    world.pump()
-    second = world.subscribe(in_use=m.InUse.TAKEOVER)
-    world.broker.log(b"b")
-
-    assert isinstance(world.failure(first.number), SubscriptionTakenOverError)
-    assert second.take_all() == [b"a", b"b"]
-    assert world.core.take(first.number, world.now) is None
-
-
-def test_one_that_waits_gets_it_when_it_is_let_go() -> None:
-    world = World().start()
-    first = world.subscribe()
-    second = world.subscribe(in_use=m.InUse.WAIT)
-    world.broker.log(b"a")
-    assert first.take_all() == [b"a"]
-    world.core.acknowledge(first.number, first.position, world.now)
-    world.core.detach(first.number, world.now)
-    world.broker.log(b"b")
-
-    assert second.take_all() == [b"b"]
-    assert world.failure(first.number) is None
 
 
 def test_the_error_of_a_selector_shows_the_place() -> None:
@@ -220,31 +193,6 @@ def test_a_session_that_ends_while_one_is_put_off_does_not_ask_twice() -> None:
     world.advance(10)
 
     assert len(world.broker.messages(m.Subscribe)) == 2
-
-
-def test_one_given_up_before_the_answer_is_let_go_when_it_comes() -> None:
-    world = World().start()
-    first = world.core.subscribe(_wanted("s"), world.now)
-    (send,) = [effect for effect in world.core.take_effects() if isinstance(effect, e.SendFrames)]
-    world.core.detach(first, world.now)
-    world.sends.append(send)
-    world.broker.frames(1, send.payloads)  # type: ignore[arg-type]
-    world.pump()
-
-    assert world.broker.subscriptions[1].session is None
-    assert len(world.broker.messages(m.Detach)) == 1
-
-
-@pytest.mark.parametrize("in_use", list(m.InUse))
-def test_one_given_up_is_not_in_the_way_of_the_next(in_use: m.InUse) -> None:
-    world = World().start()
-    first = world.core.subscribe(_wanted("s"), world.now)
-    world.core.detach(first, world.now)
-    reader = world.subscribe("s", in_use=in_use)
-    world.broker.log(b"a")
-
-    assert reader.take_all() == [b"a"]
-    assert world.failure(reader.number) is None
 
 
 def test_one_that_is_not_durable_comes_back_as_a_new_one_where_the_old_one_was() -> None:
@@ -626,21 +574,15 @@ def test_consumed_by_its_token_everything_is_consumed_exactly_once(seed: int, du
     assert world.failure(reader.number) is None
 
 
-def _wanted(name: str) -> object:
-    from gapless.core.client import Wanted
-
-    return Wanted(("#",), name)
-
-
-def _attach_later(broker: FakeBroker) -> object:
+def _attach_later(broker: FakeBroker) -> Any:
     attach = broker._attach
 
-    def later(session: object, message: m.Subscribe, sub: object, *, created: bool) -> None:
+    def later(session: Any, message: m.Subscribe, sub: Any, *, created: bool) -> None:
         positions = [m.Position(p.pubend, p.tick + 7) for p in message.positions or []]
         message = m.Subscribe(
             message.request, message.name, message.topics, message.selector, message.start, 0, positions, 0, 0, b"",
             [], message.in_use, message.credit_events, message.credit_bytes,
         )  # fmt: skip
-        attach(session, message, sub, created=created)  # type: ignore[arg-type]
+        attach(session, message, sub, created=created)
 
     return later

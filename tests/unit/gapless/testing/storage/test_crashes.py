@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from conformance import broken_storages as broken
-from conformance.broken_storages import Patch, notices, replaced
+from conformance.broken_storages import Breach, notices
 from gapless.testing.storage.crashes import CrashTests as Suite
 from gapless_storage._memory import Log
 from gapless_storage.memory import MemoryDisk, MemoryVolume
 
-BREACHES: list[tuple[Patch, Callable[..., object], dict[str, object]]] = [
-    (replaced(MemoryDisk, "crash", broken.crash_losing_one), Suite.test_what_was_synced_is_there, {"unsynced": 0}),
-    (replaced(MemoryDisk, "crash", broken.crash_losing_one), Suite.test_it_goes_on_where_it_ended, {}),
-    (replaced(MemoryDisk, "crash", broken.crash_losing_one), Suite.test_closing_syncs, {}),
-    (replaced(MemoryDisk, "crash", broken.crash_keeping_half), Suite.test_what_was_synced_is_there, {"unsynced": 2}),
-    (replaced(MemoryDisk, "crash", broken.crash_keeping_half), Suite.test_large_batches_are_whole_or_absent, {}),
-    (replaced(MemoryDisk, "crash", broken.crash_with_staged), Suite.test_what_was_only_staged_is_not_there, {}),
-    (replaced(MemoryVolume, "close", broken.close_without_sync), Suite.test_closing_syncs, {}),
-    (replaced(MemoryVolume, "sync", broken.sync_too_little), Suite.test_a_volume_survives_right_after_it_was_made, {}),
-    (replaced(MemoryVolume, "sync", broken.sync_too_little), Suite.test_a_synced_chop_stays, {}),
-    (replaced(MemoryVolume, "sync", broken.sync_too_little), Suite.test_reclaimed_space_stays_reclaimed, {}),
-    (replaced(Log, "reclaim", broken.reclaim_unsettled), Suite.test_a_chop_that_is_lost_brings_its_records_back, {}),
-]  # fmt: skip
+BREACHES = [
+    Breach(MemoryDisk, "crash", broken.crash_losing_one, Suite.test_what_was_synced_is_there, {"unsynced": 0}),
+    Breach(MemoryDisk, "crash", broken.crash_losing_one, Suite.test_it_goes_on_where_it_ended),
+    Breach(MemoryDisk, "crash", broken.crash_losing_one, Suite.test_closing_syncs),
+    Breach(MemoryDisk, "crash", broken.crash_keeping_half, Suite.test_what_was_synced_is_there, {"unsynced": 2}),
+    Breach(MemoryDisk, "crash", broken.crash_keeping_half, Suite.test_large_batches_are_whole_or_absent),
+    Breach(MemoryDisk, "crash", broken.crash_with_staged, Suite.test_what_was_only_staged_is_not_there),
+    Breach(MemoryVolume, "close", broken.close_without_sync, Suite.test_closing_syncs),
+    Breach(MemoryVolume, "sync", broken.sync_too_little, Suite.test_a_volume_survives_right_after_it_was_made),
+    Breach(MemoryVolume, "sync", broken.sync_too_little, Suite.test_a_synced_chop_stays),
+    Breach(MemoryVolume, "sync", broken.sync_too_little, Suite.test_reclaimed_space_stays_reclaimed),
+    Breach(Log, "reclaim", broken.reclaim_unsettled, Suite.test_a_chop_that_is_lost_brings_its_records_back),
+]
 
 
-@pytest.mark.parametrize(
-    ("breach", "test", "arguments"), BREACHES, ids=[f"{number}-{test.__name__}" for number, (_, test, _) in enumerate(BREACHES)]
-)
-def test_a_breach_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, breach: Patch, test: Callable[..., object], arguments: dict[str, object]
-) -> None:
-    assert not notices(test, **arguments)
-
-    breach(monkeypatch)
-
-    assert notices(test, **arguments)
+@pytest.mark.parametrize("breach", BREACHES, ids=str)
+def test_a_breach_is_noticed(monkeypatch: pytest.MonkeyPatch, breach: Breach) -> None:
+    breach.check(monkeypatch)
 
 
 def test_what_an_opening_showed_must_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from conformance import broken_storages as broken
-from conformance.broken_storages import Patch, notices, replaced
+from conformance.broken_storages import Breach, notices
 from gapless.testing.storage.failures import FailureTests as Suite
 from gapless_storage.memory import MemoryDisk, MemoryStream, MemoryVolume
 
-BREACHES: list[tuple[Patch, Callable[..., object], dict[str, object]]] = [
-    (replaced(MemoryVolume, "_raise_if_failed", broken.forgiving), Suite.test_a_failed_sync_is_final, {}),
-    (replaced(MemoryVolume, "stream", broken.read_only_when_well), Suite.test_reads_go_on_after_a_failure, {}),
-    (replaced(MemoryVolume, "close", broken.close_raising), Suite.test_a_failed_volume_closes_and_opens_again, {}),
-    (replaced(MemoryVolume, "close", lambda _: None), Suite.test_a_failed_volume_closes_and_opens_again, {}),
-    (replaced(MemoryVolume, "close", lambda _: None), Suite.test_it_can_fail_again_and_again, {}),
-    (replaced(MemoryDisk, "write", broken.write_failing_plainly), Suite.test_a_full_disk_says_so, {}),
-    (replaced(MemoryVolume, "_raise_if_failed", broken.forgiving), Suite.test_a_full_disk_says_so, {}),
-    (replaced(MemoryStream, "read", broken.read_leaving_out), Suite.test_a_spoilt_record_is_never_left_out, {}),
-    (replaced(MemoryStream, "read", broken.read_ending_early), Suite.test_a_spoilt_record_is_never_left_out, {}),
-    (replaced(MemoryVolume, "close", lambda _: None), Suite.test_a_spoilt_record_does_not_keep_a_volume_open, {}),
-]  # fmt: skip
+BREACHES = [
+    Breach(MemoryVolume, "_raise_if_failed", broken.forgiving, Suite.test_a_failed_sync_is_final),
+    Breach(MemoryVolume, "stream", broken.read_only_when_well, Suite.test_reads_go_on_after_a_failure),
+    Breach(MemoryVolume, "close", broken.close_raising, Suite.test_a_failed_volume_closes_and_opens_again),
+    Breach(MemoryVolume, "close", lambda _: None, Suite.test_a_failed_volume_closes_and_opens_again),
+    Breach(MemoryVolume, "close", lambda _: None, Suite.test_it_can_fail_again_and_again),
+    Breach(MemoryDisk, "write", broken.write_failing_plainly, Suite.test_a_full_disk_says_so),
+    Breach(MemoryVolume, "_raise_if_failed", broken.forgiving, Suite.test_a_full_disk_says_so),
+    Breach(MemoryStream, "read", broken.read_leaving_out, Suite.test_a_spoilt_record_is_never_left_out),
+    Breach(MemoryStream, "read", broken.read_ending_early, Suite.test_a_spoilt_record_is_never_left_out),
+    Breach(MemoryVolume, "close", lambda _: None, Suite.test_a_spoilt_record_does_not_keep_a_volume_open),
+]
 
 
-@pytest.mark.parametrize(
-    ("breach", "test", "arguments"), BREACHES, ids=[f"{number}-{test.__name__}" for number, (_, test, _) in enumerate(BREACHES)]
-)
-def test_a_breach_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, breach: Patch, test: Callable[..., object], arguments: dict[str, object]
-) -> None:
-    assert not notices(test, **arguments)
-
-    breach(monkeypatch)
-
-    assert notices(test, **arguments)
+@pytest.mark.parametrize("breach", BREACHES, ids=str)
+def test_a_breach_is_noticed(monkeypatch: pytest.MonkeyPatch, breach: Breach) -> None:
+    breach.check(monkeypatch)
 
 
 def test_a_failure_that_spreads_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from conformance import broken_storages as broken
-from conformance.broken_storages import Patch, notices, replaced
+from conformance.broken_storages import Breach
 from gapless.testing.storage.tables import TableTests as Suite
 from gapless_storage._memory import Rows
 from gapless_storage.memory import MemoryTable, MemoryVolume
 
-BREACHES: list[tuple[Patch, Callable[..., object], dict[str, object]]] = [
-    (replaced(MemoryTable, "put", broken.put_row_at_once), Suite.test_a_row_is_seen_once_it_is_written, {}),
-    (replaced(MemoryTable, "delete", broken.delete_nothing), Suite.test_a_row_is_gone_once_that_is_written, {}),
-    (replaced(MemoryTable, "delete", broken.delete_what_is_there), Suite.test_the_last_word_of_a_batch_counts, {}),
-    (replaced(MemoryTable, "get", broken.get_without_empty), Suite.test_a_value_is_replaced, {}),
-    (replaced(Rows, "scan", broken.scan_unsorted), Suite.test_keys_come_in_order, {}),
-    (replaced(Rows, "scan", broken.scan_everything), Suite.test_a_scan_keeps_to_its_prefix, {"prefix": b"a"}),
-    (replaced(Rows, "scan", broken.scan_to_a_bound), Suite.test_a_scan_keeps_to_its_prefix, {"prefix": b"\xff"}),
-    (replaced(MemoryTable, "scan", broken.scan_live), Suite.test_a_scan_shows_the_table_as_of_the_call, {}),
-    (replaced(MemoryVolume, "table", broken.one_table), Suite.test_tables_do_not_mix, {}),
-    (replaced(MemoryVolume, "table", broken.one_table), Suite.test_one_name_is_one_object, {}),
-    (replaced(Rows, "scan", lambda self, prefix: sorted(self.values.items())[:1000]), Suite.test_many_and_large_rows, {}),
-]  # fmt: skip
+BREACHES = [
+    Breach(MemoryTable, "put", broken.put_row_at_once, Suite.test_a_row_is_seen_once_it_is_written),
+    Breach(MemoryTable, "delete", broken.delete_nothing, Suite.test_a_row_is_gone_once_that_is_written),
+    Breach(MemoryTable, "delete", broken.delete_what_is_there, Suite.test_the_last_word_of_a_batch_counts),
+    Breach(MemoryTable, "get", broken.get_without_empty, Suite.test_a_value_is_replaced),
+    Breach(Rows, "scan", broken.scan_unsorted, Suite.test_keys_come_in_order),
+    Breach(Rows, "scan", broken.scan_everything, Suite.test_a_scan_keeps_to_its_prefix, {"prefix": b"a"}),
+    Breach(Rows, "scan", broken.scan_to_a_bound, Suite.test_a_scan_keeps_to_its_prefix, {"prefix": b"\xff"}),
+    Breach(MemoryTable, "scan", broken.scan_live, Suite.test_a_scan_shows_the_table_as_of_the_call),
+    Breach(MemoryVolume, "table", broken.one_table, Suite.test_tables_do_not_mix),
+    Breach(MemoryVolume, "table", broken.one_table, Suite.test_one_name_is_one_object),
+    Breach(Rows, "scan", lambda self, prefix: sorted(self.values.items())[:1000], Suite.test_many_and_large_rows),
+]
 
 
-@pytest.mark.parametrize(
-    ("breach", "test", "arguments"), BREACHES, ids=[f"{number}-{test.__name__}" for number, (_, test, _) in enumerate(BREACHES)]
-)
-def test_a_breach_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, breach: Patch, test: Callable[..., object], arguments: dict[str, object]
-) -> None:
-    assert not notices(test, **arguments)
-
-    breach(monkeypatch)
-
-    assert notices(test, **arguments)
+@pytest.mark.parametrize("breach", BREACHES, ids=str)
+def test_a_breach_is_noticed(monkeypatch: pytest.MonkeyPatch, breach: Breach) -> None:
+    breach.check(monkeypatch)

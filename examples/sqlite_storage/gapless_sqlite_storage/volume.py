@@ -1,0 +1,300 @@
+"""`gapless.spi.LogVolume` on SQLite."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gapless.errors import (
+    StorageError,
+    VolumeCorruptError,
+    VolumeFailedError,
+    VolumeForeignError,
+    VolumeFullError,
+    VolumeLockedError,
+)
+from gapless.spi import StorageCapabilities, VolumeIdentity
+
+SCHEMA = """
+    CREATE TABLE IF NOT EXISTS identity (network TEXT NOT NULL, node TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS streams
+        (name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, size INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS records
+        (stream TEXT, position INTEGER, record BLOB NOT NULL, PRIMARY KEY (stream, position)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS pairs
+        (name TEXT, key BLOB, value BLOB NOT NULL, PRIMARY KEY (name, key)) WITHOUT ROWID;
+"""
+FILE = "volume.sqlite"
+HIGHEST = (1 << 63) - 1
+
+
+class SqliteStream:
+    """A log stream: rows of the table `records`."""
+
+    def __init__(self, volume: SqliteVolume, name: str) -> None:
+        self.name = name
+        self._volume = volume
+        row = volume.query("SELECT first, last, size FROM streams WHERE name = ?", name)
+        self._first, self._last, self._size = row[0] if row else (0, 0, 0)
+        self._staged_last = self._last
+
+    @property
+    def first(self) -> int:
+        """The chop point."""
+        return self._first
+
+    @property
+    def last(self) -> int:
+        """The highest index ever put."""
+        return self._staged_last
+
+    @property
+    def size(self) -> int:
+        """Bytes of the records above the chop point."""
+        return self._size
+
+    def put(self, index: int, record: bytes) -> None:
+        """Stages a record."""
+        if not self._staged_last < index <= HIGHEST:
+            raise ValueError(f"index {index} is not between {self._staged_last} and 2**63")
+        self._staged_last = index
+        self._volume.stage("INSERT INTO records VALUES (?, ?, ?)", self.name, index, bytes(record))
+        self._volume.stage(_NOTE_PUT, self.name, index, len(record), index, len(record))
+        self._volume.changed[self.name] = self
+
+    def read(self, after: int, upto: int, max_bytes: int = 1 << 20) -> Sequence[tuple[int, bytes]]:
+        """The records above `after`, up to the first at or beyond `upto`."""
+        found: list[tuple[int, bytes]] = []
+        if after >= upto:
+            return found
+        size = 0
+        rows = self._volume.rows(_READ, self.name, max(after, self._first))
+        for index, record in rows:
+            found.append((index, record))
+            size += len(record)
+            if index >= upto or size >= max_bytes:
+                break
+        rows.close()
+        return found
+
+    def chop(self, upto: int) -> None:
+        """Stages a removal."""
+        upto = min(upto, self._staged_last)
+        if upto > self._first:
+            self._volume.stage(_NOTE_CHOP, self.name, upto, upto, self.name, upto)
+            self._volume.stage("DELETE FROM records WHERE stream = ? AND position <= ?", self.name, upto)
+            self._volume.changed[self.name] = self
+
+    def written(self) -> None:
+        """What was staged has been applied."""
+        [(self._first, self._last, self._size)] = self._volume.query(
+            "SELECT first, last, size FROM streams WHERE name = ?", self.name
+        )
+
+
+_READ = "SELECT position, record FROM records WHERE stream = ? AND position > ? ORDER BY position"
+_NOTE_PUT = """
+    INSERT INTO streams VALUES (?, 0, ?, ?)
+    ON CONFLICT (name) DO UPDATE SET last = max(last, ?), size = size + ?
+"""
+_NOTE_CHOP = """
+    INSERT INTO streams VALUES (?, ?, 0, 0)
+    ON CONFLICT (name) DO UPDATE SET first = max(first, ?), size = size - (
+        SELECT coalesce(sum(length(record)), 0) FROM records WHERE stream = ? AND position <= ?)
+"""
+
+
+class SqliteTable:
+    """A table: rows of the table `pairs`."""
+
+    def __init__(self, volume: SqliteVolume, name: str) -> None:
+        self.name = name
+        self._volume = volume
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value written under a key."""
+        rows = self._volume.query("SELECT value FROM pairs WHERE name = ? AND key = ?", self.name, key)
+        return rows[0][0] if rows else None
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Stages a value."""
+        self._volume.stage("INSERT OR REPLACE INTO pairs VALUES (?, ?, ?)", self.name, bytes(key), bytes(value))
+
+    def delete(self, key: bytes) -> None:
+        """Stages a removal."""
+        self._volume.stage("DELETE FROM pairs WHERE name = ? AND key = ?", self.name, bytes(key))
+
+    def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All written pairs with this prefix, as of the call."""
+        rows = self._volume.query("SELECT key, value FROM pairs WHERE name = ? AND key >= ? ORDER BY key", self.name, prefix)
+        return iter([(key, value) for key, value in rows if key.startswith(prefix)])
+
+
+class SqliteVolume:
+    """Everything of one broker in one file."""
+
+    capabilities = StorageCapabilities(durable=True)
+    reclaimable = 0
+    """SQLite uses the pages of what was removed again; the file does not shrink."""
+
+    def __init__(self, directory: Path, identity: VolumeIdentity) -> None:
+        """Opens the volume, or makes it. Raises what `gapless.errors` says of volumes that cannot be opened."""
+        self._directory = directory
+        self._check_place()
+        self._failure: VolumeFailedError | None = None
+        self._staged: list[tuple[str, tuple[object, ...]]] = []
+        self._streams: dict[str, SqliteStream] = {}
+        self._tables: dict[str, SqliteTable] = {}
+        self.changed: dict[str, SqliteStream] = {}
+        """Streams of which something is staged."""
+        self._database = self._open()
+        try:
+            self.identity, self.created = self._claim(identity)
+        except BaseException:
+            self._database.close()
+            raise
+
+    # Opening.
+
+    def _check_place(self) -> None:
+        if self._directory.is_file() or (self._directory.is_dir() and not (self._directory / FILE).exists()):
+            if self._directory.is_file() or any(self._directory.iterdir()):
+                raise VolumeForeignError(f"{self._directory} is not empty, and is no volume of this plugin")
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def _open(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._directory / FILE, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
+        except sqlite3.Error as error:
+            database.close()
+            if "locked" in str(error):
+                raise VolumeLockedError(f"{self._directory} is in use by another broker") from error
+            raise _classified(error) from error
+        return database
+
+    def _claim(self, wanted: VolumeIdentity) -> tuple[VolumeIdentity, bool]:
+        rows = self.query("SELECT network, node FROM identity")
+        if not rows:
+            self.stage("INSERT INTO identity VALUES (?, ?)", wanted.network, wanted.node)
+            self.write()
+            self.sync()
+            self._sync_directory()
+            return wanted, True
+        found = VolumeIdentity(*rows[0])
+        if wanted.network not in ("", found.network) or wanted.node not in ("", found.node):
+            raise VolumeForeignError(f"{self._directory} belongs to {found}, not to {wanted}")
+        return found, False
+
+    def _sync_directory(self) -> None:
+        descriptor = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # What the plugin's own parts use.
+
+    def query(self, statement: str, *values: object) -> list[tuple[object, ...]]:
+        """All rows of a question."""
+        try:
+            return self._database.execute(statement, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise _classified(error) from error
+
+    def rows(self, statement: str, *values: object) -> Iterator[tuple[object, ...]]:
+        """The rows of a question, one by one."""
+        try:
+            yield from self._database.execute(statement, values)
+        except sqlite3.DatabaseError as error:
+            raise _classified(error) from error
+
+    def stage(self, statement: str, *values: object) -> None:
+        """Something for the next `write`."""
+        self._staged.append((statement, values))
+
+    # The volume.
+
+    def stream(self, name: str) -> SqliteStream:
+        """The stream of that name."""
+        return self._streams.setdefault(name, SqliteStream(self, name))
+
+    def table(self, name: str) -> SqliteTable:
+        """The table of that name."""
+        return self._tables.setdefault(name, SqliteTable(self, name))
+
+    def write(self) -> None:
+        """Applies what is staged as one transaction."""
+        self._check()
+        staged, self._staged = self._staged, []
+        changed, self.changed = self.changed, {}
+        if not staged:
+            return
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            for statement, values in staged:
+                self._database.execute(statement, values)
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._database.in_transaction:
+                self._database.rollback()
+            raise self._failed(_classified(error)) from error
+        for stream in changed.values():
+            stream.written()
+
+    def sync(self) -> None:
+        """Everything written is on disk when this returns."""
+        self._check()
+        try:
+            self._sync_log()
+        except OSError as error:
+            raise self._failed(VolumeFailedError(f"cannot sync {self._directory}: {error}")) from error
+
+    def _sync_log(self) -> None:
+        descriptor = os.open(self._directory / f"{FILE}-wal", os.O_RDONLY)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def reclaim(self) -> int:
+        """There is nothing to give back."""
+        return 0
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes left on the disk."""
+        return shutil.disk_usage(self._directory).free
+
+    def close(self) -> None:
+        """Syncs if it can, and lets go of the file."""
+        if self._failure is None and self._database is not None:
+            try:
+                self.sync()
+            except StorageError:
+                pass
+        self._failure = self._failure or VolumeFailedError("the volume is closed")
+        self._database.close()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _failed(self, error: StorageError) -> VolumeFailedError:
+        self._failure = error if isinstance(error, VolumeFailedError) else VolumeFailedError(str(error))
+        return self._failure
+
+
+def _classified(error: sqlite3.Error) -> StorageError:
+    text = str(error)
+    if "full" in text:
+        return VolumeFullError(text)
+    if "malformed" in text or "not a database" in text:
+        return VolumeCorruptError(text)
+    return VolumeFailedError(text)

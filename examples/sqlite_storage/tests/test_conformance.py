@@ -1,0 +1,73 @@
+"""The plugin against the suite that gapless ships for storages."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gapless import plugins
+from gapless.spi import LogVolume, VolumeIdentity
+from gapless.testing.storage import IDENTITY, StorageHarness, StorageSuite
+from gapless_sqlite_storage.volume import FILE, SqliteVolume
+
+
+class SqliteHarness(StorageHarness):
+    """A directory."""
+
+    chops_at_once = True
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._directory = root / "volume"
+        self._count = 0
+
+    def open(self, identity: VolumeIdentity = IDENTITY) -> LogVolume:
+        volume: LogVolume = plugins.load("storage", "sqlite")(path=str(self._directory), identity=identity, options={})
+        return volume
+
+    def fresh(self) -> SqliteHarness:
+        self._count += 1
+        return SqliteHarness(self._root / f"other-{self._count}")
+
+    def fail_next_sync(self, volume: LogVolume) -> None:
+        assert isinstance(volume, SqliteVolume)
+
+        def fail() -> None:
+            raise OSError(5, "Input/output error")
+
+        volume._sync_log = fail  # type: ignore[method-assign]
+
+    def fill(self, volume: LogVolume) -> None:
+        assert isinstance(volume, SqliteVolume)
+        [(pages,)] = volume.query("PRAGMA page_count")
+        volume.query(f"PRAGMA max_page_count = {pages}")
+        volume.stage("INSERT INTO pairs VALUES ('filler', x'00', zeroblob(?))", 1 << 20)
+
+
+class TestSqlite(StorageSuite):
+    """All of it."""
+
+    history_examples = 20
+
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> StorageHarness:
+        return SqliteHarness(tmp_path)
+
+
+def test_a_copy_of_the_files_taken_after_a_sync_has_everything(tmp_path: Path) -> None:
+    """What `sync` leaves on disk is enough: the files of a volume that is never closed, opened elsewhere."""
+    volume = SqliteVolume(tmp_path / "volume", IDENTITY)
+    for index in range(1, 200):
+        volume.stream("s").put(index, b"x" * 500)
+        volume.write()
+    volume.sync()
+    shutil.copytree(tmp_path / "volume", tmp_path / "copy")
+    volume.close()
+
+    copy = SqliteVolume(tmp_path / "copy", IDENTITY)
+
+    assert (tmp_path / "copy" / FILE).exists()
+    assert copy.stream("s").last == 199
+    copy.close()

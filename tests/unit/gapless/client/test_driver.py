@@ -1,0 +1,120 @@
+"""The shell of the client's core: links, the timer, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from gapless.client.driver import Driver
+from gapless.core import messages as m
+from gapless.core.client import ClientCore, Settings
+from gapless.errors import ConnectionClosedError
+from gapless.spi import Link, LinkHandler
+from unit.gapless.client.fake_network import FakeNetwork
+
+
+def driver(network: Any, *, settings: Settings | None = None, patient: bool = False) -> Driver:
+    core = ClientCore(["x"], client_id="c", instance="i", random=Random(1), settings=settings)
+    return Driver(core, network.dial, patient=patient)
+
+
+async def test_what_happens_in_one_turn_leaves_in_one_send() -> None:
+    network = FakeNetwork()
+    run = driver(network)
+    await run.start()
+    sends = network.sends
+    answers = [run.ask(run.core.list_pubends) for _ in range(10)]
+    await asyncio.gather(*answers)
+
+    assert network.sends == sends + 1
+    await run.close()
+
+
+async def test_the_limit_is_raised_before_larger_frames_come() -> None:
+    network = FakeNetwork()
+    network.broker.frame_bytes = 12345
+    run = driver(network)
+    await run.start()
+
+    assert network.links[0].limit == 12345
+    await run.close()
+
+
+async def test_heartbeats_are_sent_and_missed_by_the_loops_clock() -> None:
+    network = FakeNetwork()
+    network.broker.heartbeat_ms = 20
+    run = driver(network)
+    await run.start()
+    await asyncio.sleep(0.15)
+    assert 3 <= len(network.broker.messages(m.Heartbeat)) <= 8
+    assert run.core.connected
+
+    network.broker.silent = True
+    await asyncio.sleep(0.12)
+    assert len(network.dialled) == 2
+    await run.close()
+
+
+async def test_a_dial_that_takes_too_long_is_given_up() -> None:
+    class Nowhere:
+        async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
+            await asyncio.sleep(1000)
+            raise AssertionError
+
+    run = driver(Nowhere(), settings=Settings(connect=20_000_000))
+    with pytest.raises(ConnectionClosedError, match="did not answer in time"):
+        await run.start()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_whatever_a_transport_raises_the_connection_goes_on_trying() -> None:
+    network = FakeNetwork()
+    raised: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context.get("exception")))
+
+    class Odd:
+        tries = 0
+
+        async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
+            self.tries += 1
+            if self.tries == 1:
+                raise ZeroDivisionError("a bug")
+            return await network.dial(address, accept)
+
+    run = driver(Odd(), patient=True)
+    await run.start()
+    assert run.core.connected
+    await run.close()
+
+
+async def test_close_waits_until_the_goodbye_has_left() -> None:
+    network = FakeNetwork()
+    run = driver(network)
+    await run.start()
+    link = network.links[0]
+    await run.close()
+
+    assert not link.open
+    assert isinstance(network.broker.received[-1], m.Goodbye)
+    await run.close()
+
+
+async def test_a_question_that_nobody_waits_for_any_more() -> None:
+    network = FakeNetwork()
+    run = driver(network)
+    await run.start()
+    asked = run.ask(run.core.list_pubends)
+    asked.cancel()
+    await asyncio.sleep(0.01)
+    network.cut()
+    await asyncio.sleep(0)
+    also = run.ask(run.core.list_pubends)
+    also.cancel()
+    await run.close()
+    with pytest.raises(ConnectionClosedError):
+        await run.ask(run.core.list_pubends)

@@ -1,0 +1,125 @@
+"""What is checked before anything is sent: bodies, properties, topics, headers (design.md 4)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from enum import IntEnum
+from typing import Any
+
+import pytest
+
+import gapless
+from gapless.core import messages as m
+from unit.gapless.client.conftest import ADDRESS
+from unit.gapless.client.fake_broker import PUBEND, logged
+from unit.gapless.client.fake_network import FakeNetwork
+
+
+async def test_headers_arrive_as_they_were_sent(network: FakeNetwork) -> None:
+    at = datetime(2030, 1, 2, 3, 4, 5, 678000, tzinfo=timezone.utc)
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        async with session.subscribe("t") as subscription:
+            await session.publisher("t").send(
+                b"x", priority=7, expiration=at, correlation_id="c", reply_to="r", type="y"
+            )
+            event = await anext(subscription)
+
+    assert (event.priority, event.expiration, event.correlation_id) == (7, at, "c")
+    assert (event.reply_to, event.type, event.body) == ("r", "y", b"x")
+
+
+class Colour(IntEnum):
+    RED = 3
+
+
+class Text(str):
+    __slots__ = ()
+
+
+async def test_properties_are_bool_int_float_and_str(network: FakeNetwork) -> None:
+    given: dict[str, Any] = {
+        "bool": True,
+        "least": -(2**63),
+        "most": 2**63 - 1,
+        "float": 1.5,
+        "text": "é",
+        "absent": None,
+        "enum": Colour.RED,
+        "subclass": Text("x"),
+        "any name, with spaces": 1,
+    }
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        await session.publisher("t").send(b"", properties=given)
+
+    (header,) = network.broker.streams[PUBEND].headers
+    expected = {**given, "enum": 3, "subclass": "x"}
+    del expected["absent"]
+    assert header.properties == expected
+    assert {name: type(value) for name, value in header.properties.items()}["bool"] is bool
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"a": 2**63},
+        {"a": -(2**63) - 1},
+        {"a": float("nan")},
+        {"a": float("inf")},
+        {"a": b"bytes"},
+        {"a": [1]},
+        {"a": "\ud800"},
+        {1: "a"},
+        {"": "a"},
+        ["a"],
+    ],
+    ids=str,
+)
+async def test_a_wrong_property_is_refused_before_anything_is_sent(network: FakeNetwork, properties: Any) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        publisher = session.publisher("t")
+        with pytest.raises(gapless.InvalidMessageError):
+            await publisher.send(b"x", properties=properties)
+        with pytest.raises(gapless.InvalidMessageError):
+            await publisher.send_batch([gapless.Message(b"fine"), gapless.Message(b"x", properties)])
+
+    assert network.broker.messages(m.Publish) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"body": "text"}, "encode it first"),
+        ({"body": 5}, "bytes-like, not int"),
+        ({"body": None}, "bytes-like, not NoneType"),
+        ({"body": b"", "priority": 10}, "0 to 9"),
+        ({"body": b"", "priority": "high"}, "0 to 9"),
+        ({"body": b"", "expiration": datetime(2030, 1, 1)}, "time zone"),  # noqa: DTZ001
+        ({"body": b"", "expiration": 5}, "time zone"),
+        ({"body": b"", "correlation_id": 5}, "correlation_id is a str"),
+        ({"body": b"", "type": b"x"}, "type is a str"),
+    ],
+)
+async def test_a_wrong_message_is_refused(network: FakeNetwork, arguments: Any, error: str) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        with pytest.raises(gapless.InvalidMessageError, match=error):
+            await session.publisher("t").send(**arguments)
+
+
+@pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "x" * 256, 5])
+async def test_a_wrong_topic_is_refused(network: FakeNetwork, topic: Any) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        with pytest.raises(gapless.InvalidTopicError):
+            session.publisher(topic)
+        with pytest.raises(gapless.InvalidTopicError):
+            await session.publisher("t").send(b"", topic=topic)
+        if topic != 5:
+            with pytest.raises(gapless.InvalidTopicError):
+                await session.publisher("t").send(b"", reply_to=topic or ".")
+
+
+@pytest.mark.parametrize("body", [bytearray(b"xy"), memoryview(b"xy"), b"xy"])
+async def test_a_body_is_anything_like_bytes(network: FakeNetwork, body: Any) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        await session.publisher("t").send(body)
+
+    assert logged(network.broker) == [b"xy"]

@@ -1,0 +1,71 @@
+"""Which event an acknowledgement names: never one too low (algorithms.md 3.1 quiet_from)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from gapless.core.client import acknowledging
+from gapless.core.client.acknowledging import Acknowledging, History
+from gapless.core.messages import Acknowledged
+
+
+def test_before_anything_is_handed_out_there_is_no_news() -> None:
+    """The broker resumed at its own position: it knows better."""
+    assert History(100, 0).last_event(150) == 0
+
+
+def test_a_position_that_came_with_a_token_is_named_itself() -> None:
+    """What was consumed below it in an earlier life is not known here."""
+    assert History(100, 100).last_event(150) == 100
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_named_event_is_exact_or_too_high_never_too_low(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(seed)
+    monkeypatch.setattr(acknowledging, "HISTORY_EVENTS", 10)
+    history = History(0, 0)
+    events: list[int] = []
+    acknowledged = end = 0
+    for _ in range(60):
+        ticks = sorted(random.sample(range(end + 1, end + 30), random.randrange(1, 5)))
+        end = ticks[-1]
+        events += ticks
+        history.add(ticks)
+        tick = random.randrange(acknowledged, end + 5)
+        true = max((event for event in events if event <= tick), default=0)
+        named = history.last_event(tick)
+        assert true <= named <= tick
+        recent = sum(event > tick for event in events) < 6
+        if recent:
+            assert named == true
+        if random.random() < 0.3:
+            acknowledged = tick
+            history.forget(tick)
+
+
+def test_one_large_delivery_is_remembered_whole() -> None:
+    history = History(0, 0)
+    ticks = range(1, 3 * acknowledging.HISTORY_EVENTS)
+    history.add(ticks)
+
+    assert history.last_event(7) == 7
+    history.add([10**6])
+    assert history.last_event(10**6 - 1) == ticks[-1]
+
+
+def test_acknowledgements_are_cumulative_and_repeated_for_a_new_session() -> None:
+    one = Acknowledging()
+    one.start("p", 50)
+    assert not one.is_news("p", 50)
+    assert one.is_news("p", 51)
+    assert one.is_news("q", 0)
+    one.acknowledge("p", 60, 55)
+    assert not one.is_news("p", 60)
+    assert one.take_unsent() == [Acknowledged("p", 60, 55)]
+    assert one.take_unsent() == []
+    one.acknowledge("p", 70, 65)
+    one.acknowledge("q", 5, 5)
+    assert one.repeat() == [Acknowledged("p", 70, 65), Acknowledged("q", 5, 5)]
+    assert one.take_unsent() == []

@@ -1,0 +1,139 @@
+"""One pubend of one subscription, against a model that keeps every tick (algorithms.md 3.2)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from gapless.core.client.items import Delivery, Gap, Silence
+from gapless.core.client.lane import Lane
+from gapless.core.events import DeliveredColumns, EventBatch, encode_event
+from gapless.errors import RemoteProtocolError
+
+
+def delivered(*ticks: int) -> DeliveredColumns:
+    events = [encode_event("t", {}, None, b"%d" % tick) for tick in ticks]
+    batch = EventBatch(list(ticks), events, [len(b"%d" % tick) for tick in ticks])
+    return DeliveredColumns.parse(batch.payload((1 << len(ticks)) - 1), 0)
+
+
+def lane(start: int = 0, *, wants_silence: bool = False) -> Lane:
+    return Lane("p", start, 0, wants_silence=wants_silence)
+
+
+def test_events_out_of_order_are_refused_and_change_nothing() -> None:
+    one = lane()
+    one.on_events(delivered(5, 6))
+    for ticks in ((8, 7), (7, 7), (3, 9, 8)):
+        with pytest.raises(RemoteProtocolError):
+            one.on_events(delivered(*ticks))
+
+    assert (one.received, one.handed, len(one)) == (6, 0, 1)
+
+
+def test_only_what_is_new_is_taken() -> None:
+    one = lane(5)
+    assert one.on_events(delivered(3, 5)) is None
+    new = one.on_events(delivered(4, 5, 6, 8))
+    assert new is not None
+    assert new.ticks() == [6, 8]
+    item = one.take(None)
+    assert isinstance(item, Delivery)
+    assert [event.body for event in item.events()] == [b"6", b"8"]
+
+
+def test_a_delivery_is_cut_and_joined_as_asked() -> None:
+    one = lane()
+    one.on_events(delivered(*range(1, 8)))
+    one.on_events(delivered(8, 9))
+    one.on_silence(20)
+    sizes = []
+    while len(one):
+        item = one.take(4)
+        assert isinstance(item, Delivery)
+        assert [event.tick for event in item.events()] == list(item.ticks)
+        sizes.append(item.count)
+        one.settle()
+
+    assert sizes == [4, 4, 1]
+    assert one.handed == 20
+
+
+def test_the_last_event_below_a_position() -> None:
+    one = lane(100)
+    one.on_events(delivered(110, 120))
+    one.on_silence(150)
+    one.take(None)
+    assert [one.last_event(tick) for tick in (100, 110, 119, 120, 150)] == [0, 110, 110, 120, 120]
+    assert one.last_event(151) == 151, "beyond what was handed out anything may lie"
+
+    one.settle()
+    one.on_gap(150, 200, "")
+    one.take(None)
+    assert one.last_event(210) == 210
+    assert one.last_event(200) == 200, "an older token must meet the gap, not silence"
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_lane_accounts_for_every_tick_once_in_order(seed: int) -> None:
+    random = Random(seed)
+    wants_silence = random.random() < 0.5
+    one = lane(wants_silence=wants_silence)
+    truth: dict[int, str] = {}
+    seen: dict[int, str] = {}
+    end = 0
+    position = 0
+    for _ in range(random.randrange(5, 40)):
+        kind = random.choice(["events", "silence", "gap", "take", "take", "again"])
+        if kind == "events":
+            ticks = sorted(random.sample(range(end + 1, end + 20), random.randrange(1, 6)))
+            truth |= dict.fromkeys(range(end + 1, ticks[-1]), "silence") | dict.fromkeys(ticks, "event")
+            end = ticks[-1]
+            one.on_events(delivered(*ticks))
+        elif kind == "silence":
+            upto = end + random.randrange(1, 10)
+            truth |= dict.fromkeys(range(end + 1, upto + 1), "silence")
+            end = upto
+            one.on_silence(upto)
+        elif kind == "gap":
+            upto = end + random.randrange(1, 10)
+            truth |= dict.fromkeys(range(end + 1, upto + 1), "gap")
+            end = upto
+            one.on_gap(max(0, end - 30), upto, "lost")
+        elif kind == "again" and end > 1:
+            one.on_silence(random.randrange(1, end + 1))
+            one.on_gap(0, random.randrange(1, end + 1), "old")
+            one.on_events(delivered(random.randrange(1, end + 1)))
+        elif kind == "take":
+            one.settle()
+            for tick in range(position + 1, one.handed + 1):
+                seen.setdefault(tick, "silence")
+            position = one.handed
+            if len(one):
+                item = one.take(random.choice([None, 1, 3]))
+                if isinstance(item, Delivery):
+                    assert all(tick not in seen for tick in item.ticks)
+                    seen |= dict.fromkeys(item.ticks, "event")
+                elif isinstance(item, Gap):
+                    assert item.start >= position
+                    seen |= dict.fromkeys(range(item.start + 1, item.end + 1), "gap")
+                else:
+                    assert isinstance(item, Silence)
+                    assert wants_silence
+                    assert item.start >= position
+        assert one.received == end
+        assert one.handed <= one.reached <= one.received
+    while True:
+        one.settle()
+        if not len(one):
+            break
+        item = one.take(None)
+        if isinstance(item, Delivery):
+            seen |= dict.fromkeys(item.ticks, "event")
+        elif isinstance(item, Gap):
+            seen |= dict.fromkeys(range(item.start + 1, item.end + 1), "gap")
+    assert one.handed == end
+    assert {tick: kind for tick, kind in truth.items() if kind != "silence"} == {
+        tick: kind for tick, kind in seen.items() if kind != "silence"
+    }
