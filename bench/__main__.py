@@ -12,7 +12,6 @@ NAMES = {
     "fanout": "live delivery to 100 durable subscriptions that want 25 % each",
     "match": "the selector index alone",
     "transport": "frames over loopback, without any protocol",
-    "storage": "groups of one record, written and synced",
 }
 """Every benchmark, and what it measures. A name is a module of this package with `run(json) -> dict`."""
 

@@ -88,7 +88,7 @@ async def publish(url: str, count: int) -> None:
                 gapless.Message(BODY, {"w": index & 3, "x": index * 0.5, "origin": "JFK"})
                 for index in range(start, start + BATCH)
             ]
-            flying.add(asyncio.create_task(publisher.send_batch(batch)))  # type: ignore[arg-type]
+            flying.add(asyncio.create_task(publisher.send_batch(batch)))
             if len(flying) >= 8:
                 _, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait(flying)

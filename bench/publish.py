@@ -33,7 +33,7 @@ async def batches(publisher: gapless.Publisher, count: int, size: int) -> None:
     flying: set[asyncio.Task[object]] = set()
     for start in range(0, count, size):
         batch = [message(index) for index in range(start, start + size)]
-        flying.add(asyncio.create_task(publisher.send_batch(batch)))  # type: ignore[arg-type]
+        flying.add(asyncio.create_task(publisher.send_batch(batch)))
         if len(flying) >= 8:
             _, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
     await asyncio.wait(flying)

@@ -32,7 +32,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 
 
-def run(json: bool = False) -> dict[str, float]:  # noqa: FBT001, FBT002 — the signature of every benchmark
+def run(*, json: bool = False) -> dict[str, float]:
     """Measures, prints a table or one JSON object, and returns the figures; their keys carry their units."""
     figures: dict[str, float] = {}
     for size in FRAME_BYTES:

@@ -37,7 +37,7 @@ class Breach:
     def check(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The test passes without the breach and fails with it."""
         assert not notices(self.test, **self.arguments)
-        monkeypatch.setattr(self.owner, self.name, self.replacement)
+        monkeypatch.setattr(self.owner, self.name, self.replacement, raising=False)
         assert notices(self.test, **self.arguments)
 
 

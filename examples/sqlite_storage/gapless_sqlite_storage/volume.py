@@ -129,7 +129,9 @@ class SqliteTable:
 
     def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All written pairs with this prefix, as of the call."""
-        rows = self._volume.query("SELECT key, value FROM pairs WHERE name = ? AND key >= ? ORDER BY key", self.name, prefix)
+        rows = self._volume.query(
+            "SELECT key, value FROM pairs WHERE name = ? AND key >= ? ORDER BY key", self.name, prefix
+        )
         return iter([(key, value) for key, value in rows if key.startswith(prefix)])
 
 

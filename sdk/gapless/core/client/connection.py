@@ -37,6 +37,7 @@ from gapless.core.client.effects import (
 )
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.publishers import Publishers
+from gapless.core.client.reaching import Reaching
 from gapless.core.client.refusals import TEMPORARY, error_of
 from gapless.core.codec import decode_server, session_of
 from gapless.core.messages import (
@@ -121,22 +122,16 @@ class ClientCore:
         """The network's id: from the first Welcome on, no other network will do."""
         self.welcome: Welcome | None = None
         """What the broker said when the newest session was opened."""
-        self._addresses = tuple(addresses)
         self._instance = instance
         self._credentials = credentials
         self._settings = settings or Settings()
-        self._backoff = Backoff(random, self._settings.backoff_first, self._settings.backoff_most)
+        delays = Backoff(random, self._settings.backoff_first, self._settings.backoff_most)
+        self._reaching = Reaching(addresses, delays)
         self._outbox = Outbox()
         self._deadlines = Deadlines()
-        self._turn = 0
-        """How many links were dialled: each is for the next address."""
         self._opened_at = 0
         self._heard_at = 0
         self._acknowledged_at = -self._settings.acknowledge
-        self._failures: dict[str, str] = {}
-        """Why each address failed, of those tried since a session was last open."""
-        self._refusals: dict[str, GaplessError] = {}
-        """Which addresses refused for good since a session was last open."""
         self._numbers = 0
 
         def backoff() -> Backoff:
@@ -315,10 +310,6 @@ class ClientCore:
 
     # Connecting.
 
-    @property
-    def _address(self) -> str:
-        return self._addresses[(self._turn - 1) % len(self._addresses)]
-
     def _at(self, now: int) -> None:
         self._outbox.now = now
 
@@ -328,9 +319,9 @@ class ClientCore:
 
     def _dial(self) -> None:
         self.phase = Phase.DIALLING
-        self._turn += 1
-        self._outbox.link = self._turn
-        self._outbox.emit(Dial(self._turn, self._address))
+        address = self._reaching.next()
+        self._outbox.link = self._reaching.turn
+        self._outbox.emit(Dial(self._outbox.link, address))
         self._deadlines.set(Timer.CONNECT, self._outbox.now + self._settings.connect)
 
     def _on_greeting(self, payload: bytes) -> None:
@@ -348,7 +339,7 @@ class ClientCore:
         if not welcome.session or welcome.protocol != PROTOCOL or welcome.heartbeat_ms < 1:
             raise RemoteProtocolError("the broker's Welcome makes no sense")
         if self.network and welcome.network != self.network:
-            reason = f"{self._address} is in network {welcome.network!r}, not in {self.network!r}"
+            reason = f"{self._reaching.address} is in network {welcome.network!r}, not in {self.network!r}"
             self._refused(Refused(Code.NETWORK_MISMATCH, reason))
             return
         now = self._outbox.now
@@ -356,14 +347,13 @@ class ClientCore:
         self.network = welcome.network
         self.welcome = welcome
         self._opened_at = now
-        self._failures.clear()
-        self._refusals.clear()
+        self._reaching.on_open()
         self._outbox.session = welcome.session
         self._deadlines.stop(Timer.CONNECT)
         self._deadlines.set(Timer.HEARTBEAT, now + self._heartbeat)
         self._deadlines.set(Timer.SILENCE, now + HEARTBEATS_MISSED * self._heartbeat)
         self._outbox.tell(RaiseLimit(self._outbox.link, welcome.max_frame_bytes))
-        self._outbox.tell(Connected(self._address, welcome.node, welcome.network))
+        self._outbox.tell(Connected(self._reaching.address, welcome.node, welcome.network))
         self._publishers.on_session(welcome)
         self._attachments.on_session()
         self._asking.on_session()
@@ -374,11 +364,10 @@ class ClientCore:
             self._hang_up(refused.reason)
             return
         error = error_of(refused.code, refused.reason)
-        self._refusals[self._address] = error
-        if len(self._refusals) == len(set(self._addresses)):
+        if self._reaching.on_refusal(error):
             self._shut(str(error), error)
         else:
-            self._outbox.tell(Notice(f"{self._address} refuses this client: {refused.reason}"))
+            self._outbox.tell(Notice(f"{self._reaching.address} refuses this client: {refused.reason}"))
             self._hang_up(refused.reason)
 
     def _hang_up(self, reason: str) -> None:
@@ -388,21 +377,16 @@ class ClientCore:
     def _lost(self, reason: str) -> None:
         """The link is gone: try the next address, after a while."""
         now = self._outbox.now
-        address = self._address
         if self.phase is Phase.OPEN:
             if now - self._opened_at >= self._settings.steady:
-                self._backoff.reset()
+                self._reaching.on_steady()
             self._end_session()
-            self._outbox.tell(Disconnected(address, reason))
-        else:
-            self._failures[address] = reason
-        if len(self._failures) == len(set(self._addresses)):
-            reasons = "; ".join(f"{where}: {why}" for where, why in self._failures.items())
-            self._failures.clear()
+            self._outbox.tell(Disconnected(self._reaching.address, reason))
+        elif reasons := self._reaching.on_failure(reason):
             self._outbox.tell(Unreachable(reasons))
         self.phase = Phase.WAITING
         self._outbox.link = 0
-        self._deadlines.set(Timer.CONNECT, now + self._backoff.next())
+        self._deadlines.set(Timer.CONNECT, now + self._reaching.delay())
 
     def _end_session(self) -> None:
         self._outbox.session = 0

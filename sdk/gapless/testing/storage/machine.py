@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from gapless.testing.storage.streams import EVERYTHING
 
 STREAMS = ("a", "b")
 TABLES = ("t", "u")
+STEPS = ["write", "sync", "reclaim"]
 
 
 @dataclass
@@ -98,6 +101,13 @@ class Histories:
         """Stages the removal of a row."""
         self.volume.table(name).delete(key)
         self.staged.tables[name].pop(key, None)
+
+    def turn(self, operations: Sequence[tuple[Any, ...]], then: str) -> None:
+        """What an owner does in one turn: stages some operations, then maybe writes, syncs or reclaims."""
+        for name, *arguments in operations:
+            getattr(self, name)(*arguments)
+        for step in {"stage": [], "write": ["write"], "sync": ["write", "sync"], "reclaim": STEPS}[then]:
+            getattr(self, step)()
 
     def write(self) -> None:
         """Writes what is staged."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gapless.testing.storage.harness import StorageHarness
 from gapless.testing.storage.machine import STREAMS, TABLES, Histories
@@ -12,6 +14,14 @@ _streams = st.sampled_from(STREAMS)
 _tables = st.sampled_from(TABLES)
 _keys = st.sampled_from([b"", b"\x00", b"a", b"ab", b"b", b"\xff", b"\xff\xff"])
 _percents = st.integers(0, 130)
+_operations = st.one_of(
+    st.tuples(st.just("put"), _streams, st.integers(1, 50), st.sampled_from([0, 10, 3_000, 100_000])),
+    st.tuples(st.just("put"), _streams, st.just(1), st.just(10)),
+    st.tuples(st.just("chop"), _streams, _percents),
+    st.tuples(st.just("set"), _tables, _keys, st.binary(max_size=4)),
+    st.tuples(st.just("delete"), _tables, _keys),
+)
+_ends = st.sampled_from(["write", "write", "sync", "sync", "reclaim", "stage"])
 
 
 def history_rules(harness: StorageHarness) -> type[RuleBasedStateMachine]:
@@ -23,34 +33,13 @@ def history_rules(harness: StorageHarness) -> type[RuleBasedStateMachine]:
             super().__init__()
             self.history = Histories(harness.fresh())
 
-        @rule(name=_streams, gap=st.integers(1, 50), size=st.sampled_from([0, 10, 3_000, 300_000]))
-        def put(self, name: str, gap: int, size: int) -> None:
-            self.history.put(name, gap, size)
+        @rule(operations=st.lists(_operations, min_size=1, max_size=8), then=_ends)
+        def turn(self, operations: list[tuple[Any, ...]], then: str) -> None:
+            self.history.turn(operations, then)
 
-        @rule(name=_streams, percent=_percents)
-        def chop(self, name: str, percent: int) -> None:
-            self.history.chop(name, percent)
-
-        @rule(name=_tables, key=_keys, value=st.binary(max_size=4))
-        def set(self, name: str, key: bytes, value: bytes) -> None:
-            self.history.set(name, key, value)
-
-        @rule(name=_tables, key=_keys)
-        def delete(self, name: str, key: bytes) -> None:
-            self.history.delete(name, key)
-
-        @rule()
-        def write(self) -> None:
-            self.history.write()
-
-        @rule()
-        def write_and_sync(self) -> None:
-            self.history.write()
-            self.history.sync()
-
-        @rule()
-        def reclaim(self) -> None:
-            self.history.reclaim()
+        @rule(operations=st.lists(_operations, min_size=1, max_size=8), then=_ends)
+        def another_turn(self, operations: list[tuple[Any, ...]], then: str) -> None:
+            self.history.turn(operations, then)
 
         @rule()
         def reopen(self) -> None:
@@ -69,8 +58,11 @@ def history_rules(harness: StorageHarness) -> type[RuleBasedStateMachine]:
         def scan(self, name: str, prefix: bytes) -> None:
             self.history.scan(name, prefix)
 
-        def teardown(self) -> None:
+        @invariant()
+        def agrees(self) -> None:
             self.history.check()
+
+        def teardown(self) -> None:
             self.history.close()
 
     return HistoryRules

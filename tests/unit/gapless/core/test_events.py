@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -132,12 +133,13 @@ def test_an_event_shows_what_its_sender_set_and_what_the_pubend_added() -> None:
 
 def test_an_event_pickles_and_matches_by_position() -> None:
     """In the order the documentation names its fields."""
-    event = Event("t", {"a": 1}, None, b"body", 5, "p@1")
+    event: Any = Event("t", {"a": 1}, None, b"body", 5, "p@1")
 
     assert pickle.loads(pickle.dumps(event)) == event
     match event:
         case Event(topic, body, properties, pubend, tick):
-            assert (topic, body, properties, pubend, tick) == ("t", b"body", {"a": 1}, "p@1", 5)
+            by_position: tuple[object, ...] = (topic, body, properties, pubend, tick)
+            assert by_position == ("t", b"body", {"a": 1}, "p@1", 5)
 
 
 def test_an_event_is_one_small_msgpack_array() -> None:

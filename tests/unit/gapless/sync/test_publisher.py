@@ -43,7 +43,7 @@ def test_send_all(world: World) -> None:
 
 def test_send_all_raises_in_its_place(world: World) -> None:
     wrong: list[Any] = [gapless.Message(b"a"), gapless.Message(b"b"), gapless.Message(5), gapless.Message(b"c")]
-    seen = []
+    seen: list[gapless.Receipt] = []
     with world.connection.session() as session:
         publisher = session.publisher("t")
         with pytest.raises(gapless.InvalidMessageError):

@@ -18,7 +18,6 @@ BREACHES = [
     Breach(MemoryDisk, "crash", broken.crash_keeping_half, Suite.test_large_batches_are_whole_or_absent),
     Breach(MemoryDisk, "crash", broken.crash_with_staged, Suite.test_what_was_only_staged_is_not_there),
     Breach(MemoryVolume, "close", broken.close_without_sync, Suite.test_closing_syncs),
-    Breach(MemoryVolume, "sync", broken.sync_too_little, Suite.test_a_volume_survives_right_after_it_was_made),
     Breach(MemoryVolume, "sync", broken.sync_too_little, Suite.test_a_synced_chop_stays),
     Breach(MemoryVolume, "sync", broken.sync_too_little, Suite.test_reclaimed_space_stays_reclaimed),
     Breach(Log, "reclaim", broken.reclaim_unsettled, Suite.test_a_chop_that_is_lost_brings_its_records_back),

@@ -60,7 +60,6 @@ BREACHES = [
         Suite.test_a_read_ends_once_max_bytes_are_reached,
         {"max_bytes": 1, "count": 1},
     ),
-    Breach(Log, "read", broken.read_at_most, Suite.test_a_read_goes_on_where_the_last_one_ended),
     Breach(MemoryStream, "chop", broken.chop_at_once, Suite.test_a_chop_takes_effect_once_it_is_written),
     Breach(MemoryStream, "chop", broken.chop_beyond, Suite.test_a_chop_ends_at_the_last_record, {"upto": 1000}),
     Breach(MemoryStream, "chop", broken.chop_beyond, Suite.test_chopping_an_empty_stream_does_nothing),

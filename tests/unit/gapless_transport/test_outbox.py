@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless_transport.outbox import Outbox, WaterMark
+
+puts = st.lists(st.tuples(st.integers(1, 30), st.booleans()))
+
+
+@given(puts, st.integers(1, 60))
+def test_everything_leaves_in_order_urgent_first(items: list[tuple[int, bool]], room: int) -> None:
+    outbox: Outbox[tuple[int, int]] = Outbox()
+    for number, (size, urgent) in enumerate(items):
+        outbox.put((number, size), size, urgent=urgent)
+    left: list[list[tuple[int, int]]] = []
+    while outbox:
+        left.append(outbox.take(room))
+
+    ordered = sorted(enumerate(items), key=lambda item: not item[1][1])
+    assert [item for batch in left for item in batch] == [(number, size) for number, (size, _) in ordered]
+    assert all(len(batch) == 1 or sum(size for _, size in batch) <= room for batch in left)
+    assert outbox.size == 0
+    assert outbox.take(room) == []
+
+
+@given(puts, st.integers(1, 60))
+def test_its_size_is_that_of_what_waits(items: list[tuple[int, bool]], room: int) -> None:
+    outbox: Outbox[int] = Outbox()
+    for size, urgent in items:
+        outbox.put(size, size, urgent=urgent)
+    total = sum(size for size, _ in items)
+
+    assert outbox.size == total
+    assert sum(outbox.take(room)) == total - outbox.size
+    outbox.clear()
+    assert (outbox.size, bool(outbox)) == (0, False)
+
+
+def test_what_is_urgent_later_overtakes_what_waited() -> None:
+    outbox: Outbox[str] = Outbox()
+    for item in ("data 1", "data 2", "data 3"):
+        outbox.put(item, 10)
+
+    assert outbox.take(10) == ["data 1"]
+    outbox.put("urgent", 10, urgent=True)
+    assert outbox.take(20) == ["urgent", "data 2"]
+
+
+def test_a_level_that_was_never_high_has_not_fallen() -> None:
+    mark = WaterMark(high=100, low=10)
+    mark.note(100)
+
+    assert not mark.has_fallen(0)
+
+
+def test_a_fall_is_reported_once_and_at_the_low_mark() -> None:
+    mark = WaterMark(high=100, low=10)
+    mark.note(101)
+
+    assert [mark.has_fallen(level) for level in (60, 11, 10, 0)] == [False, False, True, False]
+    mark.note(101)
+    assert mark.has_fallen(10)
