@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gapless.errors import (
@@ -162,10 +163,11 @@ class SqliteVolume:
     # Opening.
 
     def _check_place(self) -> None:
-        if self._directory.is_file() or (self._directory.is_dir() and not (self._directory / FILE).exists()):
-            if self._directory.is_file() or any(self._directory.iterdir()):
-                raise VolumeForeignError(f"{self._directory} is not empty, and is no volume of this plugin")
-        self._directory.mkdir(parents=True, exist_ok=True)
+        place = self._directory
+        used = place.is_file() or (place.is_dir() and any(place.iterdir()))
+        if used and not (place / FILE).exists():
+            raise VolumeForeignError(f"{place} is not empty, and is no volume of this plugin")
+        place.mkdir(parents=True, exist_ok=True)
 
     def _open(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._directory / FILE, timeout=0, isolation_level=None, check_same_thread=False)
@@ -276,11 +278,9 @@ class SqliteVolume:
 
     def close(self) -> None:
         """Syncs if it can, and lets go of the file."""
-        if self._failure is None and self._database is not None:
-            try:
+        if self._failure is None:
+            with suppress(StorageError):
                 self.sync()
-            except StorageError:
-                pass
         self._failure = self._failure or VolumeFailedError("the volume is closed")
         self._database.close()
 

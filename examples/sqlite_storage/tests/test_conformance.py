@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from gapless_sqlite_storage.volume import FILE, SqliteVolume
 
 from gapless import plugins
 from gapless.spi import LogVolume, VolumeIdentity
 from gapless.testing.storage import IDENTITY, StorageHarness, StorageSuite
-from gapless_sqlite_storage.volume import FILE, SqliteVolume
 
 
 class SqliteHarness(StorageHarness):

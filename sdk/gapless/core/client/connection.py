@@ -35,6 +35,7 @@ from gapless.core.client.effects import (
     RaiseLimit,
     Unreachable,
 )
+from gapless.core.client.liveness import Liveness
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.publishers import Publishers
 from gapless.core.client.reaching import Reaching
@@ -46,7 +47,6 @@ from gapless.core.messages import (
     Closing,
     Code,
     Goodbye,
-    Heartbeat,
     Hello,
     ListPubends,
     ListSubscriptions,
@@ -69,8 +69,6 @@ if TYPE_CHECKING:
     from gapless.core.client.subscribing import SubscriptionCore, Wanted
     from gapless.core.events import EventColumns
     from gapless.core.ticks import PubendId, Tick
-
-HEARTBEATS_MISSED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class ClientCore:
         self._outbox = Outbox()
         self._deadlines = Deadlines()
         self._opened_at = 0
-        self._heard_at = 0
+        self._liveness = Liveness(self._outbox, self._deadlines)
         self._acknowledged_at = -self._settings.acknowledge
         self._numbers = 0
 
@@ -185,7 +183,7 @@ class ClientCore:
         if link != self._outbox.link:
             return
         self._at(now)
-        self._heard_at = now
+        self._liveness.heard_at = now
         try:
             for payload in payloads:
                 if self.phase is Phase.OPEN:
@@ -350,8 +348,7 @@ class ClientCore:
         self._reaching.on_open()
         self._outbox.session = welcome.session
         self._deadlines.stop(Timer.CONNECT)
-        self._deadlines.set(Timer.HEARTBEAT, now + self._heartbeat)
-        self._deadlines.set(Timer.SILENCE, now + HEARTBEATS_MISSED * self._heartbeat)
+        self._liveness.begin(welcome.heartbeat_ms)
         self._outbox.tell(RaiseLimit(self._outbox.link, welcome.max_frame_bytes))
         self._outbox.tell(Connected(self._reaching.address, welcome.node, welcome.network))
         self._publishers.on_session(welcome)
@@ -390,8 +387,7 @@ class ClientCore:
 
     def _end_session(self) -> None:
         self._outbox.session = 0
-        self._deadlines.stop(Timer.HEARTBEAT)
-        self._deadlines.stop(Timer.SILENCE)
+        self._liveness.end()
         self._publishers.on_session_over()
         self._attachments.on_session_over()
         self._asking.on_session_over()
@@ -427,35 +423,13 @@ class ClientCore:
     def _on_closing(self, closing: Closing) -> None:
         self._hang_up(closing.reason or "the broker ended the session")
 
-    @property
-    def _heartbeat(self) -> int:
-        return self.welcome.heartbeat_ms * MILLISECOND if self.welcome else SECOND
-
     def _on_own_deadline(self, timer: Timer) -> None:
-        now = self._outbox.now
-        if timer is Timer.CONNECT:
-            if self.phase is Phase.WAITING:
-                self._dial()
-            else:
-                self._hang_up("the broker did not answer in time")
-        elif timer is Timer.HEARTBEAT:
-            if self._outbox.sent_at + self._heartbeat <= now:
-                self._outbox.send(Heartbeat())
-            self._deadlines.set(Timer.HEARTBEAT, self._outbox.sent_at + self._heartbeat)
+        if timer is Timer.HEARTBEAT:
+            self._liveness.on_heartbeat()
+        elif timer is Timer.SILENCE:
+            if reason := self._liveness.on_silence():
+                self._hang_up(reason)
+        elif self.phase is Phase.WAITING:
+            self._dial()
         else:
-            self._on_silence(now)
-
-    def _on_silence(self, now: int) -> None:
-        """Judges the link by what was heard; one that was silent too long is dead.
-
-        A process that slept through its own deadline has not read what lies in its socket: silence that it
-        could not have heard is no proof, so it listens for one more interval.
-        """
-        due = self._heard_at + HEARTBEATS_MISSED * self._heartbeat
-        if due + self._heartbeat <= now:
-            self._heard_at = now - (HEARTBEATS_MISSED - 1) * self._heartbeat
-            due = now + self._heartbeat
-        if due <= now:
-            self._hang_up(f"nothing was heard for {HEARTBEATS_MISSED * self._heartbeat / SECOND:g} s")
-        else:
-            self._deadlines.set(Timer.SILENCE, due)
+            self._hang_up("the broker did not answer in time")
