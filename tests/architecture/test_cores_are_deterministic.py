@@ -116,9 +116,7 @@ def _is_set(node: ast.expr, names: set[str]) -> bool:
         if called in {"set", "frozenset"}:
             return True
         return (
-            isinstance(node.func, ast.Attribute)
-            and node.func.attr in SET_METHODS
-            and _is_set(node.func.value, names)
+            isinstance(node.func, ast.Attribute) and node.func.attr in SET_METHODS and _is_set(node.func.value, names)
         )
     return isinstance(node, (ast.Name, ast.Attribute)) and _last_name(node) in names
 

@@ -58,9 +58,7 @@ def test_no_folder_can_be_imported_by_its_own_name() -> None:
 
 
 def test_every_package_is_typed() -> None:
-    untyped = [
-        name for name in PACKAGES if not importlib.resources.files(name).joinpath("py.typed").is_file()
-    ]
+    untyped = [name for name in PACKAGES if not importlib.resources.files(name).joinpath("py.typed").is_file()]
 
     assert untyped == []
 

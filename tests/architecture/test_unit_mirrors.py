@@ -55,8 +55,6 @@ def test_every_test_file_has_a_module() -> None:
 
 
 def test_behaviour_is_what_counts() -> None:
-    source = parse(
-        '"""One."""\n\nTWO = 2\n\n\ndef f(\n    a,\n):\n    """Three."""\n    # four\n\n    return a\n'
-    )
+    source = parse('"""One."""\n\nTWO = 2\n\n\ndef f(\n    a,\n):\n    """Three."""\n    # four\n\n    return a\n')
 
     assert code_lines(source) == 1

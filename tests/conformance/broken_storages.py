@@ -118,6 +118,13 @@ def read_at_most(self: Log, after: int, upto: int, max_bytes: int) -> list[tuple
     return found
 
 
+def _last_record(self: MemoryStream) -> int:
+    return self._log._indexes[-1] if self._log._indexes else 0
+
+
+last_of_what_is_there = property(_last_record, lambda *_: None)
+
+
 def chop_at_once(self: MemoryStream, upto: int) -> None:
     self._log.chop(min(upto, self.last), Batch())
 
@@ -150,7 +157,7 @@ def scan_everything(self: Rows, prefix: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def scan_to_a_bound(self: Rows, prefix: bytes) -> list[tuple[bytes, bytes]]:
-    """Up to the prefix with its last byte raised: wrong for b"\\xff"."""
+    """Up to the prefix with its last byte raised: wrong for the highest byte."""
     bound = prefix[:-1] + bytes([min(prefix[-1] + 1, 255)]) if prefix else b"\xff\xff\xff"
     return [row for row in sorted(self.values.items()) if prefix <= row[0] < bound]
 
@@ -189,6 +196,10 @@ def one_table(self: MemoryVolume, name: str) -> MemoryTable:
 def one_stream(self: MemoryVolume, name: str) -> MemoryStream:
     log = self._content.logs.setdefault("", Log())
     return self._streams.setdefault(name, MemoryStream(name, log, self._staged, self._disk))
+
+
+def new_stream(self: MemoryVolume, name: str) -> MemoryStream:
+    return MemoryStream(name, self._content.logs.setdefault(name, Log()), self._staged, self._disk)
 
 
 def close_and_write(self: MemoryVolume) -> None:

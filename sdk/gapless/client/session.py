@@ -64,7 +64,7 @@ class Session:
         """
         self._check_open()
         if name is None:
-            name = token_hex(16)
+            name = "~" + token_hex(16)  # the broker may forget such a name when it is idle
         check_name(name, "the name of a publisher")
         publisher = Publisher(self._driver, name, token_hex(16), topic)
         self._publishers.append(publisher)

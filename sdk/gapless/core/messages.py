@@ -410,10 +410,33 @@ class PubendList(ServerMessage, frozen=True, tag=32):
 
 
 AnyClientMessage: TypeAlias = (
-    Hello | Heartbeat | Goodbye | OpenPublisher | Subscribe | Credit | Acknowledge | Detach | Unsubscribe
-    | ListSubscriptions | ListPubends
+    Hello
+    | Heartbeat
+    | Goodbye
+    | OpenPublisher
+    | Subscribe
+    | Credit
+    | Acknowledge
+    | Detach
+    | Unsubscribe
+    | ListSubscriptions
+    | ListPubends
 )
 AnyServerMessage: TypeAlias = (
-    Welcome | Refused | Alive | Closing | PublisherOpened | Published | PublishRefused | Subscribed | RequestFailed
-    | Detached | PubendNumber | Silence | Gap | Done | SubscriptionList | PubendList
+    Welcome
+    | Refused
+    | Alive
+    | Closing
+    | PublisherOpened
+    | Published
+    | PublishRefused
+    | Subscribed
+    | RequestFailed
+    | Detached
+    | PubendNumber
+    | Silence
+    | Gap
+    | Done
+    | SubscriptionList
+    | PubendList
 )

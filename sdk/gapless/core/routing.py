@@ -292,8 +292,22 @@ class Placed:
 
 
 Effect: TypeAlias = (
-    SendFrame | Dial | Hangup | Deliver | Seen | Probed | Held | AskInterest | AskPubend | Enrol | Hold | Released
-    | SubmitOpen | Submit | Save | Placed
+    SendFrame
+    | Dial
+    | Hangup
+    | Deliver
+    | Seen
+    | Probed
+    | Held
+    | AskInterest
+    | AskPubend
+    | Enrol
+    | Hold
+    | Released
+    | SubmitOpen
+    | Submit
+    | Save
+    | Placed
 )
 Effects: TypeAlias = Iterable[Effect]
 

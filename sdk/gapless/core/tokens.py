@@ -77,9 +77,7 @@ class CheckpointToken:
         if match is None:
             raise InvalidTokenError(_what_is_wrong(text))
         head, kind, names = match.groups()
-        token = _decode(
-            _unbase64(head), names.replace("~", "@").encode() if kind == "." else _unbase64(names)
-        )
+        token = _decode(_unbase64(head), names.replace("~", "@").encode() if kind == "." else _unbase64(names))
         if str(token) != text:
             raise InvalidTokenError("the text of a token is garbled: gapless would write it differently")
         return token

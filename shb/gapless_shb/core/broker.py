@@ -183,7 +183,7 @@ class SubscriberHostingBroker:
         stream = Constream(meta, at, Pfs(meta.pubend, at, 0), self._hosting.around)
         self._hosting.streams[meta.pubend] = stream
         for subscription in self._hosting.registry:
-            start = subscription.start_on(meta.pubend, meta.created)
+            start = stream.outside_void(subscription.start_on(meta.pubend, meta.created))
             position = Position(start, acked=start, held=start < at)
             stream.add(subscription.sid, position, subscription.version)
             if position.held:

@@ -151,6 +151,10 @@ class Constream:
             position.reading = False
             self.touch(sid, position)
 
+    def outside_void(self, tick: Tick) -> Tick:
+        """The tick, or the end of the void it stands in: no token may name a tick that was never assigned."""
+        return max((hi for lo, hi in self.meta.voids if lo < tick <= hi), default=tick)
+
     @property
     def caught_up(self) -> bool:
         """Whether the head has reached everything this SHB was ever told of the pubend."""

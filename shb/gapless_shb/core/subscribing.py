@@ -159,7 +159,7 @@ class Subscribing:
         if request.start is StartAt.TOKEN:
             start = next((p.tick for p in request.positions or () if p.pubend == stream.pubend), 0)
         elif request.start is StartAt.TIME:
-            start = max(0, tick_at(request.start_wall) - 1)
+            start = stream.outside_void(max(0, tick_at(request.start_wall) - 1))
         else:
             start = 0 if request.start is StartAt.EARLIEST else stream.head
         return start, start < max(stream.released, 1)

@@ -14,6 +14,7 @@ from conformance.storages import SMALL_BUFFERS, RocksdbHarness
 from gapless.errors import ConfigurationError, VolumeFailedError
 from gapless.testing.storage import IDENTITY
 from gapless.testing.storage.crashes import newest_whole_batch, write_batch
+from gapless_storage._rocksdb.layout import Mark
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
 
 
@@ -58,8 +59,17 @@ def test_a_sync_costs_two_syncs_and_an_idle_one_none(harness: RocksdbHarness, mo
     volume = harness.open()
     calls: list[str] = []
     sync_log, advance = volume._engine.sync_log, volume._fence.advance
-    monkeypatch.setattr(volume._engine, "sync_log", lambda: (calls.append("log"), sync_log()))
-    monkeypatch.setattr(volume._fence, "advance", lambda mark: (calls.append("fence"), advance(mark)))
+
+    def noted_sync_log() -> None:
+        calls.append("log")
+        sync_log()
+
+    def noted_advance(mark: Mark) -> None:
+        calls.append("fence")
+        advance(mark)
+
+    monkeypatch.setattr(volume._engine, "sync_log", noted_sync_log)
+    monkeypatch.setattr(volume._fence, "advance", noted_advance)
     write_batch(volume, 1)
     write_batch(volume, 2)
 

@@ -1,14 +1,16 @@
 """The client's protocol core: pure, so that the simulator runs the same client that applications use.
 
 `connection` has the machine; `reaching` the addresses it tries, `liveness` its heartbeats. It holds
-`publishers` (each a `publishing` machine), `attachments` (each a `subscribing` machine with one `lane` per
-pubend, and `acknowledging`), and the questions of `asking`. What it asks of the world is in `effects`, what subscriptions hand out in `items`.
+`publishers` (each a `publishing` machine), `attachments` (each a `subscribing` machine with one `lane`
+per pubend, and `acknowledging`), and the questions of `asking`. What it asks of the world is in
+`effects`, what subscriptions hand out in `items`.
 """
 
 from __future__ import annotations
 
-from gapless.core.client.connection import ClientCore, Settings
+from gapless.core.client.connection import ClientCore
 from gapless.core.client.items import Delivery, Gap, Item, Silence
+from gapless.core.client.settings import Settings
 from gapless.core.client.subscribing import Wanted
 
 __all__ = ["ClientCore", "Delivery", "Gap", "Item", "Settings", "Silence", "Wanted"]

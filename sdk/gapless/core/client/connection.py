@@ -16,13 +16,12 @@ own. `now` is monotonic nanoseconds. A frame that breaks the protocol changes no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client.asking import Asking
 from gapless.core.client.attachments import Attachments
-from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
+from gapless.core.client.backoff import Backoff
 from gapless.core.client.deadlines import Deadlines, Timer
 from gapless.core.client.effects import (
     Closed,
@@ -40,6 +39,7 @@ from gapless.core.client.outbox import Outbox
 from gapless.core.client.publishers import Publishers
 from gapless.core.client.reaching import Reaching
 from gapless.core.client.refusals import TEMPORARY, error_of
+from gapless.core.client.settings import Settings
 from gapless.core.codec import decode_server, session_of
 from gapless.core.messages import (
     PROTOCOL,
@@ -69,23 +69,6 @@ if TYPE_CHECKING:
     from gapless.core.client.subscribing import SubscriptionCore, Wanted
     from gapless.core.events import EventColumns
     from gapless.core.ticks import PubendId, Tick
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Times of a client, in nanoseconds."""
-
-    connect: int = 10 * SECOND
-    """How long dialling and greeting may take together."""
-    backoff_first: int = 100 * MILLISECOND
-    backoff_most: int = 5 * SECOND
-    steady: int = SECOND
-    """A session that lasted so long was a good one: the next try does not wait long."""
-    retry_first: int = 100 * MILLISECOND
-    """The first delay before a publisher or a subscription tries again what the broker put off."""
-    retry_most: int = 5 * SECOND
-    acknowledge: int = 100 * MILLISECOND
-    """Acknowledgements are sent no more often than this."""
 
 
 class Phase(Enum):

@@ -10,7 +10,7 @@ from gapless.core import messages as m
 from gapless.core.effects import Tell, Write
 from gapless.core.roles import ClientSession, SessionEnded
 from gapless.core.routing import Announce, AskHold, Held, PubendMeta, Seen
-from gapless.core.ticks import STEP
+from gapless.core.ticks import STEP, tick_at, wall_at
 from unit.gapless_shb.core.harness import BASE, PUBEND, World
 
 
@@ -211,6 +211,22 @@ def test_a_token_ahead_of_what_the_broker_recovered_is_refused() -> None:
 
     assert desk.refused(2).code is m.Code.TOKEN_AHEAD
     assert desk.world.shb._hosting.around.consumers[subscribed.sid].channel.session == 1
+
+
+def test_a_start_by_time_never_becomes_a_token_that_would_be_refused() -> None:
+    """The time at which the broker was down stands in a void; what is owed begins behind it."""
+    desk = Desk()
+    stream = desk.world.shb._hosting.streams[PUBEND]
+    wall = wall_at(BASE) - 5
+    void = (tick_at(wall) - 10, tick_at(wall) + 10)
+    stream.meta = PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, voids=(void,))
+
+    desk.ask(1, start=m.StartAt.TIME, start_wall=wall)
+    for _ in range(4):
+        desk.world.sync()
+        desk.world._step_held()
+
+    assert desk.subscribed(1).positions == [m.Position(PUBEND, void[1])]
 
 
 @pytest.mark.parametrize(

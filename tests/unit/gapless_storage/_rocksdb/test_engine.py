@@ -143,7 +143,7 @@ def spoilt_engine(engine: Engine, tmp_path: Path) -> Engine:
 
 
 def test_a_scan_over_a_spoilt_block_raises(engine: Engine, tmp_path: Path) -> None:
-    """rocksdict's own iteration ends there without a word."""
+    """The iteration of rocksdict itself ends there without a word."""
     opened = spoilt_engine(engine, tmp_path)
     silent = [key for key in opened._database.keys(from_key=b"\x06") if isinstance(key, bytes)]
 

@@ -366,7 +366,7 @@ def test_an_opening_that_stopped_changes_nothing(
 def test_a_directory_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("do not lose this")
 
-    with pytest.raises(VolumeForeignError, match="thesis.tex"):
+    with pytest.raises(VolumeForeignError, match=r"thesis\.tex"):
         Place(tmp_path).open()
 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]

@@ -72,7 +72,7 @@ def test_a_crash_is_the_databases_fault(database: Path, monkeypatch: pytest.Monk
 def test_what_rocksdb_says_is_passed_on(database: Path) -> None:
     (database / "CURRENT").write_text("MANIFEST-999999\n")
 
-    with pytest.raises(VolumeCorruptError, match="cannot be opened: .*MANIFEST-999999"):
+    with pytest.raises(VolumeCorruptError, match=r"cannot be opened: .*MANIFEST-999999"):
         inspect_within(database, 10)
 
 

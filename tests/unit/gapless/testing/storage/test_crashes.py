@@ -38,6 +38,6 @@ def test_what_an_opening_showed_must_stay(monkeypatch: pytest.MonkeyPatch) -> No
         crash(disk, keep=99 if len(calls) == 1 else 0)
 
     monkeypatch.setattr(MemoryDisk, "crash", crash_late)
-    monkeypatch.setattr(MemoryDisk, "_settle", lambda disk, upto: None)
+    monkeypatch.setattr(MemoryDisk, "_settle", lambda *_: None)
 
     assert notices(Suite.test_a_crash_after_nothing_takes_nothing)

@@ -21,7 +21,7 @@ BREACHES = [
     Breach(MemoryTable, "scan", broken.scan_live, Suite.test_a_scan_shows_the_table_as_of_the_call),
     Breach(MemoryVolume, "table", broken.one_table, Suite.test_tables_do_not_mix),
     Breach(MemoryVolume, "table", broken.one_table, Suite.test_one_name_is_one_object),
-    Breach(Rows, "scan", lambda self, prefix: sorted(self.values.items())[:1000], Suite.test_many_and_large_rows),
+    Breach(Rows, "scan", lambda self, _: sorted(self.values.items())[:1000], Suite.test_many_and_large_rows),
 ]
 
 

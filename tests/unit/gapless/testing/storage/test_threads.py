@@ -42,7 +42,8 @@ def test_a_reclaim_that_takes_too_much_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 def test_a_sync_beside_a_sync_that_is_not_allowed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not notices(Suite.test_two_threads_sync_while_one_writes)
-    sync, inside = MemoryVolume.sync, []
+    sync = MemoryVolume.sync
+    inside: list[int] = []
 
     def sync_alone(volume: MemoryVolume, upto: int | None = None) -> None:
         assert inside == []
