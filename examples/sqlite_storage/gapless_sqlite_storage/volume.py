@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from gapless.errors import (
     StorageError,
@@ -205,14 +206,14 @@ class SqliteVolume:
 
     # What the plugin's own parts use.
 
-    def query(self, statement: str, *values: object) -> list[tuple[object, ...]]:
+    def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows of a question."""
         try:
             return self._database.execute(statement, values).fetchall()
         except sqlite3.DatabaseError as error:
             raise _classified(error) from error
 
-    def rows(self, statement: str, *values: object) -> Iterator[tuple[object, ...]]:
+    def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         """The rows of a question, one by one."""
         try:
             yield from self._database.execute(statement, values)
