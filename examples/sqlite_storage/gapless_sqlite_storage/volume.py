@@ -40,8 +40,11 @@ class SqliteStream:
         self.name = name
         self._volume = volume
         row = volume.query("SELECT first, last, size FROM streams WHERE name = ?", name)
+        self._first: int
+        self._last: int
+        self._size: int
         self._first, self._last, self._size = row[0] if row else (0, 0, 0)
-        self._staged_last = self._last
+        self._staged_last: int = self._last
 
     @property
     def first(self) -> int:
@@ -213,7 +216,7 @@ class SqliteVolume:
         except sqlite3.DatabaseError as error:
             raise _classified(error) from error
 
-    def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
+    def rows(self, statement: str, *values: object) -> Generator[tuple[Any, ...], None, None]:
         """The rows of a question, one by one."""
         try:
             yield from self._database.execute(statement, values)

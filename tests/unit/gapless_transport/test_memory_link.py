@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from gapless.testing.transport.ends import End, Ends, settle
@@ -11,11 +12,17 @@ from gapless_transport import memory
 async def linked(*, prepare: Callable[[End], None] = lambda _: None, **options: object) -> tuple[End, End]:
     """Both ends of a link, with these options in both directions."""
     near, ends = End(), Ends(prepare)
-    transport = memory.open_transport(options={"close_timeout": 0.2, **options})
+    transport = memory.open_transport(options={"close_timeout": 5.0, **options})
     listener = await transport.listen("", ends.accept)
     await transport.dial(listener.address, near.accept)
     await listener.close()
     return near, ends.all[0]
+
+
+async def turns(count: int) -> None:
+    """Lets the loop turn so often, and no longer."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def test_frames_of_a_turn_arrive_together() -> None:
@@ -43,7 +50,7 @@ async def test_what_is_under_way_is_pending() -> None:
     near, far = await linked(delay_min=0.05)
     near.link.send([b"four", (b"fi", b"ve!")])
     assert near.link.pending == 9
-    await settle()
+    await turns(3)
     assert (near.link.pending, far.received) == (9, [])
 
     assert await far.frames(2) == [b"four", b"five!"]
@@ -61,10 +68,10 @@ async def test_what_is_under_way_counts_for_the_hard_limit() -> None:
 
 
 async def test_closing_waits_for_what_is_under_way() -> None:
-    near, far = await linked(delay_min=0.02)
+    near, far = await linked(delay_min=0.05)
     near.link.send([b"slow"])
     near.link.close("done")
-    await settle()
+    await turns(3)
     assert far.closed == []
 
     assert await far.end() == ""

@@ -1,0 +1,270 @@
+"""The transport `tcp` as a plugin: options, addresses, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gapless.core.framing import encode_frame
+from gapless.errors import ConfigurationError
+from gapless.testing.transport.ends import End
+from gapless_transport import tcp
+from unit.gapless_transport.conftest import Listen, Open
+
+Files = Mapping[str, Path]
+
+
+def test_hook_open_transport_of_tcp_takes_options(open_tcp: Open) -> None:
+    plain = open_tcp(high_water=2 << 20)
+
+    assert (plain.scheme, plain.encrypts) == ("tcp", False)
+    assert tcp.is_loopback("127.0.0.1:7400")
+    assert plain.is_loopback("localhost:0")
+    assert not plain.is_loopback("0.0.0.0:7400")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"port": 7400}, "no option 'port'"),
+        ({"connections_max": 0}, "option 'connections_max'"),
+        ({"key": "key.pem"}, "'key' means nothing without 'certificate'"),
+        ({"client_ca": "ca.pem"}, "'client_ca' means nothing without 'certificate'"),
+        ({"ca": "ca.pem"}, "'ca' means nothing without 'tls'"),
+        ({"server_name": "broker"}, "'server_name' means nothing without 'tls'"),
+        ({"certificate": "/nowhere.pem"}, "'certificate': cannot use /nowhere.pem"),
+        ({"tls": True, "ca": "/nowhere.pem"}, "'ca': cannot use /nowhere.pem"),
+    ],
+)
+def test_wrong_options_are_named(options: Mapping[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"transport 'tcp': .*{complaint}"):
+        tcp.open_transport(options=options)
+
+
+async def exchange(
+    listening: Mapping[str, object], dialing: Mapping[str, object], listen: Listen, open_tcp: Open
+) -> None:
+    """A frame each way, between transports with these options."""
+    listener, ends = await listen(open_tcp(**listening))
+    near = End()
+    link = await open_tcp(**dialing).dial(listener.address, near.accept)
+    link.send([b"ping"])
+    far = await ends.get(0)
+    assert await far.frames(1) == [b"ping"]
+    far.link.send([b"pong"])
+    assert await near.frames(1) == [b"pong"]
+    assert link.secure is far.link.secure is bool(listening.get("certificate"))
+    link.close()
+    await near.end()
+
+
+async def test_ipv6_addresses_stand_in_brackets(listen: Listen, open_tcp: Open) -> None:
+    try:
+        listener, ends = await listen(open_tcp(), "[::1]:0")
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+    near = End()
+    link = await open_tcp().dial(listener.address, near.accept)
+    link.send([b"over IPv6"])
+    far = await ends.get(0)
+
+    assert await far.frames(1) == [b"over IPv6"]
+    assert listener.address.startswith("[::1]:")
+    assert far.link.peer.startswith("[::1]:")
+    link.close()
+    await near.end()
+
+
+async def test_nobody_there_is_an_error_that_says_where(listen: Listen, open_tcp: Open) -> None:
+    listener, _ = await listen(open_tcp())
+    await listener.close()
+
+    with pytest.raises(ConnectionRefusedError, match=listener.address):
+        await open_tcp().dial(listener.address, End().accept)
+
+
+async def test_an_unknown_name_is_an_error_that_says_which(open_tcp: Open) -> None:
+    with pytest.raises(socket.gaierror, match=r"no\.such\.invalid:1"):
+        await open_tcp().dial("no.such.invalid:1", End().accept)
+    with pytest.raises(ConfigurationError, match=r"cannot listen on no\.such\.invalid:1"):
+        await open_tcp().listen("no.such.invalid:1", End().accept)
+
+
+async def test_tls_with_a_trusted_certificate(certificates: Files, listen: Listen, open_tcp: Open) -> None:
+    listening = {"certificate": certificates["certificate"], "key": certificates["key"]}
+    assert open_tcp(**listening).encrypts
+
+    await exchange(listening, {"tls": True, "ca": certificates["ca"]}, listen, open_tcp)
+
+
+async def test_the_system_is_asked_whom_to_trust(
+    certificates: Files, listen: Listen, open_tcp: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`gapless+tls://` works with nothing but SSL_CERT_FILE."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates["ca"]))
+    listening = {"certificate": certificates["certificate"], "key": certificates["key"]}
+
+    await exchange(listening, {"tls": True}, listen, open_tcp)
+
+
+async def test_another_name_can_be_expected(certificates: Files, listen: Listen, open_tcp: Open) -> None:
+    listening = {"certificate": certificates["certificate"], "key": certificates["key"]}
+    dialing = {"tls": True, "ca": certificates["ca"], "server_name": "broker.example"}
+
+    await exchange(listening, dialing, listen, open_tcp)
+
+
+async def test_both_ends_can_show_certificates(
+    certificates: Files, other_certificates: Files, listen: Listen, open_tcp: Open
+) -> None:
+    own = {"certificate": certificates["certificate"], "key": certificates["key"]}
+
+    await exchange(
+        own | {"client_ca": other_certificates["ca"]},
+        {
+            "tls": True,
+            "ca": certificates["ca"],
+            "certificate": other_certificates["certificate"],
+            "key": other_certificates["key"],
+        },
+        listen,
+        open_tcp,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dialing", "complaint"),
+    [
+        ({"server_name": "impostor.example"}, "[Hh]ostname mismatch"),
+        ({"ca": "other"}, "CERTIFICATE_VERIFY_FAILED"),
+        ({"ca": None}, "CERTIFICATE_VERIFY_FAILED"),
+    ],
+    ids=["another name", "another authority", "the system's authorities"],
+)
+async def test_a_listener_that_cannot_prove_who_it_is(
+    certificates: Files,
+    other_certificates: Files,
+    listen: Listen,
+    open_tcp: Open,
+    dialing: Mapping[str, object],
+    complaint: str,
+) -> None:
+    listener, ends = await listen(open_tcp(certificate=certificates["certificate"], key=certificates["key"]))
+    options = {"tls": True, "ca": certificates["ca"], **dialing}
+    if dialing.get("ca") == "other":
+        options["ca"] = other_certificates["ca"]
+
+    with pytest.raises(ssl.SSLCertVerificationError, match=complaint) as error:
+        await open_tcp(**options).dial(listener.address, End().accept)
+    assert listener.address in str(error.value)
+    assert ends.all == []
+
+
+@pytest.mark.parametrize("shown", [None, "certificates"])
+async def test_a_dialer_that_cannot_prove_who_it_is(
+    certificates: Files, other_certificates: Files, listen: Listen, open_tcp: Open, shown: str | None
+) -> None:
+    """In TLS 1.3 the dialer is up before it is refused: then its link ends, and the listener never had one."""
+    own = {"certificate": certificates["certificate"], "key": certificates["key"]}
+    listener, ends = await listen(open_tcp(**own, client_ca=other_certificates["ca"]))
+    near = End()
+    try:
+        link = await open_tcp(tls=True, ca=certificates["ca"], **(own if shown else {})).dial(
+            listener.address, near.accept
+        )
+        link.send([b"let me in"])
+        await near.end()
+    except OSError:
+        pass
+
+    assert ends.all == []
+
+
+async def test_older_versions_of_tls_are_refused(certificates: Files, listen: Listen, open_tcp: Open) -> None:
+    listener, ends = await listen(open_tcp(certificate=certificates["certificate"], key=certificates["key"]))
+    context = ssl.create_default_context(cafile=certificates["ca"])
+    host, port = listener.address.split(":")
+
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(OSError):
+        await asyncio.open_connection(host, int(port), ssl=context)
+    assert ends.all == []
+    context.maximum_version = ssl.TLSVersion.TLSv1_3
+    _, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    await ends.get(0)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_plain_bytes_do_not_pass_a_tls_port(certificates: Files, listen: Listen, open_tcp: Open) -> None:
+    listener, ends = await listen(open_tcp(certificate=certificates["certificate"], key=certificates["key"]))
+    near = End()
+    link = await open_tcp().dial(listener.address, near.accept)
+    link.send([b"in the clear"])
+
+    assert await near.end() is not None
+    assert ends.all == []
+    assert near.received == []
+
+
+async def test_a_plain_port_says_that_it_is_asked_for_tls(listen: Listen, open_tcp: Open) -> None:
+    listener, ends = await listen(open_tcp())
+
+    with pytest.raises(OSError, match=r"."):
+        await open_tcp(tls=True).dial(listener.address, End().accept)
+    assert "look like TLS" in await (await ends.get(0)).end()
+
+
+async def test_frames_right_behind_the_handshake_are_not_lost(
+    certificates: Files, listen: Listen, open_tcp: Open
+) -> None:
+    """The listener's first frames may come in the very read that ends the dialer's handshake."""
+    transport = open_tcp(
+        certificate=certificates["certificate"], key=certificates["key"], tls=True, ca=certificates["ca"]
+    )
+    listener, _ = await listen(transport, prepare=lambda end: end.link.send([b"welcome", b"again"]))
+    for _ in range(20):
+        near = End()
+        link = await transport.dial(listener.address, near.accept)
+        assert await near.frames(2) == [b"welcome", b"again"]
+        link.close()
+        await near.end()
+
+
+async def test_a_listener_that_hangs_up_during_the_handshake(open_tcp: Open) -> None:
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    end = End()
+
+    for _ in range(20):
+        with pytest.raises(OSError, match=r"."):
+            await open_tcp(tls=True).dial(address, end.accept)
+    assert end.closed == []
+    server.close()
+
+
+async def test_a_listener_that_never_answers_the_handshake(open_tcp: Open) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+
+        with pytest.raises(OSError, match=r"handshake"):
+            await open_tcp(tls=True, handshake_timeout=0.1).dial(address, End().accept)
+
+
+async def test_what_a_link_sends_are_frames(listen: Listen, open_tcp: Open) -> None:
+    listener, _ = await listen(open_tcp(), prepare=lambda end: end.link.send([b"one", (b"t", b"wo")]))
+    host, port = listener.address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    expected = encode_frame(b"one") + encode_frame(b"two")
+
+    assert await reader.readexactly(len(expected)) == expected
+    writer.close()
+    await writer.wait_closed()

@@ -1,0 +1,154 @@
+"""Accepting: limits, exhaustion, and connections that never become links."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from gapless.testing.transport.ends import End, settle
+from gapless_transport import tcp_listener
+from unit.gapless_transport.conftest import Listen, Open
+
+
+async def raw(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = address.split(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def test_connections_above_the_limit_are_closed_at_once(
+    listen: Listen, open_tcp: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport = open_tcp(connections_max=2)
+    listener, ends = await listen(transport)
+    links = [await transport.dial(listener.address, End().accept) for _ in range(2)]
+    await ends.get(1)
+
+    for _ in range(3):
+        reader, writer = await raw(listener.address)
+        assert await reader.read() == b""
+        writer.close()
+    assert len(ends.all) == 2
+    refusals = [record for record in caplog.records if "refuses connections" in record.message]
+    assert len(refusals) == 1, "one line for a flood of them"
+    links[0].close()
+    await ends.all[0].end()
+    again = End()
+    link = await transport.dial(listener.address, again.accept)
+    link.send([b"room again"])
+    assert await (await ends.get(2)).frames(1) == [b"room again"]
+    for link in (links[1], link):
+        link.close()
+
+
+async def test_handshakes_count_as_connections_and_end(
+    certificates: Mapping[str, Path], listen: Listen, open_tcp: Open
+) -> None:
+    """Whoever connects and says nothing does not keep others out for longer than the handshake may take."""
+    own = {"certificate": certificates["certificate"], "key": certificates["key"]}
+    listener, ends = await listen(open_tcp(**own, connections_max=1, handshake_timeout=0.3))
+    silent, silent_writer = await raw(listener.address)
+    refused, refused_writer = await raw(listener.address)
+
+    assert await refused.read() == b""
+    assert await silent.read() == b""
+    near = End()
+    link = await open_tcp(tls=True, ca=certificates["ca"]).dial(listener.address, near.accept)
+    await ends.get(0)
+    link.close()
+    await near.end()
+    for writer in (silent_writer, refused_writer):
+        writer.close()
+
+
+async def test_closing_does_not_wait_for_handshakes(
+    certificates: Mapping[str, Path], listen: Listen, open_tcp: Open
+) -> None:
+    own = {"certificate": certificates["certificate"], "key": certificates["key"]}
+    listener, ends = await listen(open_tcp(**own, handshake_timeout=3600))
+    reader, writer = await raw(listener.address)
+    await settle()
+    await listener.close()
+
+    assert await reader.read() == b""
+    assert ends.all == []
+    writer.close()
+
+
+@contextlib.contextmanager
+def no_files_left() -> Iterator[None]:
+    """Takes every file that this process may open, and gives them back."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        assert error.errno == errno.EMFILE
+        yield
+    finally:
+        for number in taken:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_listener_survives_that_files_run_out(
+    listen: Listen, open_tcp: Open, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rests, says so once, lets existing links work, and accepts again later (reliability.md L06)."""
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+        await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.02)
+
+    monkeypatch.setattr(tcp_listener, "rest", rest)
+    transport = open_tcp()
+    listener, ends = await listen(transport)
+    near = End()
+    link = await transport.dial(listener.address, near.accept)
+    await ends.get(0)
+    waiting = socket.socket()
+    waiting.setblocking(False)
+    with no_files_left():
+        host, port = listener.address.split(":")
+        await asyncio.get_running_loop().sock_connect(waiting, (host, int(port)))
+        for number in range(3):
+            link.send([b"still here"])
+            await ends.all[0].frames(number + 1)
+            while len(rests) <= number:
+                await asyncio.sleep(0.001)
+        assert len(ends.all) == 1
+
+    await ends.get(1)
+    assert set(rests) == {tcp_listener.ACCEPT_PAUSE_SECONDS}
+    said = [record for record in caplog.records if "cannot accept connections" in record.message]
+    assert [record.levelno for record in said] == [logging.WARNING]
+    waiting.close()
+    link.close()
+    await near.end()
+
+
+async def test_a_refused_link_is_logged_with_its_reason(
+    listen: Listen, open_tcp: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: End) -> None:
+        raise LookupError("on purpose")
+
+    listener, ends = await listen(open_tcp(), prepare=refuse)
+    reader, writer = await raw(listener.address)
+
+    assert await reader.read() == b""
+    assert "was not accepted" in caplog.text
+    assert "on purpose" in caplog.text
+    ends.all.clear()
+    writer.close()

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from gapless.errors import ConfigurationError
+from gapless_transport.tls import dialing_context, listening_context
+
+
+def test_only_tls_13_is_spoken(certificates: Mapping[str, Path]) -> None:
+    listening = listening_context(certificates["certificate"], certificates["key"], None)
+    dialing = dialing_context(None, None, None)
+
+    assert listening.minimum_version == dialing.minimum_version == ssl.TLSVersion.TLSv1_3
+
+
+def test_a_dialer_always_checks_certificate_and_name(certificates: Mapping[str, Path]) -> None:
+    for context in (dialing_context(None, None, None), dialing_context(certificates["ca"], None, None)):
+        assert context.verify_mode is ssl.CERT_REQUIRED
+        assert context.check_hostname
+
+
+def test_a_listener_asks_for_certificates_if_it_knows_an_authority(certificates: Mapping[str, Path]) -> None:
+    certificate, key = certificates["certificate"], certificates["key"]
+
+    assert listening_context(certificate, key, None).verify_mode is ssl.CERT_NONE
+    assert listening_context(certificate, key, certificates["ca"]).verify_mode is ssl.CERT_REQUIRED
+
+
+def test_the_key_may_stand_in_the_certificates_file(certificates: Mapping[str, Path], tmp_path: Path) -> None:
+    both = tmp_path / "both.pem"
+    both.write_bytes(certificates["certificate"].read_bytes() + certificates["key"].read_bytes())
+
+    listening_context(both, None, None)
+
+
+def test_files_that_cannot_be_used_are_named(certificates: Mapping[str, Path], tmp_path: Path) -> None:
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_text("no certificate")
+    certificate, key = certificates["certificate"], certificates["key"]
+
+    uses: list[tuple[Callable[[], object], str]] = [
+        (lambda: listening_context(garbage, key, None), "certificate"),
+        (lambda: listening_context(certificate, garbage, None), "certificate"),
+        (lambda: listening_context(certificate, None, None), "certificate"),
+        (lambda: listening_context(certificate, key, garbage), "client_ca"),
+        (lambda: dialing_context(garbage, None, None), "ca"),
+    ]
+    for use, option in uses:
+        with pytest.raises(ConfigurationError, match=f"'{option}': cannot use"):
+            use()
+
+
+def test_an_encrypted_key_is_refused_without_asking_at_the_terminal(
+    certificates: Mapping[str, Path], tmp_path: Path
+) -> None:
+    key = serialization.load_pem_private_key(certificates["key"].read_bytes(), password=None)
+    encrypted = tmp_path / "encrypted.pem"
+    encrypted.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+
+    with pytest.raises(ConfigurationError, match="encrypted"):
+        listening_context(certificates["certificate"], encrypted, None)
