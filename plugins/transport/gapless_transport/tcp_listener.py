@@ -15,8 +15,6 @@ from gapless_transport.tcp_options import TcpOptions
 
 logger = logging.getLogger(__name__)
 
-rest = asyncio.sleep
-
 ACCEPT_PAUSE_SECONDS = 0.5
 """How long a listener rests when the process or the machine has no file or memory left for a connection."""
 
@@ -70,7 +68,7 @@ class TcpListener:
                 if not resting:
                     logger.warning("%s cannot accept connections for now: %s", self.address, error)
                 resting = True
-                await rest(ACCEPT_PAUSE_SECONDS)
+                await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
             resting = False
             self._welcome(connection)

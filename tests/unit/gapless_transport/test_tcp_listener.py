@@ -29,7 +29,7 @@ async def test_connections_above_the_limit_are_closed_at_once(
 ) -> None:
     transport = open_tcp(connections_max=2)
     listener, ends = await listen(transport)
-    links = [await transport.dial(listener.address, End().accept) for _ in range(2)]
+    first, second = [await transport.dial(listener.address, End().accept) for _ in range(2)]
     await ends.get(1)
 
     for _ in range(3):
@@ -39,14 +39,14 @@ async def test_connections_above_the_limit_are_closed_at_once(
     assert len(ends.all) == 2
     refusals = [record for record in caplog.records if "refuses connections" in record.message]
     assert len(refusals) == 1, "one line for a flood of them"
-    links[0].close()
+    first.close()
     await ends.all[0].end()
     again = End()
-    link = await transport.dial(listener.address, again.accept)
-    link.send([b"room again"])
+    third = await transport.dial(listener.address, again.accept)
+    third.send([b"room again"])
     assert await (await ends.get(2)).frames(1) == [b"room again"]
-    for link in (links[1], link):
-        link.close()
+    second.close()
+    third.close()
 
 
 async def test_handshakes_count_as_connections_and_end(
@@ -105,13 +105,19 @@ async def test_a_listener_survives_that_files_run_out(
     listen: Listen, open_tcp: Open, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It rests, says so once, lets existing links work, and accepts again later (reliability.md L06)."""
-    rests: list[float] = []
+    loop = asyncio.get_running_loop()
+    sock_accept = loop.sock_accept
+    failures: asyncio.Queue[float] = asyncio.Queue()
 
-    async def rest(seconds: float) -> None:
-        rests.append(seconds)
-        await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.02)
+    async def noting_failures(sock: socket.socket) -> tuple[socket.socket, object]:
+        try:
+            return await sock_accept(sock)
+        except OSError:
+            failures.put_nowait(loop.time())
+            raise
 
-    monkeypatch.setattr(tcp_listener, "rest", rest)
+    monkeypatch.setattr(loop, "sock_accept", noting_failures)
+    monkeypatch.setattr(tcp_listener, "ACCEPT_PAUSE_SECONDS", 0.05)
     transport = open_tcp()
     listener, ends = await listen(transport)
     near = End()
@@ -121,16 +127,15 @@ async def test_a_listener_survives_that_files_run_out(
     waiting.setblocking(False)
     with no_files_left():
         host, port = listener.address.split(":")
-        await asyncio.get_running_loop().sock_connect(waiting, (host, int(port)))
-        for number in range(3):
-            link.send([b"still here"])
-            await ends.all[0].frames(number + 1)
-            while len(rests) <= number:
-                await asyncio.sleep(0.001)
+        await loop.sock_connect(waiting, (host, int(port)))
+        first = await failures.get()
+        link.send([b"still here"])
+        await ends.all[0].frames(1)
+        second = await failures.get()
         assert len(ends.all) == 1
 
     await ends.get(1)
-    assert set(rests) == {tcp_listener.ACCEPT_PAUSE_SECONDS}
+    assert second - first >= 0.05, "it tries again at once, and so all the time"
     said = [record for record in caplog.records if "cannot accept connections" in record.message]
     assert [record.levelno for record in said] == [logging.WARNING]
     waiting.close()

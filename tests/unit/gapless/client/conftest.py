@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,3 +30,9 @@ def network(monkeypatch: pytest.MonkeyPatch) -> FakeNetwork:
 def is_connected(connection: Any) -> bool:
     """Whether it is just now: a function, because a checker takes a property's answer to last."""
     return bool(connection.connected)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Waits until something holds: how long that takes is the machine's affair."""
+    while not holds():  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0.005)

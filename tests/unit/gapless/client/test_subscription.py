@@ -12,7 +12,7 @@ import pytest
 import gapless
 from gapless.core import messages as m
 from gapless.core.ticks import STEP, time_at
-from unit.gapless.client.conftest import ADDRESS
+from unit.gapless.client.conftest import ADDRESS, until
 from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.client.fake_network import FakeNetwork
 
@@ -98,13 +98,14 @@ async def test_acknowledgements_are_few(network: FakeNetwork) -> None:
     async with gapless.connect(ADDRESS) as connection, connection.session() as session:
         async with session.subscribe("t", name="s") as subscription:
             ticks = network.log(*(b"%d" % i for i in range(1000)))
+            began = asyncio.get_running_loop().time()
             for _ in range(1000):
                 await anext(subscription)
                 await subscription.acknowledge()
-            await asyncio.sleep(0.15)
+            await until(lambda: network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[-1]})
 
-            assert network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[-1]}
-            assert len(network.broker.messages(m.Acknowledge)) <= 3
+            elapsed = asyncio.get_running_loop().time() - began
+            assert len(network.broker.messages(m.Acknowledge)) <= 2 + elapsed / 0.1
 
 
 @pytest.mark.parametrize(
@@ -134,13 +135,12 @@ async def test_auto_acknowledges_an_event_when_the_next_is_asked_for(network: Fa
             await asyncio.sleep(0.15)
             assert acknowledged == {PUBEND: BASE}
             await anext(subscription)
+            await until(lambda: acknowledged == {PUBEND: ticks[0]})
             await asyncio.sleep(0.15)
-            assert acknowledged == {PUBEND: ticks[0]}
             await anext(subscription)
-            await asyncio.sleep(0.15)
+            await until(lambda: acknowledged != {PUBEND: ticks[0]})
             assert acknowledged == {PUBEND: ticks[1]}
-        await asyncio.sleep(0.01)
-        assert acknowledged == {PUBEND: ticks[2]}
+        await until(lambda: acknowledged == {PUBEND: ticks[2]})
 
 
 @pytest.mark.parametrize("batches", [False, True])
@@ -170,9 +170,7 @@ async def test_auto_in_batches_ends_well(network: FakeNetwork) -> None:
             async for batch in subscription.batches():
                 if batch[-1].tick == ticks[-1]:
                     break
-        await asyncio.sleep(0.01)
-
-        assert network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[-1]}
+        await until(lambda: network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[-1]})
 
 
 async def test_a_cancelled_anext_loses_nothing(network: FakeNetwork) -> None:
@@ -327,13 +325,18 @@ async def test_batches_wait_for_more_only_if_asked_to(network: FakeNetwork) -> N
     async with gapless.connect(ADDRESS) as connection, connection.session() as session:
         async with session.subscribe("t", name="s") as subscription:
             loop = asyncio.get_running_loop()
-            for i in range(6):
+            network.log(b"0")
+            assert len(await anext(subscription.batches())) == 1
+
+            for i in range(3):
                 loop.call_later(0.01 * (i + 1), network.log, b"%d" % i)
             began = loop.time()
-            assert len(await anext(subscription.batches())) == 1
-            assert len(await anext(subscription.batches(max_events=3, max_wait=10))) == 3
-            assert loop.time() - began < 5
-            assert len(await anext(subscription.batches(max_events=100, max_wait=0.2))) == 2
+            assert len(await anext(subscription.batches(max_events=3, max_wait=50))) == 3
+            assert loop.time() - began < 40
+
+            network.log(b"4")
+            loop.call_soon(network.log, b"5")
+            assert len(await anext(subscription.batches(max_events=100, max_wait=0.1))) == 2
 
 
 @pytest.mark.parametrize(("max_events", "max_wait"), [(0, 0), (1, -1)])
@@ -368,8 +371,7 @@ async def test_drain_ends_the_iteration_behind_what_is_in_hand(network: FakeNetw
             await session.publisher("t").send(b"still works")
             assert [event async for event in subscription] == []
             assert [batch async for batch in subscription.batches()] == []
-        await asyncio.sleep(0.01)
-        assert network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[2]}
+        await until(lambda: network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[2]})
 
 
 async def test_drain_wakes_whoever_waits(network: FakeNetwork) -> None:

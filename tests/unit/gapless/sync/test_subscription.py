@@ -85,7 +85,7 @@ def test_auto(world: World) -> None:
             ticks = world.log(b"a", b"b")
             next(subscription)
             next(subscription)
-            time.sleep(0.15)
+            time.sleep(0.3)
             assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[0]}
         world.connection.pubends()
         assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[1]}
