@@ -27,7 +27,7 @@ def loop(request: pytest.FixtureRequest) -> str:
 class TestMemory(TransportSuite):
     @pytest.fixture
     def harness(self, loop: str) -> TransportHarness:
-        return MemoryHarness(loop, {})
+        return MemoryHarness(loop)
 
 
 class TestMemoryWithHarmlessFaults(TransportSuite):
@@ -35,7 +35,7 @@ class TestMemoryWithHarmlessFaults(TransportSuite):
 
     @pytest.fixture
     def harness(self) -> TransportHarness:
-        return MemoryHarness("uvloop", {"delay_min": 0.0005, "delay_mean": 0.0005, "chop": 3000, "seed": 7})
+        return MemoryHarness("uvloop", delay_min=0.0005, delay_mean=0.0005, chop=3000, seed=7)
 
 
 class TestTcp(TransportSuite):

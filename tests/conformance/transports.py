@@ -49,7 +49,7 @@ class MemoryHarness(OurHarness):
     address = ""
     carries_bytes = False
 
-    def __init__(self, loop: str, faults: Mapping[str, float]) -> None:
+    def __init__(self, loop: str, **faults: float) -> None:
         super().__init__(loop)
         self._network = memory.MemoryNetwork()
         self._faults = faults

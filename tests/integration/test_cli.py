@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(180)  # each command is a process of its own
+
 COMMAND = [sys.executable, "-m", "gapless.cli"]
-SECONDS_MAX = 30
+SECONDS_MAX = 60
 
 
 class Shell:

@@ -1,4 +1,4 @@
-"""A storage plugin for gapless that keeps each volume in a SQLite file: `storage = "sqlite"`."""
+"""A gapless volume in one SQLite file. See the README for how it keeps the contract."""
 
 from __future__ import annotations
 
@@ -8,20 +8,13 @@ from typing import Any
 
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
-from gapless.spi import VolumeIdentity
+from gapless.spi import LogVolume, VolumeIdentity
 from gapless_sqlite_storage.volume import SqliteVolume
-
-__all__ = ["SqliteVolume", "open_storage"]
 
 
 @hookimpl
-def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]) -> SqliteVolume:
-    """The volume in the file `path`, created if it is not there.
-
-    Raises ConfigurationError, VolumeLockedError, VolumeForeignError, VolumeCorruptError.
-    """
+def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]) -> LogVolume:
+    """The volume in the directory `path`, created if it is not there. There are no options."""
     if options:
-        raise ConfigurationError(f"storage option {min(options)!r} is unknown: the SQLite storage has none")
-    if not path:
-        raise ConfigurationError("the SQLite storage needs a path: a file of its own")
-    return SqliteVolume(Path(path).absolute(), identity)
+        raise ConfigurationError(f"the storage 'sqlite' has no option {min(options)!r}")
+    return SqliteVolume(Path(path), identity)

@@ -1,113 +1,99 @@
-"""The SQLite storage against the suite that gapless ships for everyone's."""
+"""The plugin against the suite that gapless ships for storages."""
 
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
+from gapless_sqlite_storage.volume import FILE, SqliteVolume
 
 from gapless import plugins
-from gapless.errors import ConfigurationError, VolumeForeignError
+from gapless.errors import VolumeForeignError
 from gapless.spi import LogVolume, VolumeIdentity
 from gapless.testing.storage import IDENTITY, StorageHarness, StorageSuite
-from gapless_sqlite_storage import SqliteVolume, open_storage
-
-
-class FullDisk:
-    """A connection on which nothing can be added."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.connection, name)
-
-    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        if statement.startswith("INSERT"):
-            raise sqlite3.OperationalError("database or disk is full")
-        return self.connection.execute(statement, values)
 
 
 class SqliteHarness(StorageHarness):
-    """A file, and what can happen to it."""
+    """A directory."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.path = directory / "volume.sqlite"
-        self.others = 0
+    chops_at_once = True
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._directory = root / "volume"
+        self._count = 0
 
     def open(self, identity: VolumeIdentity = IDENTITY) -> LogVolume:
-        return open_storage(str(self.path), identity, {})
+        volume: LogVolume = plugins.load("storage", "sqlite")(path=str(self._directory), identity=identity, options={})
+        return volume
 
     def fresh(self) -> SqliteHarness:
-        self.others += 1
-        return SqliteHarness(self.directory / f"other-{self.others}")
+        self._count += 1
+        return SqliteHarness(self._root / f"other-{self._count}")
 
     def crash(self, volume: LogVolume) -> None:
-        """Goes on with a copy of the files, in which no transaction is open."""
-        self.others += 1
-        after = self.directory / f"after-crash-{self.others}"
-        after.mkdir()
-        for path in self.path.parent.glob("volume.sqlite*"):
-            shutil.copy(path, after)
+        """Goes on with a copy of the files, as they are in mid-flight. It keeps more than a power cut may."""
+        self._count += 1
+        after = self._root / f"after-crash-{self._count}"
+        shutil.copytree(self._directory, after)
         volume.close()
-        self.path = after / self.path.name
+        self._directory = after
+
+    def damage(self, volume: LogVolume, stream: str, index: int) -> LogVolume:
+        """Closing moves all records from the log to the file, in which a byte of this one is flipped."""
+        volume.close()
+        content = bytearray((self._directory / FILE).read_bytes())
+        content[content.index(b"record %d " % index * 2)] ^= 1
+        (self._directory / FILE).write_bytes(content)
+        return self.open()
 
     def fail_next_sync(self, volume: LogVolume) -> None:
-        def fail() -> None:
-            raise sqlite3.OperationalError("disk I/O error")
-
         assert isinstance(volume, SqliteVolume)
-        volume._commit = fail  # type: ignore[method-assign]
+
+        def fail() -> None:
+            raise OSError(5, "Input/output error")
+
+        volume._sync_log = fail  # type: ignore[method-assign]
 
     def fill(self, volume: LogVolume) -> None:
         assert isinstance(volume, SqliteVolume)
-        volume._connection = FullDisk(volume._connection)  # type: ignore[assignment]
-
-    def damage(self, volume: LogVolume, stream: str, index: int) -> LogVolume:
-        volume.close()
-        content = bytearray(self.path.read_bytes())
-        content[content.index(b"record %d " % index * 2)] ^= 1
-        self.path.write_bytes(content)
-        return self.open()
+        [(pages,)] = volume.query("PRAGMA page_count")
+        volume.query(f"PRAGMA max_page_count = {pages}")
+        volume.stage("INSERT INTO pairs VALUES ('filler', x'00', zeroblob(?))", 1 << 20)
 
 
 class TestSqlite(StorageSuite):
-    history_examples = 10
+    """All of it."""
+
+    history_examples = 20
 
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StorageHarness:
         return SqliteHarness(tmp_path)
 
 
-def test_it_is_found_by_its_name(tmp_path: Path) -> None:
-    """What `storage = "sqlite"` in a configuration does."""
-    open_named = plugins.load("storage", "sqlite")
+def test_other_peoples_files_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("do not lose this")
 
-    volume = open_named(path=str(tmp_path / "volume"), identity=IDENTITY, options={})
+    with pytest.raises(VolumeForeignError):
+        SqliteVolume(tmp_path, IDENTITY)
 
-    assert isinstance(volume, SqliteVolume)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_copy_of_the_files_taken_after_a_sync_has_everything(tmp_path: Path) -> None:
+    """What `sync` leaves on disk is enough: the files of a volume that is never closed, opened elsewhere."""
+    volume = SqliteVolume(tmp_path / "volume", IDENTITY)
+    for index in range(1, 200):
+        volume.stream("s").put(index, b"x" * 500)
+        volume.write()
+    volume.sync()
+    shutil.copytree(tmp_path / "volume", tmp_path / "copy")
     volume.close()
 
+    copy = SqliteVolume(tmp_path / "copy", IDENTITY)
 
-def test_other_peoples_files_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("not a database, and longer than a header has to be" * 10)
-    with sqlite3.connect(tmp_path / "other") as connection:
-        connection.execute("CREATE TABLE mine (x)")
-    connection.close()
-    before = (tmp_path / "other").read_bytes()
-
-    for name in ("text", "other"):
-        with pytest.raises(VolumeForeignError):
-            open_storage(str(tmp_path / name), IDENTITY, {})
-
-    assert (tmp_path / "text").read_text().startswith("not a database")
-    assert len((tmp_path / "other").read_bytes()) == len(before)
-
-
-def test_it_has_no_options() -> None:
-    with pytest.raises(ConfigurationError, match="'pages'"):
-        open_storage("volume", IDENTITY, {"pages": 1})
+    assert (tmp_path / "copy" / FILE).exists()
+    assert copy.stream("s").last == 199
+    copy.close()

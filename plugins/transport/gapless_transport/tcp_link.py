@@ -106,7 +106,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
-        self._finish_sending()
+        self._loop.call_soon(self._finish_sending)
 
     # ------------------------------------------------------------------------------------ the loop
 
@@ -145,9 +145,9 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         self._blocked = False
         if self._phase is Phase.CLOSING:
             self._loop.call_soon(self._finish_sending)
-            return
-        self._flush()
-        self._note_sent()
+        else:
+            self._flush()
+            self._note_sent()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is over."""
@@ -170,7 +170,6 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
     def _abort(self) -> None:
         self._chunks.clear()
         self._chunk_bytes = 0
-        # Not at once: a transport of asyncio that is ended within `resume_writing` ends twice.
         self._loop.call_soon(self._transport.abort)
 
     def _apply_pause(self) -> None:
@@ -221,7 +220,11 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
             self._transport.write(data)
 
     def _finish_sending(self) -> None:
-        """Says goodbye once everything has been given to the socket."""
+        """Says goodbye once everything has been given to the socket.
+
+        This and `abort` are never called at once but by the loop: a transport of asyncio that is ended
+        within `resume_writing` ends twice.
+        """
         self._flush()
         if self._chunks or self._outbox or self._transport.is_closing() or self._phase is Phase.CLOSED:
             return

@@ -235,6 +235,7 @@ def bounded(
         try:
             loop.run_until_complete(_within(test(self, harness)))
         finally:
+            loop.run_until_complete(_leave_nothing())
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
         assert reports == []
@@ -255,6 +256,15 @@ def bounded_on_bytes(
         run_bounded(self, harness)
 
     return run
+
+
+async def _leave_nothing() -> None:
+    """Ends what a failed test has left running."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=TEST_SECONDS_MAX)
 
 
 async def _within(work: Awaitable[None]) -> None:

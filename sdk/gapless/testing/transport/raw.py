@@ -43,7 +43,7 @@ class ByteTests(SuitePart):
     async def test_a_huge_length_is_refused_before_its_bytes_come(self, harness: TransportHarness) -> None:
         """Even one byte above the limit, and lengths that look negative."""
         for length in (harness.frame_limit + 1, 2**31 - 1, 2**31, 2**32 - 1):
-            await self._is_refused(harness, length.to_bytes(4, "little") + bytes(4))
+            await refuses(harness, length.to_bytes(4, "little") + bytes(4))
 
     @bounded_on_bytes
     async def test_a_claim_costs_no_memory(self, harness: TransportHarness) -> None:
@@ -67,7 +67,7 @@ class ByteTests(SuitePart):
     async def test_garbage_is_refused(self, harness: TransportHarness) -> None:
         """Whoever knocks at the wrong port."""
         for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"\xff" * 64, bytes(range(1, 256)) * 20):
-            await self._is_refused(harness, garbage)
+            await refuses(harness, garbage)
 
     @bounded_on_bytes
     async def test_a_flipped_bit_is_refused(self, harness: TransportHarness) -> None:
@@ -76,7 +76,7 @@ class ByteTests(SuitePart):
         for position in range(4, len(frame)):
             flipped = bytearray(frame)
             flipped[position] ^= 0x10
-            await self._is_refused(harness, bytes(flipped))
+            await refuses(harness, bytes(flipped))
 
     @bounded_on_bytes
     async def test_what_came_before_the_garbage_is_handed_over(self, harness: TransportHarness) -> None:
@@ -103,21 +103,23 @@ class ByteTests(SuitePart):
                 assert await far.end() != ""
                 assert far.received == []
 
-    async def _is_refused(self, harness: TransportHarness, data: bytes) -> None:
-        async with listening(harness) as (transport, listener, ends):
-            _, writer = await harness.dial_raw(listener.address)
-            writer.write(data)
-            far = await ends.get(0)
 
-            assert await far.end() != "", "the reason says what was wrong"
-            assert far.received == []
-            await hang_up(writer)
-            near = End()
-            await transport.dial(listener.address, near.accept)
-            near.link.send([b"the listener lives"])
-            assert await (await ends.get(1)).frames(1) == [b"the listener lives"]
-            near.link.close()
-            await near.end()
+async def refuses(harness: TransportHarness, data: bytes) -> None:
+    """Fails unless `data` costs its link, and nothing else."""
+    async with listening(harness) as (transport, listener, ends):
+        _, writer = await harness.dial_raw(listener.address)
+        writer.write(data)
+        far = await ends.get(0)
+
+        assert await far.end() != "", "the reason says what was wrong"
+        assert far.received == []
+        await hang_up(writer)
+        near = End()
+        await transport.dial(listener.address, near.accept)
+        near.link.send([b"the listener lives"])
+        assert await (await ends.get(1)).frames(1) == [b"the listener lives"]
+        near.link.close()
+        await near.end()
 
 
 @contextlib.contextmanager
