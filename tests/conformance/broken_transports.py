@@ -98,6 +98,10 @@ def whole_backwards(payload: Payload) -> bytes:
     return bytes(whole_as_bytearray(payload)[::-1])
 
 
+def whole_blank(payload: Payload) -> bytes:
+    return bytes(size_unchecked(payload))
+
+
 def put_first(outbox: Outbox[Any], item: object, size: int, *, urgent: bool = False) -> None:
     outbox._data.appendleft((item, size))
     outbox.size += size

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +80,14 @@ class SqliteStream:
         if after >= upto:
             return found
         size = 0
-        rows = self._volume.rows(_READ, self.name, max(after, self._first))
-        for index, checksum, record in rows:
-            if zlib.crc32(record) != checksum:  # SQLite's own pages have none
-                raise VolumeCorruptError(f"{self.name}: record {index} is garbled")
-            found.append((index, record))
-            size += len(record)
-            if index >= upto or size >= max_bytes:
-                break
-        rows.close()
+        with closing(self._volume.rows(_READ, self.name, max(after, self._first))) as rows:
+            for index, checksum, record in rows:
+                if zlib.crc32(record) != checksum:  # SQLite's own pages have none
+                    raise VolumeCorruptError(f"{self.name}: record {index} is garbled")
+                found.append((index, record))
+                size += len(record)
+                if index >= upto or size >= max_bytes:
+                    break
         return found
 
     def chop(self, upto: int) -> None:

@@ -195,14 +195,20 @@ class Driver:
         """Does what the core says, and sets the timer for what it wants to do later."""
         self._scheduled = False
         effects = self._effects
+        failure: Exception | None = None
         for effect in self.core.take_effects():
-            effects[type(effect)](effect)
+            try:
+                effects[type(effect)](effect)
+            except Exception as error:  # noqa: BLE001 - a bug in one place must not keep back what others wait for
+                failure = failure or error
         due = self.core.deadline()
         if due != self._due:
             self._due = due
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = None if due is None else self.loop.call_at(due / 1e9, self._on_timer, due)
+        if failure is not None:
+            raise failure
 
     def _on_timer(self, due: int) -> None:
         self._timer = self._due = None

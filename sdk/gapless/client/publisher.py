@@ -209,6 +209,11 @@ class Publisher(Owner):
     # For the session, the pipeline and the blocking facade.
 
     @property
+    def is_over(self) -> bool:
+        """Whether it was closed, or ended by the broker, and nobody has yet to hear of it."""
+        return self._error is not None and self._unheard is None
+
+    @property
     def is_flushing(self) -> bool:
         """Whether something is unanswered, and there is hope that it will be soon."""
         core = self._driver.core.publisher(self._number)

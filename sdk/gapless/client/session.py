@@ -67,7 +67,7 @@ class Session:
             name = "~" + token_hex(16)  # the broker may forget such a name when it is idle
         check_name(name, "the name of a publisher")
         publisher = Publisher(self._driver, name, token_hex(16), topic)
-        self._publishers.append(publisher)
+        self._publishers = [publisher, *(other for other in self._publishers if not other.is_over)]
         return publisher
 
     @overload
@@ -160,7 +160,7 @@ class Session:
                 self._driver, asked, on_gap=on_gap, auto=self.ack_mode is AckMode.AUTO
             )
             await subscription.attached()
-            self._subscriptions.append(subscription)
+            self._subscriptions = [subscription, *(other for other in self._subscriptions if not other.is_over)]
             if self._draining:
                 subscription.drain()
             return subscription

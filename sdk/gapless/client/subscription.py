@@ -136,7 +136,8 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         """
         self._draining = True
         self._give_up()
-        self._driver.loop.call_soon_threadsafe(self._wake)
+        if not self._driver.loop.is_closed():
+            self._driver.loop.call_soon_threadsafe(self._wake)
 
     async def close(self) -> None:
         """Ends the consumption well: as leaving the block. A durable subscription lives on. Idempotent."""
@@ -157,6 +158,11 @@ class Subscription(Owner, Generic[ItemT, GapT]):
             self.abandon()
 
     # For the session and the blocking facade.
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was closed, or ended by the broker."""
+        return self._ended is not None
 
     async def attached(self) -> None:
         """Waits until the broker has attached it. Raises why it did not."""

@@ -9,6 +9,7 @@ import pytest
 
 from gapless.errors import ConfigurationError, PluginError
 from gapless.plugins import KINDS, load, names
+from gapless.spi import VolumeIdentity
 
 
 class Site:
@@ -169,3 +170,15 @@ def test_a_plugin_that_breaks_its_specification_is_refused(site: Site, text: str
 
 def test_an_error_of_a_plugin_is_an_error_of_the_configuration() -> None:
     assert issubclass(PluginError, ConfigurationError)
+
+
+@pytest.mark.parametrize("name", ["memory", "rocksdb"])
+def test_hook_open_storage(name: str, tmp_path: Path) -> None:
+    """A volume that knows whom it belongs to, made where there was none."""
+    volume = load("storage", name)(
+        path=str(tmp_path / "volume"), identity=VolumeIdentity("network", "node"), options={}
+    )
+
+    assert volume.created
+    assert volume.identity.node == "node"
+    volume.close()

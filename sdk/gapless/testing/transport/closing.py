@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gapless.testing.transport.ends import LARGE, End, SuitePart, bounded, clogged, connected, numbered, settle
+from gapless.testing.transport.ends import LARGE, PIECE, End, SuitePart, bounded, clogged, connected, numbered, settle
 from gapless.testing.transport.harness import TransportHarness
 
 
@@ -71,16 +71,24 @@ class CloseTests(SuitePart):
         """Frames that come in are dropped."""
 
         def close_at_first(end: End) -> None:
-            end.on_frames_do = lambda _: end.link.close("seen")
+            def close(_: Sequence[bytes]) -> None:
+                end.link.send([bytes(PIECE)] * 64)
+                end.link.close("seen")
+
+            end.on_frames_do = close
 
         async with connected(harness, close_at_first) as connection:
+            # As long as this end does not read, the other one cannot finish its goodbye.
+            connection.near.link.pause()
             connection.near.link.send([b"one"])
             await connection.far.frames(1)
             connection.near.link.send([b"two"])
-            await connection.far.end()
+            await settle()
+            connection.near.link.raise_limit(LARGE)
+            connection.near.link.resume()
 
+            assert await connection.far.end() == "seen"
             assert connection.far.received == [b"one"]
-            assert connection.far.closed == ["seen"]
 
     @bounded
     async def test_what_was_sent_just_before_closing_arrives_although_more_comes_in(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from gapless.testing.transport.ends import LARGE, PIECE, End, SuitePart, bounded, clogged, connected, numbered, settle
 from gapless.testing.transport.harness import TransportHarness
@@ -55,22 +56,28 @@ class FlowTests(SuitePart):
     @bounded
     async def test_pausing_while_frames_are_handed_over(self, harness: TransportHarness) -> None:
         """No `on_frames` between `pause` and `resume`, although more has been read already."""
+        paused: list[bool] = []
+        come_while_paused: list[int] = []
 
         def pause_at_each(end: End) -> None:
-            end.on_frames_do = lambda _: end.link.pause()
+            def pause(payloads: Sequence[bytes]) -> None:
+                come_while_paused.extend([len(payloads)] if paused else [])
+                paused.append(True)
+                end.link.pause()
+
+            end.on_frames_do = pause
 
         sizes = [5, harness.frame_limit, 5, 300_000, 5, 300_000]
         async with connected(harness, pause_at_each) as connection:
             connection.far.link.raise_limit(LARGE)
             connection.near.link.send([bytes(size) for size in sizes])
             while len(connection.far.received) < len(sizes):
-                count = len(connection.far.received)
-                await connection.far.until(lambda count=count: len(connection.far.received) > count)  # type: ignore[misc]
-                count = len(connection.far.received)
+                await connection.far.until(lambda: bool(paused))
                 await settle()
-                assert len(connection.far.received) == count, "frames came to a paused link"
+                paused.clear()
                 connection.far.link.resume()
 
+            assert come_while_paused == []
             assert [len(payload) for payload in connection.far.received] == sizes
 
     @bounded
@@ -98,6 +105,10 @@ class FlowTests(SuitePart):
             await connection.near.until(lambda: connection.near.drained > 0)
             await settle()
 
+            assert connection.near.drained == 1
+            connection.near.link.send([b"a drop"])
+            await connection.far.frames(len(sent) + 1)
+            await settle()
             assert connection.near.drained == 1
             assert levels[0] <= harness.low_water
             assert connection.near.link.pending == 0

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from gapless.client.driver import Driver
+from gapless.client.driver import Driver, Owner
 from gapless.core import messages as m
 from gapless.core.client import ClientCore, Settings
+from gapless.core.client.effects import SendFrames
 from gapless.errors import ConnectionClosedError
 from gapless.spi import Link, LinkHandler
 from unit.gapless.client.conftest import until
@@ -118,3 +119,31 @@ async def test_a_question_that_nobody_waits_for_any_more() -> None:
     await run.close()
     with pytest.raises(ConnectionClosedError):
         await run.ask(run.core.list_pubends)
+
+
+async def test_a_bug_in_one_place_keeps_nothing_back_from_others() -> None:
+    network = FakeNetwork()
+    run = driver(network)
+    await run.start()
+
+    class Broken(Owner):
+        def on_answered(self, result: object) -> None:
+            raise ZeroDivisionError
+
+    run.own(run.core.list_pubends(run.now()), Broken())
+    answer = run.ask(run.core.list_pubends)
+    with pytest.raises(ZeroDivisionError):
+        run.core.on_frames(run.core._outbox.link, _answers(network, run), run.now())
+        run.pump()
+
+    assert len(await answer) == 1
+    await run.close()
+
+
+def _answers(network: FakeNetwork, run: Driver) -> list[bytes]:
+    """What the broker says to all that was asked, at once."""
+    link = network.links[0]
+    for effect in run.core.take_effects():
+        assert isinstance(effect, SendFrames)
+        network.broker.frames(link.number, [p for p in effect.payloads if isinstance(p, bytes)])
+    return [payload for _, payload in network.broker.take() if payload is not None]

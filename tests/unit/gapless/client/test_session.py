@@ -103,3 +103,15 @@ async def test_close_says_what_nobody_heard_although_the_rest_is_well(network: F
         network.flow()
         with pytest.raises(gapless.PublishRejectedError):
             await session.close()
+
+
+async def test_a_session_does_not_keep_what_is_over(network: FakeNetwork) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        for _ in range(5):
+            async with session.subscribe("t") as subscription, session.publisher("t") as publisher:
+                await publisher.send(b"a")
+                await anext(subscription)
+
+        assert len(session._subscriptions) == 1
+        assert len(session._publishers) == 1
+        assert len(session._driver._owners) == 0
