@@ -11,6 +11,7 @@ from gapless.core.effects import Tell, Write
 from gapless.core.roles import ClientSession, SessionEnded
 from gapless.core.routing import Announce, AskHold, Held, PubendMeta, Seen
 from gapless.core.ticks import STEP, tick_at, wall_at
+from gapless_shb.core.checkpoint import recover_positions
 from unit.gapless_shb.core.harness import BASE, PUBEND, World
 
 
@@ -327,3 +328,16 @@ def test_a_subscription_that_is_not_durable_ends_with_its_session() -> None:
     assert desk.world.shb._hosting.registry.get(sid) is None
     assert not desk.world.disk.tables.get("shb/subscriptions")
     assert sid not in desk.world.shb._hosting.streams[PUBEND].positions
+
+
+def test_what_was_acknowledged_last_is_made_durable_when_the_consumer_leaves() -> None:
+    """The broker may be about to stop in order; a checkpoint that is under way is followed by another."""
+    desk, subscribed = attached()
+    acknowledge = m.Acknowledge(subscribed.sid, [m.Acknowledged(PUBEND, BASE + STEP, 0)])
+    desk.world.shb._on_acknowledge(desk.session(1), acknowledge, desk.world.now, desk.world.wall)
+
+    desk.world.shb._on_detach(desk.session(1), m.Detach(subscribed.sid), desk.world.now, desk.world.wall)
+    desk.world.pass_time(0)
+
+    (position,) = recover_positions(desk.world.disk).values()
+    assert position.acked == BASE + STEP
