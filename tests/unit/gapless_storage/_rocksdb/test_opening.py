@@ -309,6 +309,34 @@ def test_a_data_file_that_is_gone_is_refused(tmp_path: Path) -> None:
     refuses(place, "cannot be opened|missing")
 
 
+def test_families_that_disagree_are_refused(tmp_path: Path) -> None:
+    """As when the newest files of one family are lost, and the other's are not."""
+    harness = RocksdbHarness(tmp_path)
+    volume = harness.open()
+    write_batch(volume, 1)
+    volume.sync()
+    volume._engine.write(volume._engine.repeating_batch(volume._mark.next()))
+    volume.close()
+
+    with pytest.raises(VolumeCorruptError, match="disagrees with itself"):
+        harness.open()
+
+
+def test_data_files_ahead_of_the_log_are_refused(tmp_path: Path) -> None:
+    """One family is flushed, the other one's batches are only in the log, which is lost."""
+    harness = RocksdbHarness(tmp_path)
+    volume = harness.open()
+    for number in range(1, SYNCED + 1):
+        write_batch(volume, number)
+    volume._engine._database.flush()
+    place = Place(harness.directory).copy_to(tmp_path / "killed")
+    volume.close()
+    for log in wal.log_files(place.database):
+        log.unlink()
+
+    refuses(place, "disagrees with itself")
+
+
 # ------------------------------------------------------------------------------- creating, step by step
 
 

@@ -101,7 +101,9 @@ def test_an_end_ends_exactly_once(calls: list[str]) -> None:
         end.check_end()
 
 
-@pytest.mark.parametrize("late", [lambda end: end.on_frames([b"x"]), lambda end: end.on_drained()])
+@pytest.mark.parametrize(
+    "late", [lambda end: end.on_frames([b"x"]), lambda end: end.on_drained()], ids=["frames", "drained"]
+)
 def test_nothing_comes_after_the_end(late: Callable[[End], None]) -> None:
     end = End()
     end.on_closed("")
