@@ -145,7 +145,6 @@ class FrameDecoder:
     def _break(self, message: str) -> None:
         self._error = message
         self._rest = b""
-        self.held = False
         raise RemoteProtocolError(message)
 
 

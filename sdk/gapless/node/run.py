@@ -246,6 +246,9 @@ class Run:
 
     def _serve(self, number: int, owner: LinkOwner, work: LinkOutput) -> None:
         link = owner.link
+        # What has left since the last send is said before the next one, or a link on which there is always
+        # the same little message under way would look as if nothing ever left.
+        self._say_pending(number, owner)
         if work.limit:
             link.raise_limit(work.limit)
         if work.urgent:
@@ -257,7 +260,10 @@ class Run:
         if work.close is not None:
             link.close(work.close)
             return
-        pending = link.pending
+        self._say_pending(number, owner)
+
+    def _say_pending(self, number: int, owner: LinkOwner) -> None:
+        pending = owner.link.pending
         if pending or owner.pending:
             owner.pending = pending
             self._happened(self._machine.on_pending, number, pending)

@@ -229,7 +229,27 @@ async def test_pending_bytes_are_told_until_they_are_gone(rig: Rig) -> None:
     link.handler.on_drained()
     await rig.settle()
 
-    assert told == [700, 0, 3]
+    assert told == [700, 700, 0, 3]
+
+
+async def test_what_has_left_between_two_sends_is_seen_to_have_left(rig: Rig) -> None:
+    """Each send leaves the same few bytes pending for a moment: that is progress, not a client that stands still."""
+    link = await rig.connect()
+    told: list[int] = []
+    rig.machine.on_pending = lambda _, pending, *__: told.append(pending)  # type: ignore[method-assign]
+    send = link.send
+
+    def send_and_hold(payloads: Any, *, urgent: bool = False) -> None:
+        send(payloads, urgent=urgent)
+        link.pending = 49
+
+    link.send = send_and_hold  # type: ignore[method-assign]
+    for _ in range(3):
+        link.say(ListPubends(1))
+        await rig.settle()
+        link.pending = 0
+
+    assert told == [49, 0, 49, 0, 49]
 
 
 async def test_a_link_with_too_much_pending_is_paused_and_resumed(rig: Rig) -> None:
