@@ -173,9 +173,22 @@ def test_a_higher_need_asks_anew_although_the_lower_was_just_asked_for() -> None
 
     assert stream.due(103) == [(((0, 5),), {"a": 1})]
 
-    stream.add(((2, 4),), RAW, 104)
+    stream.add(((2, 4),), RAW, 105)
 
-    assert stream.due(107) == [(((0, 2), (4, 5)), {"a": 1}), (((2, 4),), RAW)]
+    assert stream.due(107) == [(((0, 2), (4, 5)), {"a": 1})]
+    assert stream.due(108) == [(((2, 4),), RAW)]
+
+
+def test_a_lower_need_changes_nothing() -> None:
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, 5),), {"a": 2}, 100)
+
+    assert stream.due(103) == [(((0, 5),), {"a": 2})]
+
+    stream.add(((2, 4),), {"a": 1}, 104)
+
+    assert stream.due(107) == [(((0, 5),), {"a": 2})]
+    assert asked(stream, 120) == [115]
 
 
 def test_the_defaults_are_those_of_the_specification() -> None:

@@ -57,6 +57,15 @@ def test_the_table_is_what_a_list_would_say(changes: list[tuple[str, Timer, int]
         }
 
 
+def test_timers_of_one_time_expire_in_the_order_in_which_they_were_set() -> None:
+    deadlines: Deadlines[Timer] = Deadlines()
+    deadlines.set(Timer.RETRY, 5)
+    deadlines.set(Timer.PROBE, 5)
+    deadlines.set(Timer.RETRY, 5)
+
+    assert deadlines.take_expired(5) == [Timer.PROBE, Timer.RETRY]
+
+
 def test_an_expired_timer_is_unset_until_it_is_set_again() -> None:
     deadlines: Deadlines[Timer] = Deadlines()
     deadlines.set(Timer.RETRY, 5)

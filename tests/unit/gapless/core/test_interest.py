@@ -42,8 +42,8 @@ def selected(table: InterestTable) -> set[int]:
 History = list[dict[int, Filter]]
 """What one SHB wants at each version, from 0 on."""
 
-changes = st.dictionaries(st.integers(1, 3), st.none() | st.integers(0, 3), max_size=2)
-histories = st.lists(changes, min_size=1, max_size=5)
+changes = st.dictionaries(st.integers(1, 3), st.sampled_from((None, 0, 1, 2, 3)), min_size=1, max_size=3)
+histories = st.lists(changes, min_size=2, max_size=5)
 messages = st.lists(st.tuples(st.sampled_from(SHBS), st.integers(0, 5), st.booleans()), max_size=12)
 
 
@@ -179,6 +179,20 @@ def test_a_repeated_version_tells_that_something_is_missing(table: InterestTable
     assert table.apply(delta("a", 2, 2))
     assert not table.apply(delta("a", 4, 4))
     assert not table.apply(delta("c", 4, 4))
+
+
+def test_the_whole_replaces_what_was_there(table: InterestTable) -> None:
+    assert table.apply(full("a", 4, {2: wants(1)}))
+    assert selected(table) == {1, 2}
+    assert table.filters("a") == {2: wants(1)}
+    assert table.summary("a") == (4, digest({2: wants(1)}))
+    assert len(table) == 2
+
+
+def test_the_whole_of_an_older_version_is_late(table: InterestTable) -> None:
+    assert table.apply(full("a", 2, {2: wants(1)}))
+    assert table.filters("a") == {1: wants(0)}
+    assert table.versions == {"a": 3, "b": 5}
 
 
 def test_one_number_in_two_shbs_is_two_subscriptions(table: InterestTable) -> None:

@@ -105,6 +105,29 @@ def test_a_retired_shb_no_longer_holds_the_others_back() -> None:
     assert table.take_risen() == Minima(50, 70)
 
 
+def test_what_was_said_never_falls() -> None:
+    """An SHB that comes back after it was retired is behind what was released without it (T10)."""
+    table = ReleaseTable(["a"])
+    table.report(progress("a", 50, 70))
+
+    assert table.take_risen() == Minima(50, 70)
+
+    table.enrol("b")
+    table.report(progress("b", 3, 90))
+
+    assert table.minima() == Minima(3, 70)
+    assert table.take_risen() is None
+
+    table.report(progress("a", 60, 95))
+    table.report(progress("b", 49, 95))
+
+    assert table.take_risen() is None, "neither half of it may fall"
+
+    table.report(progress("b", 50, 95))
+
+    assert table.take_risen() == Minima(50, 95)
+
+
 def test_without_members_nothing_is_released() -> None:
     assert ReleaseTable().minima() is None
 

@@ -90,6 +90,7 @@ def test_who_knows_the_old_and_the_new_stream_compares_with_both() -> None:
 
 def test_pubends_without_an_epoch_are_told_apart_by_name() -> None:
     assert CheckpointToken("net", {"a": 1}) < CheckpointToken("net", {"a": 1, "b": 1})
+    assert not CheckpointToken("net", {"a": 1}) <= CheckpointToken("net", {"b": 1, "@1": 1})
 
 
 def test_other_things_do_not_compare() -> None:
@@ -302,6 +303,7 @@ def test_readable_names_are_never_written_otherwise() -> None:
         ("hello", "not a checkpoint token: it begins with 'gl1.'"),
         ("gl2.abc.def", "a checkpoint token of a version that this gapless does not know"),
         ("gl1.%%%", "garbled or cut off"),
+        (str(token(a=1)).replace(".a", ".b"), "its checksum does not match"),
         (f"{token(a=1)}\n", "garbled or cut off"),
         ("gl1." + "A" * TEXT_MAX, f"at most {TEXT_MAX} characters"),
     ],

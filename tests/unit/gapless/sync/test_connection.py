@@ -18,9 +18,19 @@ from unit.gapless.client.conftest import ADDRESS, is_connected
 from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.client.fake_network import FakeNetwork
 
+others: set[threading.Thread] = set()
+"""What was running before the test: another test's connection may not be collected yet."""
+
+
+@pytest.fixture(autouse=True)
+def _before() -> None:
+    others.clear()
+    others.update(threading.enumerate())
+
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("gapless")]
+    """The threads of this test's connections."""
+    return [t.name for t in threading.enumerate() if t.name.startswith("gapless") and t not in others]
 
 
 def test_a_connection_is_a_block_or_not(network: FakeNetwork) -> None:
