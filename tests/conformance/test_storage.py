@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(300)  # the histories take long on a slow disk
 
 
 class TestMemory(StorageSuite):
-    history_examples = 200
+    history_examples = 50
 
     @pytest.fixture
     def harness(self) -> StorageHarness:
@@ -21,7 +21,7 @@ class TestMemory(StorageSuite):
 
 
 class TestRocksdb(StorageSuite):
-    history_examples = 10
+    history_examples = 6
 
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StorageHarness:
@@ -31,7 +31,7 @@ class TestRocksdb(StorageSuite):
 class TestRocksdbWithSmallBuffers(StorageSuite):
     """Small enough that data files, several logs and compactions occur in every test."""
 
-    history_examples = 10
+    history_examples = 6
 
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StorageHarness:

@@ -90,7 +90,7 @@ def test_who_knows_the_old_and_the_new_stream_compares_with_both() -> None:
 
 def test_pubends_without_an_epoch_are_told_apart_by_name() -> None:
     assert CheckpointToken("net", {"a": 1}) < CheckpointToken("net", {"a": 1, "b": 1})
-    assert not CheckpointToken("net", {"a": 1}) <= CheckpointToken("net", {"b": 1, "@1": 1})
+    assert not CheckpointToken("net", {"a": 1}) <= CheckpointToken("net", {"@1": 1})
 
 
 def test_other_things_do_not_compare() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
 from conformance.storages import RocksdbHarness
-from gapless_storage._rocksdb.logformat import intact_records
+from gapless_storage._rocksdb.logformat import _masked, intact_records
 from gapless_storage._rocksdb.wal import log_files
 
 SIZES = [0, 1, 100, 32_000, 32_700, 32_768, 70_000, 200_000, 5]
@@ -73,3 +75,27 @@ def test_a_tail_of_nothing_is_no_record(log: Path, tail: bytes) -> None:
         file.write(tail)
 
     assert [end for _, end in intact_records(log, 1)] == expected
+
+
+@pytest.mark.parametrize("kind", [0, 5, 6, 9, 130])
+def test_a_type_that_we_do_not_have_written_ends_it(log: Path, kind: int) -> None:
+    """With the right checksum, too: recycled files, compressed logs and padding are not ours."""
+    content = bytes([kind]) + b"content"
+    header = struct.pack("<IHB", _masked(google_crc32c.value(content)), len(content) - 1, kind)
+    log.write_bytes(header + content[1:] + log.read_bytes())
+
+    assert list(intact_records(log, 10)) == []
+
+
+@pytest.mark.parametrize("order", [(2, 1), (2, 2), (3, 4), (4,), (2, 4, 4), (2, 3, 1)])
+def test_fragments_come_in_their_order(tmp_path: Path, order: tuple[int, ...]) -> None:
+    fragments = []
+    for kind in order:
+        content = bytes([kind]) + b"content"
+        fragments.append(struct.pack("<IHB", _masked(google_crc32c.value(content)), len(content) - 1, kind))
+        fragments.append(content[1:])
+    (tmp_path / "log").write_bytes(b"".join(fragments))
+
+    records = list(intact_records(tmp_path / "log", 100))
+
+    assert records == ([(b"contentcontent", 28)] if order == (2, 4, 4) else [])
