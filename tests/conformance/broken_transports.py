@@ -27,7 +27,7 @@ from gapless_transport.memory_link import MemoryLink, Payload
 from gapless_transport.outbox import Outbox
 from gapless_transport.tcp import TcpTransport
 
-BREACH_SECONDS_MAX = 1.0
+BREACH_SECONDS_MAX = 0.4
 """How long a test of the suite may wait for what a broken transport never does."""
 
 

@@ -1,4 +1,4 @@
-"""Our transports through the suite that we ship for everyone's, each on every loop that it will run on."""
+"""Our transports through the suite that we ship for everyone's; sockets on every loop that they may meet."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def loop(request: pytest.FixtureRequest) -> str:
 
 class TestMemory(TransportSuite):
     @pytest.fixture
-    def harness(self, loop: str) -> TransportHarness:
-        return MemoryHarness(loop)
+    def harness(self) -> TransportHarness:
+        return MemoryHarness("asyncio")
 
 
 class TestMemoryWithHarmlessFaults(TransportSuite):

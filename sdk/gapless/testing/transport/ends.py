@@ -208,7 +208,7 @@ async def clogged(harness: TransportHarness) -> AsyncIterator[tuple[Connection, 
 
 async def settle() -> None:
     """Gives what must not happen the time to happen: many turns of the loop."""
-    for _ in range(12):
+    for _ in range(6):
         await asyncio.sleep(0.001)
 
 
