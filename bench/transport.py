@@ -3,17 +3,16 @@
 Both ends of a loopback connection live in this process, so the figures are the CPU time of sending *and*
 receiving. Each is taken side by side with two floors, which carry the very same bytes in the same
 portions: `sockets` (a bare socket pair, no loop at all) and `protocol` (asyncio protocols that only count).
-The best of several rounds counts: everything else on the machine can only add.
+Figures are medians of several rounds.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json as json_module
 import socket
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from statistics import median
 
 import uvloop
 
@@ -33,7 +32,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 
 
 def run(*, json: bool = False) -> dict[str, float]:
-    """Measures, prints a table or one JSON object, and returns the figures; their keys carry their units."""
+    """Measures, prints a table unless `json`, and returns the figures; their keys carry their units."""
     figures: dict[str, float] = {}
     for size in FRAME_BYTES:
         portion = max(1, PORTION_BYTES // size)
@@ -41,16 +40,14 @@ def run(*, json: bool = False) -> dict[str, float]:
             figures |= _figures(f"{name}_{size}B", new_loop, size, portion)
     for name, new_loop in LOOPS.items():
         figures |= _figures(f"{name}_64B_one_per_call", new_loop, 64, 1)
-    if json:
-        print(json_module.dumps(figures))
-    else:
+    if not json:
         for key, figure in figures.items():
             print(f"{key:58} {figure:10.3f}")
     return figures
 
 
 def _figures(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop], size: int, portion: int) -> dict[str, float]:
-    portions = max(200, (64 << 20) // (portion * size)) if portion > 1 else 20_000
+    portions = min(20_000, (64 << 20) // (portion * size))
     payload = bytes(range(256)) * (size // 256) + bytes(size % 256)
     raw = encode_frame(payload) * portion
     ours, protocol, sockets = [], [], []
@@ -60,9 +57,9 @@ def _figures(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop], size:
         sockets.append(_send_without_loop(raw, portions))
     frames = portions * portion
     return {
-        f"{name}_cpu_us_per_frame": min(ours) / frames * 1e6,
-        f"{name}_ratio_to_protocol": min(ours) / min(protocol),
-        f"{name}_ratio_to_sockets": min(ours) / min(sockets),
+        f"{name}_cpu_us_per_frame": median(ours) / frames * 1e6,
+        f"{name}_ratio_to_protocol": median(ours) / median(protocol),
+        f"{name}_ratio_to_sockets": median(ours) / median(sockets),
     }
 
 
@@ -177,7 +174,3 @@ def _send_without_loop(raw: bytes, portions: int) -> float:
     for sock in (sender, receiver, listening):
         sock.close()
     return spent
-
-
-if __name__ == "__main__":
-    run(json="--json" in sys.argv)

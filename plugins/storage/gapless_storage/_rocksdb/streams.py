@@ -19,7 +19,6 @@ from gapless_storage._rocksdb.layout import (
     size_note_prefix,
 )
 
-_CHOPPED = struct.Struct(">QQQ")
 _PLACE = struct.Struct(">QQ")
 _NOTE_INDEX = struct.Struct(">Q")
 _NOTE_TOTAL = struct.Struct(">Q")
@@ -99,14 +98,14 @@ class RocksdbStream:
         self._engine = engine
         self._staged = staged
         self._chopping = chopping
-        self._chopped, last = _read_chopped(engine, stream_id)
+        self._chopped = _read_place(engine, chop_key(stream_id))
         self._chop_staged: Place | None = None
-        self._reclaimed = _read_reclaimed(engine, stream_id)
+        self._reclaimed = _read_place(engine, reclaim_key(stream_id))
         notes = [note for note in _read_notes(engine, stream_id) if note.index > self.first]
         self._sizes = SizeNotes([self._chopped, *notes])
         for index, record in _records_after(engine, stream_id, self._sizes.last):
             self._sizes.add(index, len(record))
-        self.last = max(last, self._sizes.last)
+        self.last = self._sizes.last  # a chop never goes beyond it, so the chop point knows it at least
 
     @property
     def first(self) -> int:
@@ -146,7 +145,7 @@ class RocksdbStream:
         if upto <= (self._chop_staged or self._chopped).index:
             return
         place = Place(upto, self._sizes.total_upto(upto))
-        self._staged().put(chop_key(self._id), _CHOPPED.pack(place.index, place.total, self.last))
+        self._staged().put(chop_key(self._id), _PLACE.pack(place.index, place.total))
         if self._chop_staged is None:
             self._chopping.append(self)
         self._chop_staged = place
@@ -224,15 +223,8 @@ class RocksdbTable:
         return iter([(key[skip:], value) for key, value in self._engine.scan(self._prefix + prefix)])
 
 
-def _read_chopped(engine: Engine, stream_id: int) -> tuple[Place, int]:
-    """The chop point, and the stream's highest index at that time."""
-    row = engine.get(chop_key(stream_id))
-    index, total, last = _CHOPPED.unpack(row) if row is not None else (0, 0, 0)
-    return Place(index, total), int(last)
-
-
-def _read_reclaimed(engine: Engine, stream_id: int) -> Place:
-    row = engine.get(reclaim_key(stream_id))
+def _read_place(engine: Engine, key: bytes) -> Place:
+    row = engine.get(key)
     return Place(*_PLACE.unpack(row)) if row is not None else Place(0, 0)
 
 
