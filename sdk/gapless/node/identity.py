@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,17 +38,17 @@ class NodeIdentity:
         return f"NodeIdentity({self.network!r}, {self.storage_id!r}, boot {self.boot})"  # never the secret
 
 
-def claim(volume: LogVolume, network: str) -> NodeIdentity:
+def claim(volume: LogVolume, network: str, token_bytes: Callable[[int], bytes] = secrets.token_bytes) -> NodeIdentity:
     """Counts a start, makes it durable, and says who the node is. Blocks for a sync.
 
-    `network` is the configured one, or "". Raises VolumeForeignError when the volume belongs to another
+    `network` is the configured one, or ""; what a new volume is told apart by comes from `token_bytes`. Raises VolumeForeignError when the volume belongs to another
     network, VolumeCorruptError when it has lost its identity.
     """
     table = volume.table(TABLE)
     rows = {key: table.get(key) for key in (_NETWORK, _STORAGE, _SECRET, _BOOT)}
     # A volume whose creator was killed before this was durable is as good as new: what was durable once,
     # a storage does not lose unseen.
-    identity = _known(rows) if any(rows.values()) else _new(table, network)
+    identity = _known(rows) if any(rows.values()) else _new(table, network, token_bytes)
     if network and network != identity.network:
         raise VolumeForeignError(
             f"the volume belongs to network {identity.network!r}, the configuration says {network!r}: "
@@ -59,9 +60,9 @@ def claim(volume: LogVolume, network: str) -> NodeIdentity:
     return identity
 
 
-def _new(table: Table, network: str) -> NodeIdentity:
-    secret = secrets.token_bytes(SECRET_BYTES)
-    identity = NodeIdentity(network or secrets.token_hex(8), secrets.token_hex(8), secret, boot=1)
+def _new(table: Table, network: str, token_bytes: Callable[[int], bytes]) -> NodeIdentity:
+    secret = token_bytes(SECRET_BYTES)
+    identity = NodeIdentity(network or token_bytes(8).hex(), token_bytes(8).hex(), secret, boot=1)
     table.put(_NETWORK, identity.network.encode())
     table.put(_STORAGE, identity.storage_id.encode())
     table.put(_SECRET, secret)

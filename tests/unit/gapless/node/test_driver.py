@@ -382,7 +382,7 @@ async def test_serving_says_why_it_could_not_go_on(world: World) -> None:
         world.disk.write_error = VolumeFailedError("EIO")
         link = world.listener.connect()
         link.say(hello(), OpenPublisher(1, "loader", "instance", 1, None))
-        node._run._fail(VolumeFailedError("EIO"))  # type: ignore[union-attr]
+        node._run._engine.fail(VolumeFailedError("EIO"))  # type: ignore[union-attr]
 
     with pytest.raises(VolumeCorruptError):
         await serve(world.config(), on_ready)

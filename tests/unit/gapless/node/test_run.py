@@ -52,7 +52,7 @@ class Rig:
         while calm < 3:
             await asyncio.sleep(0.001)
             waiting = self.run._commit.busy and self.volume.gate.is_set()
-            calm = 0 if waiting or self.run._scheduled or self.run._reads else calm + 1
+            calm = 0 if waiting or self.run._engine.scheduled or self.run._engine.reads else calm + 1
 
     async def connect(self, instance: str = "one") -> FakeLink:
         link = FakeLink()

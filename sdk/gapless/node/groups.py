@@ -1,0 +1,120 @@
+"""What is written and not yet durable: groups of cookies, released in the order of their commits.
+
+    commit ──▶ stage, write() ──▶ cookies gather ──▶ a sync covers them ──▶ released in order
+
+While a sync runs, the commits that follow are written and gather: the sync itself is the window in which a
+group gathers, so load makes groups and an idle broker has no delay. A sync that ends before an earlier one
+releases nothing: after a failure, what a later sync says cannot be trusted. How a sync is run, and where,
+is the business of whoever begins it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gapless.core.effects import Chop, Delete, Operation, Put, Set
+
+if TYPE_CHECKING:
+    from gapless.node.machine import Cookie
+    from gapless.spi import LogStream, LogVolume, Table
+
+SYNCS_MAX = 2
+"""Two syncs may run at a time, so that the second one's log is on its way while the first one's fence is
+(reliability.md 4.6)."""
+
+
+class Group:
+    """The cookies that one sync covers."""
+
+    __slots__ = ("cookies", "synced")
+
+    def __init__(self, cookies: list[Cookie]) -> None:
+        self.cookies = cookies
+        self.synced = False
+
+
+class Groups:
+    """The commits of one volume, from their write to their release."""
+
+    def __init__(self, volume: LogVolume, *, syncs_max: int = SYNCS_MAX) -> None:
+        self._volume = volume
+        self._streams: dict[str, LogStream] = {}
+        self._tables: dict[str, Table] = {}
+        self._cookies: list[Cookie] = []
+        self._in_flight: deque[Group] = deque()
+        self._syncs_max = syncs_max
+        self._running = 0
+        self.failed = False
+        """Once a write or a sync has failed nothing is released any more."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a sync runs or is due."""
+        return self._running > 0 or (bool(self._cookies) and not self.failed)
+
+    def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
+        """Writes the operations as one atomic batch; the cookies wait for a sync.
+
+        Operations without a cookie wait for the next sync. Raises what the volume's `write` raises; then
+        nothing more may be committed.
+        """
+        assert not self.failed
+        if operations:
+            try:
+                self._stage(operations)
+                self._volume.write()
+            except BaseException:
+                self.failed = True
+                raise
+        self._cookies += cookies
+
+    def next(self) -> Group | None:
+        """The group whose sync must begin now, if there is one and not too many run."""
+        if not self._cookies or self._running >= self._syncs_max or self.failed:
+            return None
+        group = Group(self._cookies)
+        self._cookies = []
+        self._in_flight.append(group)
+        self._running += 1
+        return group
+
+    def on_synced(self, group: Group, error: BaseException | None) -> list[Cookie]:
+        """A sync has ended. Returns what has become durable by it, in the order of the commits."""
+        self._running -= 1
+        if self.failed:
+            return []
+        if error is not None:
+            self.failed = True
+            return []
+        group.synced = True
+        durable: list[Cookie] = []
+        while self._in_flight and self._in_flight[0].synced:
+            durable += self._in_flight.popleft().cookies
+        return durable
+
+    def _stage(self, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            kind = type(operation)
+            if kind is Put:
+                self._stream(operation.stream).put(operation.index, operation.record)  # type: ignore[union-attr]
+            elif kind is Set:
+                self._table(operation.table).put(operation.key, operation.value)  # type: ignore[union-attr]
+            elif kind is Delete:
+                self._table(operation.table).delete(operation.key)  # type: ignore[union-attr]
+            else:
+                assert kind is Chop
+                self._stream(operation.stream).chop(operation.upto)  # type: ignore[union-attr]
+
+    def _stream(self, name: str) -> LogStream:
+        stream = self._streams.get(name)
+        if stream is None:
+            stream = self._streams[name] = self._volume.stream(name)
+        return stream
+
+    def _table(self, name: str) -> Table:
+        table = self._tables.get(name)
+        if table is None:
+            table = self._tables[name] = self._volume.table(name)
+        return table
