@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 class Shell(Protocol):
     """The world around an engine."""
 
-    clock: Callable[[], tuple[int, int]]
-    """Monotonic nanoseconds, and milliseconds since 1970."""
+    @property
+    def clock(self) -> Callable[[], tuple[int, int]]:
+        """Tells monotonic nanoseconds, and milliseconds since 1970."""
 
     def schedule(self) -> None:
         """Call `Engine.turn` soon, after what else happens now. Not asked for again before that turn."""

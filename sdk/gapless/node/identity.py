@@ -41,8 +41,9 @@ class NodeIdentity:
 def claim(volume: LogVolume, network: str, token_bytes: Callable[[int], bytes] = secrets.token_bytes) -> NodeIdentity:
     """Counts a start, makes it durable, and says who the node is. Blocks for a sync.
 
-    `network` is the configured one, or ""; what a new volume is told apart by comes from `token_bytes`. Raises VolumeForeignError when the volume belongs to another
-    network, VolumeCorruptError when it has lost its identity.
+    `network` is the configured one, or ""; what a new volume is told apart by comes from `token_bytes`.
+    Raises VolumeForeignError when the volume belongs to another network, VolumeCorruptError when it has
+    lost its identity.
     """
     table = volume.table(TABLE)
     rows = {key: table.get(key) for key in (_NETWORK, _STORAGE, _SECRET, _BOOT)}

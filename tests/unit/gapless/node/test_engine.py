@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from gapless.core import routing
 from gapless.core.effects import Alarm, Operation, Put, Read, Write
-from gapless.core.messages import OpenPublisher, Publish
+from gapless.core.messages import OpenPublisher
 from gapless.core.routing import RouterContext, SendFrame
 from gapless.core.sessions import BrokerIdentity, Limits
 from gapless.node.auth import Anonymous
@@ -16,7 +16,7 @@ from gapless.node.machine import Cookie, Machine, Network
 from links import FakeLink
 from nodes import STREAM, LogRole, StraightRouter
 from volumes import FakeVolume
-from wire import columns, hello, kinds
+from wire import hello, kinds
 
 NOW, WALL = 10**9, 1_700_000_000_000
 
@@ -83,7 +83,7 @@ async def test_a_turn_writes_first_then_sends_then_reads_then_speaks() -> None:
     link = FakeLink()
     owner = world.engine.accept(link)
     link.handler = owner
-    link.say(hello(instance="one"), OpenPublisher(1, "loader", "instance", 1, None), Publish(1, 1, 1, columns(b"a")))
+    link.say(hello(instance="one"), OpenPublisher(1, "loader", "instance", 1, None))
     world.role.effects += [Read(STREAM, 0, 1, "cookie"), Alarm("look"), Write([Put(STREAM, 99, b"")], None)]
     world.machine._output.network.append(SendFrame(1, b"frame"))
 
@@ -106,7 +106,7 @@ def test_an_exception_ends_it_and_nothing_is_carried_out_any_more() -> None:
     def broken(*_: Any) -> None:
         raise bug
 
-    world.machine.on_broker_frame = broken  # type: ignore[method-assign]
+    world.machine.on_broker_frame = broken  # type: ignore[method-assign,assignment]
     world.engine.on_broker_frame(1, b"")
 
     assert world.turn() == [bug]
