@@ -1,0 +1,111 @@
+"""From options to a world: brokers with their configurations and disks, clients, faults, oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gapless import plugins
+from gapless.core.routing import Router, RouterContext
+from gapless.node.assembly import Loaded
+from gapless.node.config import make_config
+from gapless.testing.sim.application import SimClient
+from gapless.testing.sim.broker import SimBroker
+from gapless.testing.sim.clocks import NodeClock
+from gapless.testing.sim.disk import MemoryDisks
+from gapless.testing.sim.world import World
+
+if TYPE_CHECKING:
+    from gapless.testing.sim.choices import Choices
+    from gapless.testing.sim.options import Options
+    from gapless.testing.sim.trace import Trace
+
+NETWORK = "simulated"
+
+
+def build(options: Options, choices: Choices, trace: Trace) -> World:
+    """The world of these options; nobody runs yet."""
+    world = World(options, choices, trace)
+    disks = MemoryDisks()
+    roles = roles_of(options)
+    clocks = choices.stream("clocks")
+    for name, hosted in roles.items():
+        clock = NodeClock(
+            drift_ppm=_either_way(clocks.draw(2 * options.clock.drift_ppm + 1)),
+            wall_offset_ms=_either_way(clocks.draw(2 * options.clock.offset_ms + 1)),
+        )
+        world.brokers[name] = SimBroker(world, name, _load(world, name, hosted, roles), disks.disk(), clock)
+    hosts = [name for name, hosted in roles.items() if "shb" in hosted]
+    for number in range(options.clients):
+        # A durable subscription lives at one SHB, so each client has one; the router finds the PHBs.
+        name = f"client{number + 1}"
+        world.clients[name] = SimClient(world, name, [hosts[number % len(hosts)]])
+    return world
+
+
+def roles_of(options: Options) -> dict[str, tuple[str, ...]]:
+    """The nodes by name, and what each hosts."""
+    if options.together:
+        both = min(options.phbs, options.shbs)
+        nodes = {f"node{number + 1}": ("phb", "shb") for number in range(both)}
+        rest = ("phb",) if options.phbs > both else ("shb",)
+        return nodes | {f"node{number + 1}": rest for number in range(both, max(options.phbs, options.shbs))}
+    phbs = {f"phb{number + 1}": ("phb",) for number in range(options.phbs)}
+    return phbs | {f"shb{number + 1}": ("shb",) for number in range(options.shbs)}
+
+
+def phb_section(options: Options, name: str) -> dict[str, Any]:
+    """The `[phb]` of a node's configuration."""
+    pubend: dict[str, Any] = {
+        "name": name,
+        "count": options.pubends,
+        "min_retain_seconds": options.min_retain_seconds,
+        "min_retain_bytes": 1 << 30,
+    }
+    if options.max_retain_seconds is not None:
+        pubend["max_retain_seconds"] = options.max_retain_seconds
+    return {"pubends": [pubend]}
+
+
+def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, tuple[str, ...]]) -> Loaded:
+    options = world.options
+    settings: dict[str, Any] = {
+        "node": {"name": name, "network": NETWORK, "roles": list(hosted)},
+        "storage": {"plugin": "memory"},
+        "listen": [],
+    }
+    if "phb" in hosted:
+        settings["phb"] = phb_section(options, name)
+    peers = {peer: list(theirs) for peer, theirs in roles.items() if peer != name}
+    routing = {"peers": peers, "hostility": {kind: rate for kind, rate in options.hostility if rate}}
+    return Loaded(
+        config=make_config(settings),
+        authenticator=plugins.load("auth", "anonymous")(options={}),
+        listeners=(),
+        open_storage=None,
+        open_routing=_watched_router(world, name, routing),
+        open_roles={role: plugins.load("role", role) for role in hosted},
+    )
+
+
+def _watched_router(world: World, name: str, routing: Mapping[str, Any]) -> Any:
+    open_router = plugins.load("routing", world.options.router)
+
+    def open_routing(options: Mapping[str, Any]) -> Router:
+        router: Router = open_router(options=options)
+        start = router.start
+
+        def start_here(now: int, context: RouterContext) -> Any:
+            seed = world.choices.stream("routers").draw(1 << 30)
+            return start(now, replace(context, seed=seed, config=routing))
+
+        router.start = start_here  # type: ignore[method-assign]
+        return world.seam.watch(world.brokers[name], router)
+
+    return open_routing
+
+
+def _either_way(drawn: int) -> int:
+    """0, 1, −1, 2, −2, …"""
+    return (drawn + 1) // 2 if drawn & 1 else -(drawn // 2)

@@ -1,0 +1,243 @@
+"""What a run is made of: which faults there are, how often, how many nodes, which policies.
+
+Drawn from the seed swarm-wise: first which classes of faults are on at all, then how often each comes. So
+some runs are gentle and long, some have only one trouble, and some have all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from gapless.testing.sim.choices import Stream
+
+MICROSECOND = 1_000
+MILLISECOND = 1_000_000
+SECOND = 1_000_000_000
+
+FAULTS = ("network", "disk", "process", "clock", "operator")
+"""The classes of faults that `--faults` can name."""
+
+HOSTILITIES = (
+    "lose",
+    "repeat",
+    "reorder",
+    "delay",
+    "split",
+    "merge",
+    "overlap",
+    "over_deliver",
+    "delay_interest",
+    "drop_interest",
+    "stale_cache",
+    "forget",
+    "late_answer",
+    "answer_more",
+    "ask_interest",
+    "probe",
+    "twice",
+    "delay_progress",
+)
+"""What the router `hostile` can do."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFaults:
+    """Rates per frame, unless it says otherwise; times in nanoseconds."""
+
+    delay: int = 300 * MICROSECOND
+    """The mean of what is added to the least latency."""
+    loss: float = 0.0
+    """Between brokers."""
+    repeat: float = 0.0
+    """Between brokers; a third of them much later."""
+    bytewise: float = 0.05
+    """Clients' links that go through the real framing, in pieces."""
+    garble: float = 0.0
+    """Sends on such a link in which a bit is flipped."""
+    slow: float = 0.0
+    """Clients' links that are slow towards the client."""
+    slow_rate: int = 20_000
+    """Bytes a second of such a link."""
+    stale: float = 0.0
+    """New links on which frames of an earlier session turn up."""
+    resets: float = 0.0
+    """Resets of some client's link, a second."""
+    flaps: float = 0.0
+    """Breaks of some link between brokers, a second."""
+    cuts: float = 0.0
+    """Cuts, one-way or both ways, of one pair or around one place, a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFaults:
+    """Times in nanoseconds; events a second."""
+
+    sync_time: int = MILLISECOND
+    read_time: int = 200 * MICROSECOND
+    stall: float = 0.0
+    """Syncs that take up to four seconds."""
+    fail_sync: float = 0.0
+    fail_write: float = 0.0
+    full: float = 0.0
+    low: float = 0.0
+    unreadable: float = 0.0
+    wipe: float = 0.0
+    restore: float = 0.0
+    """Old copies that an operator puts back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFaults:
+    """Events a second."""
+
+    crash: float = 0.0
+    """Loss of power."""
+    kill: float = 0.0
+    """The process alone dies."""
+    fuse: float = 0.0
+    """Crashes at the so manieth effect from then on."""
+    crash_in_recovery: float = 0.0
+    """The share of boots that crash in the middle."""
+    pause: float = 0.0
+    slow: float = 0.0
+    """Phases in which every turn is late."""
+    client_crash: float = 0.0
+    client_pause: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockFaults:
+    """What clocks do."""
+
+    drift_ppm: int = 0
+    """Up to so much, either way."""
+    offset_ms: int = 0
+    """Wall clocks differ by up to so much."""
+    jumps: float = 0.0
+    """Jumps of some wall clock, a second."""
+    jump_ms: int = 0
+    """How far, either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that a seed decides before the run begins."""
+
+    seed: int
+    router: str = "local"
+    workload: str = "churn"
+    phbs: int = 1
+    shbs: int = 1
+    together: bool = True
+    """Whether a node hosts both roles, as far as there are as many."""
+    pubends: int = 1
+    """Of each PHB."""
+    clients: int = 3
+    subscriptions: int = 4
+    """About how many there may be at a time."""
+    duration: int = 20 * SECOND
+    """Of the phase with faults."""
+    rate: float = 8.0
+    """About how many operations of applications a second."""
+    max_retain_seconds: float | None = None
+    min_retain_seconds: float = 0.0
+    retires: float = 0.0
+    """Retirements of an SHB that is down, a second."""
+    wants_silence: float = 0.3
+    network: NetworkFaults = field(default_factory=NetworkFaults)
+    disk: DiskFaults = field(default_factory=DiskFaults)
+    process: ProcessFaults = field(default_factory=ProcessFaults)
+    clock: ClockFaults = field(default_factory=ClockFaults)
+    hostility: tuple[tuple[str, float], ...] = ()
+
+    def describe(self) -> str:
+        """Only what is on, for people: what this run is about."""
+        shown: list[str] = []
+        _describe(asdict(self), asdict(Options(self.seed)), "", shown)
+        return " ".join(shown)
+
+
+def _describe(values: dict[str, Any], plain: dict[str, Any], prefix: str, shown: list[str]) -> None:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            _describe(value, plain[name], f"{prefix}{name}.", shown)
+        elif value != plain[name]:
+            shown.append(f"{prefix}{name}={value}")
+
+
+def draw_options(
+    seed: int, draws: Stream, *, router: str, workload: str | None = None, faults: tuple[str, ...] = FAULTS
+) -> Options:
+    """The options of a seed. Only these classes of faults can be on."""
+
+    def on(kind: str, share: float = 0.5) -> bool:
+        wanted = draws.chance(share)
+        return wanted and kind in faults
+
+    def rate(kind: str, most: float, share: float = 0.4) -> float:
+        return most * (1 + draws.draw(8)) / 8 if on(kind, share) else 0.0
+
+    local = router == "local"
+    options = Options(
+        seed=seed,
+        router=router,
+        workload=workload or draws.pick(("churn", "stories")),
+        phbs=1 if local else draws.pick((1, 2)),
+        shbs=1 if local else draws.pick((1, 2)),
+        together=local or draws.chance(0.3),
+        pubends=draws.pick((1, 2)),
+        clients=draws.between(2, 4),
+        subscriptions=draws.between(2, 8),
+        duration=draws.between(8, 25) * SECOND,
+        rate=float(draws.pick((8, 3, 20, 40))),
+        max_retain_seconds=float(draws.pick((2, 5, 10))) if draws.chance(0.25) else None,
+        min_retain_seconds=float(draws.pick((0, 0, 0, 3))),
+        retires=0.05 if on("operator", 0.15) else 0.0,
+        wants_silence=draws.pick((0.3, 0.0, 1.0)),
+    )
+    return replace(
+        options,
+        network=NetworkFaults(
+            delay=draws.pick((300, 50, 5_000, 50_000)) * MICROSECOND,
+            loss=rate("network", 0.2),
+            repeat=rate("network", 0.1),
+            bytewise=draws.pick((0.05, 0.0, 1.0)),
+            garble=rate("network", 0.02, 0.2),
+            slow=rate("network", 0.5, 0.25),
+            slow_rate=draws.pick((20_000, 2_000, 200_000)),
+            stale=rate("network", 0.5, 0.3),
+            resets=rate("network", 1.0),
+            flaps=rate("network", 0.5, 0.3),
+            cuts=rate("network", 0.4),
+        ),
+        disk=DiskFaults(
+            sync_time=draws.pick((1_000, 100, 20_000, 200_000)) * MICROSECOND,
+            read_time=draws.pick((200, 20, 20_000)) * MICROSECOND,
+            stall=rate("disk", 0.02, 0.2),
+            fail_sync=rate("disk", 0.2, 0.3),
+            fail_write=rate("disk", 0.1, 0.2),
+            full=rate("disk", 0.1, 0.15),
+            low=rate("disk", 0.1, 0.15),
+            unreadable=0.0,
+            wipe=rate("operator", 0.05, 0.06),
+            restore=rate("operator", 0.05, 0.06),
+        ),
+        process=ProcessFaults(
+            crash=rate("process", 0.4),
+            kill=rate("process", 0.4, 0.3),
+            fuse=rate("process", 0.4),
+            crash_in_recovery=rate("process", 0.3, 0.3),
+            pause=rate("process", 0.3, 0.3),
+            slow=rate("process", 0.2, 0.2),
+            client_crash=rate("process", 0.4),
+            client_pause=rate("process", 0.3, 0.3),
+        ),
+        clock=ClockFaults(
+            drift_ppm=draws.pick((200, 20_000)) if on("clock", 0.4) else 0,
+            offset_ms=draws.pick((50, 2_000, 30_000)) if on("clock", 0.4) else 0,
+            jumps=rate("clock", 0.2, 0.3),
+            jump_ms=draws.pick((100, 3_000, 90_000, 7_200_000)),
+        ),
+        hostility=() if local else tuple((name, rate("network", 0.3, 0.35)) for name in HOSTILITIES),
+    )

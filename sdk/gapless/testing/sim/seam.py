@@ -1,0 +1,120 @@
+"""The routing seam under observation: every call into a router and every effect out of one is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gapless.core import routing
+
+if TYPE_CHECKING:
+    from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.world import World
+
+CALLS = (
+    "start",
+    "wake",
+    "link_up",
+    "link_down",
+    "frame",
+    "pubend",
+    "know",
+    "probe",
+    "enrolled",
+    "held",
+    "submitted",
+    "interest",
+    "hold",
+    "want",
+    "progress",
+    "open",
+    "place",
+    "saved",
+)
+"""What a router can be told."""
+
+
+class Watcher(Protocol):
+    """Who watches the seam."""
+
+    def called(self, broker: str, now: int, method: str, arguments: tuple[Any, ...]) -> None:
+        """A router is about to be told something."""
+
+    def said(self, broker: str, now: int, effect: routing.Effect) -> None:
+        """A router wants something."""
+
+    def vanished(self, broker: str) -> None:
+        """A broker's router is another object from now on, which knows nothing."""
+
+
+class WatchedRouter:
+    """A router whose every call and effect is told to the watchers."""
+
+    def __init__(self, router: routing.Router, broker: SimBroker, watchers: Iterable[Watcher]) -> None:
+        self.name = router.name
+        self.needs_stream_links = router.needs_stream_links
+        self.next_wake = router.next_wake
+        self.router = router
+        """The router itself."""
+        self._broker = broker
+        self._watchers = tuple(watchers)
+        for method in CALLS:
+            setattr(self, method, self._watched(method, getattr(router, method)))
+
+    def _watched(self, method: str, call: Callable[..., routing.Effects]) -> Callable[..., list[routing.Effect]]:
+        name, world, watchers = self._broker.name, self._broker.world, self._watchers
+
+        def watched(now: int, *arguments: Any) -> list[routing.Effect]:
+            for watcher in watchers:
+                watcher.called(name, world.now, method, arguments)
+            effects = list(call(now, *arguments))
+            for effect in effects:
+                for watcher in watchers:
+                    watcher.said(name, world.now, effect)
+            return effects
+
+        return watched
+
+
+class Seam:
+    """The seam of a whole world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.watchers: list[Watcher] = [Tap(world)]
+        """Told everything, in this order."""
+
+    def watch(self, broker: SimBroker, router: routing.Router) -> routing.Router:
+        """The router of a broker that boots, watched."""
+        for watcher in self.watchers:
+            watcher.vanished(broker.name)
+        return WatchedRouter(router, broker, self.watchers)  # type: ignore[return-value]
+
+
+class Tap:
+    """Tells the oracles of a world what they want to know of the seam."""
+
+    def __init__(self, world: World) -> None:
+        self._observe = world.observe
+
+    def called(self, broker: str, now: int, method: str, arguments: tuple[Any, ...]) -> None:
+        """A core spoke."""
+        observe = self._observe
+        if method == "know":
+            observe.known(broker, arguments[0])
+        elif method == "pubend":
+            observe.opened(broker, *arguments)
+        elif method == "interest":
+            observe.wanted(broker, arguments[0])
+        elif method == "progress":
+            observe.progressed(broker, arguments[0])
+
+    def said(self, broker: str, now: int, effect: routing.Effect) -> None:
+        """A router spoke."""
+        if type(effect) is routing.Deliver:
+            self._observe.delivered(broker, effect.knowledge)
+        elif type(effect) is routing.AskPubend:
+            self._observe.asked(broker, effect.want)
+
+    def vanished(self, broker: str) -> None:
+        """The brokers' crashes are told elsewhere."""
