@@ -155,6 +155,10 @@ class Engine:
 
     # Commands.
 
+    def call(self, command: Callable[[int, int], None]) -> None:
+        """Gives an operator's command to a role, in the next turn: called with (now, wall)."""
+        self._happened(command)
+
     def close(self, reason: str) -> None:
         """Ends all sessions in order, and refuses new ones."""
         self._happened(self._machine.close, reason)

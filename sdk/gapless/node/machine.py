@@ -237,6 +237,10 @@ class Machine:
         wakes += [self.sessions.deadline(), self._router.next_wake()]
         return min((wake for wake in wakes if wake is not None), default=None)
 
+    def role(self, name: str) -> Role | None:
+        """The role of that name, if this node hosts it: for an operator's commands."""
+        return next((role for role in self._roles if role.name == name), None)
+
     def status(self) -> dict[str, Mapping[str, object]]:
         """What `gapless doctor` shows of each role, by its name."""
         return {role.name: role.status() for role in self._roles}

@@ -12,11 +12,13 @@ send behind it, between two sends, in the middle of a recovery.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gapless.core import routing
 from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
 from gapless.node.assembly import Loaded, make_machine
+from gapless.node.config import make_config
 from gapless.node.engine import Engine
 from gapless.node.groups import Group, Groups
 from gapless.node.identity import claim
@@ -31,10 +33,6 @@ if TYPE_CHECKING:
     from gapless.testing.sim.network import ClientLink
     from gapless.testing.sim.world import Life, World
 
-TURN = 20_000
-"""Nanoseconds between something that happens and the turn that takes it in, with what else came meanwhile."""
-
-
 class Crash(BaseException):
     """The process dies here. No exception that code could catch by mistake."""
 
@@ -42,11 +40,16 @@ class Crash(BaseException):
 class SimBroker:
     """One node: what it is configured to be, its disk, and the life that it has just now."""
 
-    def __init__(self, world: World, name: str, loaded: Loaded, disk: Disk, clock: NodeClock) -> None:
+    TURN = 20_000
+    """Nanoseconds between something that happens and the turn that takes it in, with what else came meanwhile."""
+
+    def __init__(
+        self, world: World, name: str, loaded: Loaded, new_disk: Callable[[], Disk], clock: NodeClock
+    ) -> None:
         self.world = world
         self.name = name
         self.loaded = loaded
-        self.disk = disk
+        self.disk = new_disk()
         self.node_clock = clock
         self.life: Life = world.new_life()
         self.life.over = True
@@ -56,9 +59,14 @@ class SimBroker:
         self.given_up = False
         """Whether an operator is needed to bring it up: its volume was refused."""
         self.paused_until = 0
-        self.turn_delay = TURN
+        self.turn_delay = self.TURN
         self.fuse = 0
         """So many effects until it crashes; 0: it does not."""
+        self.fuse_at_boot = 0
+        """What the fuse will be when it boots the next time."""
+        self.storage_id = ""
+        """Of the volume it had last."""
+        self._new_disk = new_disk
         self._choices = world.choices.stream("process")
         self._disk_choices = world.choices.stream("disk")
         self._groups: Groups | None = None
@@ -102,6 +110,7 @@ class SimBroker:
             return
         self.boots += 1
         self.life = self.world.new_life()
+        self.fuse, self.fuse_at_boot = self.fuse_at_boot, 0
         self.node_clock.restart(self.world.now)
         self.world.note(self.name, "boot", f"start {self.boots}")
         try:
@@ -119,6 +128,7 @@ class SimBroker:
         volume = self._volume = self.disk.open(VolumeIdentity("", self.name))
         self.effect("open")
         identity = claim(volume, self.loaded.config.node.network, world.token_bytes)
+        self.storage_id = identity.storage_id
         self.effect("claim")
         machine = make_machine(self.loaded, volume, identity, *self.clock())
         self.effect("recover")
@@ -127,6 +137,8 @@ class SimBroker:
         engine = self.engine = Engine(machine, volume, self)
         self._timer_at = 0
         self._turn(engine)
+        if self.running:
+            world.observe.booted(self)
 
     def crash(self, keep: int = 0) -> None:
         """The power is gone: the process, and all unsynced batches but the first `keep`."""
@@ -164,6 +176,54 @@ class SimBroker:
         """The process stands still: it does nothing, and hears everything later."""
         self.paused_until = max(self.paused_until, self.world.now + duration)
         self.world.note(self.name, "pause", f"for {duration // MILLISECOND} ms")
+
+    # What an operator does to it.
+
+    def replace_disk(self) -> None:
+        """An empty disk, in place of one that is lost or that nobody may use any more."""
+        assert not self.running
+        self.disk = self._new_disk()
+        self.given_up = False
+        self.world.note(self.name, "new disk", "everything that was on the old one is lost")
+        self.world.observe.wiped(self)
+
+    def fail_disk(self, what: str, how: str) -> None:
+        """Something goes wrong with the disk; see `Disk.fail`."""
+        self.world.note(self.name, "disk", f"{what} fails: {how}")
+        self.disk.fail(what, how)
+
+    def heal_disk(self) -> None:
+        """Nothing is wrong with the disk any more."""
+        self.disk.heal()
+
+    def retire(self, shb: SimBroker) -> None:
+        """Gives an SHB up at this PHB."""
+        role: Any = self.machine.role("phb") if self.machine is not None else None
+        if role is not None and self.engine is not None and shb.storage_id:
+            identity = f"{shb.name}@{shb.storage_id}"
+            self.world.note(self.name, "retire", identity)
+            self.engine.call(lambda _now, _wall: role.retire(identity))
+            self.world.observe.retired(identity)
+
+    def add_pubend(self) -> None:
+        """One more pubend from the next start on."""
+        pubends = list(self._phb_section()["pubends"])
+        extra = {**pubends[0], "name": f"{self.name}-extra{len(pubends)}", "count": 1}
+        self._configure(pubends=[*pubends, extra])
+
+    def change_policy(self, max_retain_seconds: float | None) -> None:
+        """Another bound of what is retained, from the next start on."""
+        pubends = [{**pubend, "max_retain_seconds": max_retain_seconds} for pubend in self._phb_section()["pubends"]]
+        self._configure(pubends=pubends)
+
+    def _phb_section(self) -> dict[str, Any]:
+        return self.loaded.config.role("phb")
+
+    def _configure(self, **changes: Any) -> None:
+        config = self.loaded.config
+        settings = {"node": config.node.model_dump(), "storage": config.storage.model_dump(), "listen": []}
+        config = make_config({**settings, "phb": {**self._phb_section(), **changes}})
+        self.loaded = replace(self.loaded, config=config)
 
     def _over(self) -> None:
         self.life.over = True

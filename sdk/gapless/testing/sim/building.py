@@ -35,7 +35,7 @@ def build(options: Options, choices: Choices, trace: Trace) -> World:
             drift_ppm=_either_way(clocks.draw(2 * options.clock.drift_ppm + 1)),
             wall_offset_ms=_either_way(clocks.draw(2 * options.clock.offset_ms + 1)),
         )
-        world.brokers[name] = SimBroker(world, name, _load(world, name, hosted, roles), disks.disk(), clock)
+        world.brokers[name] = SimBroker(world, name, _load(world, name, hosted, roles), disks.disk, clock)
     hosts = [name for name, hosted in roles.items() if "shb" in hosted]
     for number in range(options.clients):
         # A durable subscription lives at one SHB, so each client has one; the router finds the PHBs.

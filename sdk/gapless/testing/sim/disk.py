@@ -36,6 +36,18 @@ class Disk(Protocol):
     def cut_power(self, keep: int) -> None:
         """The process and the power are gone, and all unsynced batches but the first `keep`."""
 
+    def fail(self, what: str, how: str) -> None:
+        """What goes wrong next: "sync" or "write" (how: its batches are "kept" or "lost"), or "full"."""
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more."""
+
+    def copy(self) -> object:
+        """What an operator keeps of it."""
+
+    def restore(self, copy: object) -> None:
+        """The copy takes the place of what is on it."""
+
 
 class MemoryDisks:
     """Makes the disks of a run."""
@@ -80,3 +92,21 @@ class SimDisk:
     def cut_power(self, keep: int) -> None:
         """The power is gone."""
         self.disk.crash(keep)
+
+    def fail(self, what: str, how: str) -> None:
+        """What goes wrong next."""
+        setattr(self.disk.faults, what, True if what == "full" else how)
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more."""
+        faults = self.disk.faults
+        faults.full = False
+        faults.sync = faults.write = ""
+
+    def copy(self) -> object:
+        """What an operator keeps of it."""
+        return self.disk.copy()
+
+    def restore(self, copy: object) -> None:
+        """The copy takes its place."""
+        self.disk.restore(copy)

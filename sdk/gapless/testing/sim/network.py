@@ -455,6 +455,12 @@ class Network:
             at = self.world.now + self.latency() + self.choices.draw(10) * 100 * MILLISECOND
             self.world.at(at, end.name, "link down", end.on_broker_link_down, link.numbers[index], life=link.lives[index])
 
+    def hang_up(self, source: SimBroker, number: int) -> None:
+        """A router closes a link."""
+        link = self._by_number.get((source.name, number))
+        if link is not None:
+            self.break_link(_pair(link.ends[0].name, link.ends[1].name))
+
     def flap_some(self, choose: Callable[[int], int]) -> None:
         """One link between brokers goes down."""
         up = [pair for pair, link in self._broker_links.items() if link.up]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from gapless.testing.hostile.hostility import BEHAVIOURS
 from gapless.testing.sim.choices import Stream
 
 MICROSECOND = 1_000
@@ -17,29 +18,6 @@ SECOND = 1_000_000_000
 
 FAULTS = ("network", "disk", "process", "clock", "operator")
 """The classes of faults that `--faults` can name."""
-
-HOSTILITIES = (
-    "lose",
-    "repeat",
-    "reorder",
-    "delay",
-    "split",
-    "merge",
-    "overlap",
-    "over_deliver",
-    "delay_interest",
-    "drop_interest",
-    "stale_cache",
-    "forget",
-    "late_answer",
-    "answer_more",
-    "ask_interest",
-    "probe",
-    "twice",
-    "delay_progress",
-)
-"""What the router `hostile` can do."""
-
 
 @dataclass(frozen=True, slots=True)
 class NetworkFaults:
@@ -144,12 +122,21 @@ class Options:
     min_retain_seconds: float = 0.0
     retires: float = 0.0
     """Retirements of an SHB that is down, a second."""
+    additions: float = 0.0
+    """Pubends that an operator adds to a PHB, which starts anew for it, a second."""
+    policy_changes: float = 0.0
+    """Changes of `max_retain_seconds`, likewise."""
     wants_silence: float = 0.3
     network: NetworkFaults = field(default_factory=NetworkFaults)
     disk: DiskFaults = field(default_factory=DiskFaults)
     process: ProcessFaults = field(default_factory=ProcessFaults)
     clock: ClockFaults = field(default_factory=ClockFaults)
     hostility: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def early_release(self) -> bool:
+        """Whether events may be released that somebody still needs, at some time of the run."""
+        return self.max_retain_seconds is not None or self.policy_changes > 0
 
     def describe(self) -> str:
         """Only what is on, for people: what this run is about."""
@@ -194,6 +181,8 @@ def draw_options(
         max_retain_seconds=float(draws.pick((2, 5, 10))) if draws.chance(0.25) else None,
         min_retain_seconds=float(draws.pick((0, 0, 0, 3))),
         retires=0.05 if on("operator", 0.15) else 0.0,
+        additions=0.1 if on("operator", 0.2) else 0.0,
+        policy_changes=0.1 if on("operator", 0.15) else 0.0,
         wants_silence=draws.pick((0.3, 0.0, 1.0)),
     )
     return replace(
@@ -239,5 +228,5 @@ def draw_options(
             jumps=rate("clock", 0.2, 0.3),
             jump_ms=draws.pick((100, 3_000, 90_000, 7_200_000)),
         ),
-        hostility=() if local else tuple((name, rate("network", 0.3, 0.35)) for name in HOSTILITIES),
+        hostility=() if local else tuple((name, rate("network", 0.3, 0.35)) for name in BEHAVIOURS),
     )

@@ -1,0 +1,108 @@
+"""Many seeds on all cores: each in turn through the simulator, and what came of them put together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+
+from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.options import FAULTS, Options, draw_options
+from gapless.testing.sim.result import Failure, Result
+from gapless.testing.sim.run import run_seed
+
+SEEDS_PER_PROCESS = 400
+"""A worker is replaced after so many: what a run leaves in memory must not slow the others down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which runs there are: each seed under each router."""
+
+    routers: tuple[str, ...] = ("local", "hostile")
+    workload: str | None = None
+    """None: as the seed draws it."""
+    faults: tuple[str, ...] = FAULTS
+
+    def options(self, seed: int, router: str) -> Options:
+        """What a seed is made of."""
+        draws = Choices(seed).stream("options")
+        return draw_options(seed, draws, router=router, workload=self.workload, faults=self.faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is left of a run that somebody else carried out."""
+
+    seed: int
+    router: str
+    workload: str
+    steps: int
+    now: int
+    digest: str
+    probes: Counter[str]
+    failure: Failure | None
+
+
+@dataclass(slots=True)
+class Total:
+    """All runs together."""
+
+    runs: int = 0
+    steps: int = 0
+    simulated: int = 0
+    """Nanoseconds of virtual time."""
+    probes: Counter[str] = field(default_factory=Counter)
+    failures: list[Summary] = field(default_factory=list)
+
+    def add(self, summary: Summary) -> None:
+        """One more run."""
+        self.runs += 1
+        self.steps += summary.steps
+        self.simulated += summary.now
+        self.probes.update(summary.probes)
+        if summary.failure is not None:
+            self.failures.append(summary)
+
+
+def run_one(plan: Plan, seed: int, router: str) -> Summary:
+    """Runs one seed, in this process."""
+    return summary_of(run_seed(plan.options(seed, router)))
+
+
+def summary_of(result: Result) -> Summary:
+    """What is worth being sent to another process."""
+    options = result.options
+    return Summary(
+        options.seed,
+        options.router,
+        options.workload,
+        result.steps,
+        result.now,
+        result.digest,
+        result.probes,
+        result.violation,
+    )
+
+
+def campaign(plan: Plan, seeds: Iterable[int], *, processes: int | None = None) -> Iterator[Summary]:
+    """Runs every seed under every router, on all cores, and yields what comes of each as it ends.
+
+    Each worker has its own hash seed, drawn by the interpreter: a run that depends on it shows as two
+    digests of one seed.
+    """
+    tasks = ((plan, seed, router) for seed, router in product(seeds, plan.routers))
+    count = processes or os.cpu_count() or 1
+    if count == 1:
+        yield from map(_run_task, tasks)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(count, maxtasksperchild=SEEDS_PER_PROCESS) as pool:
+        yield from pool.imap_unordered(_run_task, tasks, chunksize=4)
+
+
+def _run_task(task: tuple[Plan, int, str]) -> Summary:
+    return run_one(*task)

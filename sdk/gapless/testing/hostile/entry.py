@@ -1,0 +1,175 @@
+"""Where clients of this node place openings and batches: they go to the pubend's broker, once answered.
+
+A question is repeated until it is answered or was asked for long enough. Then its fate is uncertain, and
+the client is told to ask again: what was logged after all is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeAlias
+
+from gapless.core.routing import BrokerId, OpenRequest, Outcome, Placed, Pub, Verdict
+from gapless.core.routing_frames import Address, Answer
+from gapless.core.ticks import PubendId
+from gapless.testing.hostile.mesh import Mesh, Station
+from gapless.testing.hostile.timers import MILLISECOND, SECOND
+
+REPEAT = 250 * MILLISECOND
+"""After how long a question is repeated at first; then after twice as long, and so on."""
+PATIENCE = 3 * SECOND
+"""How long it is asked altogether."""
+QUESTIONS_MAX = 10_000
+
+
+Line: TypeAlias = "tuple[str, int]"
+"""A publisher and its epoch."""
+
+
+@dataclass(slots=True)
+class Question:
+    """An opening or a batch that was not answered yet."""
+
+    message: OpenRequest | Pub
+    reply_to: Hashable
+    owner: BrokerId
+    until: int
+    wait: int = REPEAT
+    life: int = 0
+    """The life of the owner's router that it was last sent to."""
+
+    @property
+    def line(self) -> Line:
+        """Whose batches it is one of: they are submitted in order, and the refusal of one speaks for those behind."""
+        return (self.message.publisher, self.message.epoch if isinstance(self.message, Pub) else -1)
+
+
+class Entry:
+    """All questions of this node's clients."""
+
+    def __init__(self, station: Station, mesh: Mesh) -> None:
+        self._station = station
+        self._mesh = mesh
+        self._questions: dict[int, Question] = {}
+        self._lines: dict[Line, dict[int, None]] = {}
+        """The questions of each line, in order."""
+        self._number = 0
+        self._lives: dict[BrokerId, int] = {}
+
+    def open(self, request: OpenRequest, reply_to: Hashable) -> None:
+        """Opens a publisher where it was, or where its name says."""
+        owner = self._station.owners.get(request.pubend) if request.pubend else self._home(request.publisher)
+        self._ask(request, reply_to, owner)
+
+    def place(self, pub: Pub, reply_to: Hashable) -> None:
+        """Places a batch where its publisher is open."""
+        self._ask(pub, reply_to, self._station.owners.get(pub.pubend))
+
+    def on_answer(self, broker: BrokerId, answer: Answer, address: Address) -> None:
+        """The owner's answer, or that it does not know us any more. It may come more than once."""
+        life, number, theirs, taken = address
+        assert isinstance(number, int)
+        assert isinstance(theirs, int)
+        self.on_life(broker, theirs)
+        question = self._questions.get(number)
+        if question is None or life != self._station.life or broker != question.owner:
+            return
+        if taken:
+            self._finish(number, answer.pubend, answer.outcome)
+        elif question.life != theirs:
+            self._send(number, question)
+
+    def on_life(self, broker: BrokerId, life: int) -> None:
+        """What the life of a broker's router is: only what is sent to that one is taken there."""
+        self._lives[broker] = life
+
+    def repeat(self, number: int) -> None:
+        """A question has waited long enough for its answer: it is repeated, or given up."""
+        question = self._questions[number]
+        if self._station.now >= question.until:
+            self._finish(number, question.message.pubend, _unanswered(question, "the pubend's broker does not answer"))
+        else:
+            self._send(number, question)
+            self._wait(number, question)
+
+    def forget(self) -> None:
+        """As if it had just begun: nobody will answer what was asked before."""
+        self._lives.clear()
+        for number in list(self._questions):
+            self._end(number, "the router has begun anew")
+
+    def _home(self, publisher: str) -> BrokerId | None:
+        """The broker for a publisher that is nowhere yet: for one name always the same, on every node."""
+        hosts = self._mesh.with_role("phb")
+        if not hosts:
+            return None
+        digest = blake2b(publisher.encode(), digest_size=8).digest()
+        return hosts[int.from_bytes(digest, "big") % len(hosts)]
+
+    def _ask(self, message: OpenRequest | Pub, reply_to: Hashable, owner: BrokerId | None) -> None:
+        if owner is None or len(self._questions) >= QUESTIONS_MAX:
+            first = message.first if isinstance(message, Pub) else 0
+            outcome = Outcome(Verdict.RETRY, "no broker is known for the pubend at present", first)
+            self._station.effects.append(Placed(reply_to, message.pubend, outcome))
+            return
+        self._number += 1
+        question = Question(message, reply_to, owner, self._station.now + PATIENCE)
+        self._questions[self._number] = question
+        self._lines.setdefault(question.line, {})[self._number] = None
+        self._send(self._number, question)
+        self._wait(self._number, question)
+
+    def _send(self, number: int, question: Question) -> None:
+        is_here = question.owner == self._station.broker
+        question.life = self._station.life if is_here else self._lives.get(question.owner, 0)
+        address = (question.life, self._station.life, number, self._before(number, question))
+        self._mesh.send(question.owner, question.message, address)
+
+    def _before(self, number: int, question: Question) -> int:
+        """The question of its line that is to be submitted before it, if that is not answered yet; else 0."""
+        before = 0
+        for other in self._lines[question.line]:
+            if other == number:
+                break
+            before = other
+        return before
+
+    def _wait(self, number: int, question: Question) -> None:
+        self._station.timers.set(("question", number), min(self._station.now + question.wait, question.until))
+        question.wait *= 2
+
+    def _finish(self, number: int, pubend: PubendId, outcome: Outcome) -> None:
+        """Answers a client. After a refusal nothing that its publisher placed later is asked any more.
+
+        The client will place those batches again, and maybe under other sequences: they must not be
+        repeated under the ones that they had.
+        """
+        question = self._take(number)
+        self._station.effects.append(Placed(question.reply_to, pubend, outcome))
+        if outcome.verdict is not Verdict.OK and isinstance(question.message, Pub):
+            for other in list(self._lines.get(question.line, ())):
+                if other > number:
+                    self._end(other, "a batch before it was refused")
+
+    def _end(self, number: int, reason: str) -> None:
+        question = self._take(number)
+        outcome = _unanswered(question, reason)
+        self._station.effects.append(Placed(question.reply_to, question.message.pubend, outcome))
+
+    def _take(self, number: int) -> Question:
+        question = self._questions.pop(number)
+        self._station.timers.cancel(("question", number))
+        line = self._lines[question.line]
+        del line[number]
+        if not line:
+            del self._lines[question.line]
+        return question
+
+
+def _unanswered(question: Question, reason: str) -> Outcome:
+    """Nobody knows whether a batch was logged; an opening is repeated in any case."""
+    if isinstance(question.message, Pub):
+        return Outcome(Verdict.UNCERTAIN, reason, question.message.first)
+    return Outcome(Verdict.RETRY, reason)

@@ -1,0 +1,125 @@
+"""Who counts at a pubend, and whether a release waits for all of them (C4, C5).
+
+The exact words are "not above the true durable minima over the members, never falling, and nothing before
+every member was heard since it was enrolled and since the membership was handed over". What a member
+reported is true for ever, so the highest report bounds it, however old. Whether it was *heard* since then
+cannot be seen from outside when the report travelled; what can be seen is whether anything arrived that
+could have held it: a frame, or, from an SHB of the pubend's own broker, a report to the router itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gapless.core.release import Minima
+from gapless.core.routing import BrokerId, Progress, PubendMeta
+from gapless.core.ticks import PubendId, ShbId, Tick
+from gapless.testing.routing.breaches import Clause, ContractError
+
+NOTHING = Minima(-1, -1)
+
+
+@dataclass(slots=True)
+class Hearing:
+    """Since when a member has to be heard, and whether it was."""
+
+    frames: int
+    """How many frames the pubend's broker had got by then."""
+    directly: bool = False
+
+
+@dataclass(slots=True)
+class Membership:
+    """One pubend: who is counted there, and what its broker's router may say of them."""
+
+    pubend: PubendId
+    broker: BrokerId
+    handed_over: bool = False
+    """Whether the router that is there now was given the membership."""
+    members: dict[ShbId, Hearing] = field(default_factory=dict)
+    places: dict[ShbId, list[Tick]] = field(default_factory=dict)
+    """From where each SHB counts, or ever counted."""
+    reports: dict[ShbId, Minima] = field(default_factory=dict)
+    homes: dict[ShbId, BrokerId] = field(default_factory=dict)
+    said: Minima = NOTHING
+    """What its router said last."""
+    metas: list[PubendMeta] = field(default_factory=list)
+    stable: Tick = 0
+
+    def hand_over(self, broker: BrokerId, meta: PubendMeta, members: Mapping[ShbId, Tick], frames: int) -> None:
+        """The PHB gives the router the durable membership: all of it."""
+        if broker != self.broker:
+            self.said = NOTHING
+        self.broker = broker
+        self.handed_over = True
+        self.members = {shb: Hearing(frames) for shb in members}
+        for shb, at in members.items():
+            self._place(shb, at)
+        self.stable = max(self.stable, meta.stable)
+        plain = replace(meta, stable=0)
+        if plain not in self.metas:
+            self.metas.append(plain)
+
+    def enrol(self, shb: ShbId, at: Tick, frames: int) -> None:
+        """A membership has become durable. Said again it changes nothing."""
+        if shb not in self.members:
+            self.members[shb] = Hearing(frames)
+        self._place(shb, at)
+
+    def _place(self, shb: ShbId, at: Tick) -> None:
+        places = self.places.setdefault(shb, [])
+        if at not in places:
+            places.append(at)
+
+    def report(self, broker: BrokerId, progress: Progress) -> None:
+        """An SHB says what it is done with, durably."""
+        shb, before = progress.shb, self.reports.get(progress.shb, NOTHING)
+        self.reports[shb] = Minima(max(progress.released, before.released), max(progress.delivered, before.delivered))
+        self.homes[shb] = broker
+        if broker == self.broker and shb in self.members:
+            self.members[shb].directly = True
+
+    def forget_router(self) -> None:
+        """Another router takes the place of the one that was told all this."""
+        self.handed_over = False
+        self.said = NOTHING
+
+    def check_released(self, broker: BrokerId, minima: Minima, frames: int) -> None:
+        """Raises ContractError unless these minima may be said now."""
+        if broker != self.broker or not self.handed_over:
+            raise _unfounded(f"a release of {self.pubend}, whose membership this router was not given")
+        if not self.members:
+            raise _unfounded(f"a release of {self.pubend}, which has no member")
+        for shb, hearing in self.members.items():
+            self._check_heard(shb, hearing, frames)
+            reported = self.reports[shb]
+            if minima.released > reported.released or minima.delivered > reported.delivered:
+                raise _unfounded(f"{minima} of {self.pubend}, but {shb} reported no more than {reported}")
+        if minima.released < self.said.released or minima.delivered < self.said.delivered:
+            raise _unfounded(f"{minima} of {self.pubend} falls below {self.said}, which was said before")
+        self.said = minima
+
+    def _check_heard(self, shb: ShbId, hearing: Hearing, frames: int) -> None:
+        if shb not in self.reports:
+            raise _unfounded(f"a release of {self.pubend}, and {shb} never reported")
+        heard = hearing.directly if self.homes[shb] == self.broker else frames > hearing.frames
+        if not heard:
+            raise _unfounded(f"a release of {self.pubend} before {shb} was heard since it is counted there")
+
+    def check_seen(self, meta: PubendMeta, at: Tick | None, shbs: Mapping[ShbId, None], stable: Tick) -> None:
+        """Raises ContractError unless the SHBs of a broker may be told this of the pubend."""
+        if replace(meta, stable=0) not in self.metas or meta.stable > max(self.stable, stable):
+            raise ContractError(Clause.TRUTH, f"{meta} is not what {self.pubend} is said to be")
+        if at is not None and not any(at in self.places.get(shb, ()) for shb in shbs):
+            what = f"{self.pubend} is said to count {', '.join(shbs) or 'an SHB'} from {at} on, which it never did"
+            raise ContractError(Clause.ENROL, what)
+
+    def check_stamp(self, shb: ShbId) -> None:
+        """Raises ContractError unless silence may be filtered for this SHB."""
+        if shb not in self.places:
+            raise ContractError(Clause.ENROL, f"silence of {self.pubend} filtered for {shb}, which it does not count")
+
+
+def _unfounded(what: str) -> ContractError:
+    return ContractError(Clause.MINIMA, what)

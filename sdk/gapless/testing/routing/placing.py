@@ -1,0 +1,160 @@
+"""Whether every opening and every batch ends once, and as a PHB said (C9)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from gapless.core.routing import BrokerId, OpenRequest, Outcome, Placed, Pub, Verdict
+from gapless.core.ticks import PubendId, Tick
+from gapless.testing.routing.breaches import Clause, ContractError
+
+Asked: TypeAlias = "OpenRequest | Pub"
+Said: TypeAlias = "tuple[PubendId, Outcome]"
+
+AS_SAID = (Verdict.OK, Verdict.FENCED, Verdict.RESUME)
+"""What only a PHB can know. The other verdicts a router may give by itself."""
+
+
+@dataclass(slots=True)
+class Call:
+    """An opening or a batch that a client's session handed to a router."""
+
+    asked: Asked
+    orphaned: bool = False
+    """The router that was asked is gone: it may still end, and need not."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """The same thing, whoever asked for it and however often."""
+
+    asked: list[Asked] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Submission:
+    """What a router last handed to its PHB under one address."""
+
+    key: Hashable
+    unanswered: int = 0
+
+
+class Placings:
+    """Everything that was ever asked to be placed in a network."""
+
+    def __init__(self) -> None:
+        self._open: dict[BrokerId, dict[Hashable, Call]] = {}
+        self._attempts: dict[Hashable, _Attempt] = {}
+        self._submitted: dict[tuple[BrokerId, Hashable], _Submission] = {}
+        self._logged: dict[tuple[PubendId, str, int], Tick] = {}
+
+    def ask(self, broker: BrokerId, asked: Asked, reply_to: Hashable) -> None:
+        """A session asks a router. Raises ContractError (CORES) if it uses one address for two things."""
+        waiting = self._open.setdefault(broker, {})
+        if reply_to in waiting:
+            raise ContractError(Clause.CORES, f"{reply_to!r} already waits for an answer")
+        waiting[reply_to] = Call(asked)
+        attempt = self._attempts.setdefault(_key(asked), _Attempt())
+        if not any(_equal(asked, before) for before in attempt.asked):
+            attempt.asked.append(asked)
+
+    def submit(self, broker: BrokerId, asked: Asked, reply_to: Hashable) -> None:
+        """A router hands it to its PHB: only what was asked, and as it was. None: nobody waits for the answer."""
+        attempt = self._attempts.get(_key(asked))
+        if attempt is None or not any(_equal(asked, before) for before in attempt.asked):
+            raise _breach(f"{_name(asked)} is submitted, and nobody asked for it")
+        if reply_to is None:
+            return
+        key = _key(asked)
+        submission = self._submitted.setdefault((broker, reply_to), _Submission(key))
+        if submission.key != key and submission.unanswered:
+            # Its answer would be taken for this one's: a router that comes back must not use old addresses anew.
+            raise _breach(f"{_name(asked)} is submitted under {reply_to!r}, where another answer is on its way")
+        submission.key = key
+        submission.unanswered += 1
+
+    def answer(self, broker: BrokerId, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> None:
+        """A PHB says how it ended."""
+        if reply_to is None:
+            return
+        submission = self._submitted.get((broker, reply_to))
+        if submission is None or not submission.unanswered:
+            raise ContractError(Clause.CORES, f"{reply_to!r} is answered, and was not submitted")
+        submission.unanswered -= 1
+        attempt = self._attempts[submission.key]
+        said = pubend, _plain(outcome)
+        if said not in attempt.said:
+            attempt.said.append(said)
+        if outcome.verdict is Verdict.OK and isinstance(attempt.asked[0], Pub):
+            self._log(attempt.asked[0], pubend, outcome)
+
+    def _log(self, pub: Pub, pubend: PubendId, outcome: Outcome) -> None:
+        ticks = [run.first + run.step * position for run in outcome.ticks for position in range(run.count)]
+        for sequence, tick in enumerate(ticks, pub.first):
+            if self._logged.setdefault((pubend, pub.publisher, sequence), tick) != tick:
+                raise ContractError(Clause.CORES, f"{pubend} logged sequence {sequence} of {pub.publisher} twice")
+
+    def end(self, broker: BrokerId, placed: Placed) -> None:
+        """A router says how it ended: once, and no more than a PHB said."""
+        call = self._open.get(broker, {}).pop(placed.reply_to, None)
+        if call is None:
+            raise _breach(f"{placed.reply_to!r} is answered, and nothing waits there (any more)")
+        outcome = placed.outcome
+        if outcome.verdict in AS_SAID:
+            if (placed.pubend, _plain(outcome)) not in self._attempts[_key(call.asked)].said:
+                raise _breach(f"{_name(call.asked)} ended with {outcome} at {placed.pubend!r}, which no PHB said")
+        elif outcome.ticks:
+            raise _breach(f"{_name(call.asked)} ended with {outcome}, which has ticks")
+
+    def forget_router(self, broker: BrokerId) -> None:
+        """The router is another one now: what waits there may be answered, and need not."""
+        for call in self._open.get(broker, {}).values():
+            call.orphaned = True
+
+    def forget_broker(self, broker: BrokerId) -> None:
+        """The broker's process is another one now: nobody waits there any more."""
+        self._open.pop(broker, None)
+        for key in [key for key in self._submitted if key[0] == broker]:
+            del self._submitted[key]
+
+    def check_ended(self) -> None:
+        """Raises ContractError if anything is still open. For the end, when nothing is on its way."""
+        for broker, waiting in self._open.items():
+            for call in waiting.values():
+                if not call.orphaned:
+                    raise _breach(f"{_name(call.asked)} was never answered at {broker!r}")
+
+
+def _breach(what: str) -> ContractError:
+    return ContractError(Clause.PLACE, what)
+
+
+def _key(asked: Asked) -> Hashable:
+    if isinstance(asked, Pub):
+        return "pub", asked.publisher, asked.pubend, asked.epoch, asked.first
+    return "open", asked.publisher, asked.instance, asked.attempt
+
+
+def _name(asked: Asked) -> str:
+    if isinstance(asked, Pub):
+        return f"the batch from {asked.first} on of {asked.publisher!r}"
+    return f"opening {asked.attempt} of {asked.publisher!r}"
+
+
+def _equal(asked: Asked, before: Asked) -> bool:
+    if isinstance(asked, Pub) and isinstance(before, Pub):
+        columns, others = asked.events, before.events
+        same = (columns.count, columns.lengths, columns.blob) == (others.count, others.lengths, others.blob)
+        return same and asked.token == before.token
+    if isinstance(asked, OpenRequest) and isinstance(before, OpenRequest):
+        # A router may know where a publisher is to be opened when the client does not.
+        return asked == before or (not before.pubend and replace(asked, pubend="") == before)
+    return False
+
+
+def _plain(outcome: Outcome) -> Outcome:
+    """The outcome without what does not matter: the words, and what kind of sequence the ticks are."""
+    return replace(outcome, reason="", ticks=tuple(outcome.ticks))

@@ -1,0 +1,11 @@
+"""What should happen sometimes: every probe that is declared, from wherever it is counted.
+
+A probe that never fires over many seeds is a finding: something is not tested that seems to be.
+"""
+
+from __future__ import annotations
+
+from gapless.testing.sim import faults
+from gapless.testing.sim.workloads import PROBES as OF_WORKLOADS
+
+DECLARED: tuple[str, ...] = (*faults.PROBES, *OF_WORKLOADS)

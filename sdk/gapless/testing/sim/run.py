@@ -1,0 +1,109 @@
+"""One run of a seed: first everything goes wrong, then everything has to come right."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gapless.testing.routing import ContractError
+from gapless.testing.sim.building import build
+from gapless.testing.sim.choices import Choices, Tape
+from gapless.testing.sim.faults import Faults
+from gapless.testing.sim.observing import Violation
+from gapless.testing.sim.options import SECOND, Options
+from gapless.testing.sim.oracles import all_oracles
+from gapless.testing.sim.result import Failure, Result
+from gapless.testing.sim.trace import Trace
+from gapless.testing.sim.tripwires import tripwires
+from gapless.testing.sim.workloads import WORKLOADS
+from gapless.testing.sim.world import World
+
+PATIENCE = 240 * SECOND
+"""Virtual time within which everything has to come right, once faults have stopped."""
+LOOK = SECOND // 2
+"""How often it is looked whether it has."""
+
+
+def run_seed(options: Options, tape: Tape | None = None, *, keep: bool = False) -> Result:
+    """Runs a world to its end, or to the first violation. `keep`: with the lines that people read."""
+    choices = Choices(options.seed, tape)
+    trace = Trace(keep=keep)
+    world = build(options, choices, trace)
+    failure: Failure | None = None
+    try:
+        with undisturbed(), tripwires():
+            _run(world)
+    except Violation as violation:
+        failure = Failure(violation.oracle, violation.what, world.now)
+    except ContractError as error:
+        failure = Failure(error.clause.value.split()[0], str(error), world.now)
+    except Exception as error:  # noqa: BLE001 - whatever a core raises is what we are looking for
+        failure = Failure(f"exception {type(error).__name__}", _where(error), world.now)
+    return Result(
+        options=options,
+        digest=trace.digest(),
+        steps=trace.steps,
+        node_events=trace.steps,
+        now=world.now,
+        probes=world.probes,
+        violation=failure,
+        tape=choices.tape(),
+        lines=trace.lines,
+    )
+
+
+def _run(world: World) -> None:
+    observe = world.observe
+    for oracle in all_oracles(world):
+        observe.add(oracle)
+    workload = WORKLOADS[world.options.workload](world)
+    faults = Faults(world)
+    workload.begin()
+    faults.begin()
+    start = world.choices.stream("start")
+    for broker in world.brokers.values():
+        world.after(start.draw(3) * start.draw(SECOND), broker.name, "boot", broker.boot)
+    duration = world.options.duration
+    while world.now < duration:
+        world.run_until(min(world.now + SECOND, duration))
+        observe.checkpoint()
+    faults.calm()
+    workload.calm()
+    observe.calm()
+    _come_right(world)
+    observe.ended()
+
+
+def _come_right(world: World) -> None:
+    end = world.now + PATIENCE
+    oracles = world.observe.oracles
+    while world.now < end:
+        world.run_until(world.now + LOOK)
+        if all(oracle.settled() for oracle in oracles):
+            return
+    stuck = next(oracle for oracle in oracles if not oracle.settled())
+    raise Violation(type(stuck).__name__, stuck.unsettled())
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No garbage collection within: a run is short, and its objects live as long as it does."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _where(error: BaseException) -> str:
+    """What was raised, and the innermost places it came from."""
+    places = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        places.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno} {code.co_name}")
+        traceback = traceback.tb_next
+    return f"{error}; in {' < '.join(reversed(places[-6:]))}"
