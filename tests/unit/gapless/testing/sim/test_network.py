@@ -1,0 +1,133 @@
+"""Links: what arrives, in which order, and what goes wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gapless.testing.sim.options import MILLISECOND, SECOND, NetworkFaults
+from unit.gapless.testing.sim.worlds import Small
+
+
+def test_a_client_is_served() -> None:
+    small = Small().begin()
+    small.publish(3, 1, 5)
+    small.rest()
+
+    assert small.told == list(range(9))
+
+
+@pytest.mark.parametrize("rate", [0, 2000])
+def test_the_real_framing_carries_what_is_chopped_into_pieces(rate: int) -> None:
+    faults = NetworkFaults(bytewise=1.0, slow=1.0 if rate else 0.0, slow_rate=rate or 1)
+    small = Small(network=faults).begin()
+    small.publish(3, 1, 5)
+    small.rest()
+
+    assert small.told == list(range(9))
+
+
+def test_a_garbled_frame_ends_the_link_and_nothing_else() -> None:
+    small = Small(network=NetworkFaults(bytewise=1.0, garble=0.2), count=100).begin()
+    small.publish(*[1] * 30)
+    small.world.network.faults = NetworkFaults()
+    small.rest(30)
+
+    assert small.world.probes["net.garbled"]
+    assert small.told == list(range(30))
+
+
+def test_a_reset_loses_what_is_on_its_way_and_both_sides_hear_of_it() -> None:
+    small = Small(network=NetworkFaults(delay=100 * MILLISECOND)).begin()
+    small.producer.publish(3)
+    small.world.run_until(small.world.now + MILLISECOND)
+    for link in list(small.world.network.client_links.values()):
+        link.reset("gone")
+    assert small.told == []
+    small.rest(10)
+
+    assert small.told == [0, 1, 2]
+    assert "disconnected" in [line.kind for line in small.world.trace.lines]
+
+
+def test_nothing_gets_through_a_cut_and_all_of_it_after() -> None:
+    small = Small().begin()
+    network = small.world.network
+    network.cut("node1", "client1")
+    small.publish(3)
+    assert small.told == []
+
+    network.heal("node1", "client1")
+    small.rest(1)
+
+    assert small.told == [0, 1, 2]
+
+
+def test_a_cut_that_lasts_ends_the_session_on_both_sides() -> None:
+    small = Small().begin()
+    small.world.network.cut("client1", "node1")
+    small.rest(30)
+    kinds = [(line.lane, line.kind) for line in small.world.trace.lines]
+
+    assert ("client1", "disconnected") in kinds
+    small.publish(4)
+    small.world.network.heal_all()
+    small.rest(20)
+    assert small.told == [0, 1, 2, 3]
+
+
+def test_cuts_add_up() -> None:
+    network = Small().world.network
+    network.cut("a", "b")
+    network.cut("a", "b")
+    network.heal("a", "b")
+    assert network.is_cut("a", "b")
+    assert not network.is_cut("b", "a")
+
+    network.heal("a", "b")
+    network.heal("a", "b")
+    assert not network.is_cut("a", "b")
+
+
+def test_frames_of_an_earlier_session_are_ignored() -> None:
+    small = Small(network=NetworkFaults(stale=1.0)).begin()
+    for _ in range(5):
+        small.publish(2)
+        small.world.network.reset_some(lambda _count: 0)
+        small.rest(2)
+    small.rest()
+
+    assert small.world.probes["net.stale"] >= 3
+    assert small.told == list(range(10))
+
+
+def test_links_between_brokers_lose_and_repeat_and_are_still_of_use() -> None:
+    faults = NetworkFaults(loss=0.2, repeat=0.2, delay=5 * MILLISECOND)
+    small = Small(router="hostile", phbs=1, shbs=1, together=False, network=faults).begin()
+    small.publish(*[1] * 20)
+    small.rest(20)
+
+    assert small.world.probes["net.lost"]
+    assert small.world.probes["net.repeated"]
+    assert small.told == list(range(20))
+
+
+def test_a_link_between_brokers_that_breaks_comes_back() -> None:
+    small = Small(router="hostile", phbs=1, shbs=1, together=False).begin()
+    small.world.network.flap_some(lambda _count: 0)
+    small.publish(2)
+    small.rest(20)
+
+    assert small.told == [0, 1]
+
+
+def test_slow_links_tell_the_broker_what_has_not_left() -> None:
+    small = Small(network=NetworkFaults(slow=1.0, slow_rate=100, bytewise=0.0)).begin()
+    small.publish(20)
+    pending = max(link.pending for link in small.world.network.client_links.values())
+    small.world.options = replace(small.world.options)
+
+    assert pending > 0
+    small.world.run_until(small.world.now + 60 * SECOND)
+    assert small.told == list(range(20))
