@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.options import Options, draw_options
+
+
+def drawn(seed: int, **arguments: object) -> Options:
+    return draw_options(seed, Choices(seed).stream("options"), router="hostile", **arguments)  # type: ignore[arg-type]
+
+
+def test_a_seed_has_its_options() -> None:
+    assert drawn(5) == drawn(5)
+    assert len({drawn(seed) for seed in range(50)}) == 50
+
+
+def test_each_class_of_faults_is_off_in_some_seeds_and_on_in_others() -> None:
+    all_of_them = [drawn(seed) for seed in range(300)]
+    for rates in (
+        [options.network.loss for options in all_of_them],
+        [options.process.crash for options in all_of_them],
+        [options.disk.fail_sync for options in all_of_them],
+        [float(options.clock.drift_ppm) for options in all_of_them],
+        [options.disk.wipe for options in all_of_them],
+    ):
+        assert min(rates) == 0 < max(rates)
+
+
+def test_only_the_classes_that_are_asked_for_can_be_on() -> None:
+    for seed in range(100):
+        options = drawn(seed, faults=("network",))
+        assert options.process.crash == options.disk.fail_sync == options.clock.jumps == options.retires == 0
+
+
+def test_one_node_hosts_both_roles_under_the_local_router() -> None:
+    options = draw_options(3, Choices(3).stream("options"), router="local")
+
+    assert (options.phbs, options.shbs, options.together) == (1, 1, True)
+
+
+def test_a_benign_tape_gives_a_gentle_run() -> None:
+    options = draw_options(3, Choices(3, {}).stream("options"), router="hostile")
+
+    assert options.process.crash == options.network.loss == 0
+    assert not any(rate for _, rate in options.hostility)
+
+
+def test_what_is_on_is_described() -> None:
+    assert Options(4).describe() == ""
+    assert Options(4, pubends=2, hostility=(("lose", 0.1),)).describe() == "pubends=2 hostility=(('lose', 0.1),)"

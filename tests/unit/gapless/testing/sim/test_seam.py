@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from typing import Any
+
+from gapless.core import routing
+from unit.gapless.testing.sim.worlds import Small
+
+
+class Log:
+    """Notes what passes the seam."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.effects: list[str] = []
+        self.gone: list[str] = []
+
+    def called(self, broker: str, now: int, method: str, arguments: tuple[Any, ...]) -> None:
+        self.calls.append(method)
+
+    def said(self, broker: str, now: int, effect: routing.Effect) -> None:
+        self.effects.append(type(effect).__name__)
+
+    def vanished(self, broker: str) -> None:
+        self.gone.append(broker)
+
+
+def test_everything_that_passes_the_seam_is_seen() -> None:
+    small = Small()
+    log = Log()
+    small.world.seam.watchers.append(log)
+    small.begin()
+    small.publish(3)
+    small.rest(1)
+    small.world.brokers["node1"].crash()
+    small.rest(2)
+
+    assert {"start", "pubend", "interest", "open", "place", "submitted", "know", "progress"} <= set(log.calls)
+    assert {"SubmitOpen", "Submit", "Deliver", "Seen", "Placed", "Released"} <= set(log.effects)
+    assert log.gone == ["node1", "node1"]
+
+
+def test_the_oracles_hear_what_matters_to_them() -> None:
+    small = Small()
+    heard: list[str] = []
+    for name in ("known", "opened", "delivered", "wanted", "progressed"):
+        small.world.observe._hearers[name].append(lambda *_, name=name: heard.append(name))
+    small.begin()
+    small.publish(3)
+    small.rest(1)
+
+    assert set(heard) == {"known", "opened", "delivered", "wanted", "progressed"}
