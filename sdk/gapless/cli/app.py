@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gapless.cli import broker, doctor, listings, publish, selector, subscribe
+from gapless.cli import broker, doctor, listings, publish, selector, simulate, subscribe
 from gapless.cli.demo import command as demo
 from gapless.errors import (
     ConfigurationError,
@@ -67,6 +67,7 @@ app.command("subscriptions")(listings.subscriptions)
 app.command("pubends")(listings.pubends)
 app.command("selector")(selector.selector)
 app.command("doctor")(doctor.doctor)
+app.command("simulate")(simulate.simulate)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the signature of a callback

@@ -38,7 +38,10 @@ class Contract:
         """How often routers asked for each SHB to be counted."""
         self._placings = Placings()
         self._shbs: dict[BrokerId, dict[ShbId, None]] = {}
+        self._call = 0
+        """The number of the call that is under way."""
         self._frames: dict[BrokerId, int] = {}
+        """How many frames each broker's router has got."""
         self._rows: dict[tuple[PubendId, ShbId, int], list[HoldRow]] = {}
         self._held: dict[tuple[BrokerId, PubendId, int], list[routing.Held]] = {}
         self._homes: dict[ShbId, BrokerId] = {}
@@ -71,6 +74,7 @@ class Contract:
 
     def called(self, broker: BrokerId, now: int, method: str, arguments: Sequence[Any]) -> None:
         """A router is about to be called: the method's name, and its arguments after `now`, in their order."""
+        self._call += 1
         handler = self._calls.get(method)
         if handler is not None:
             self._noting(handler, broker, now, *arguments)
@@ -84,6 +88,7 @@ class Contract:
     def vanished(self, broker: BrokerId) -> None:
         """A broker's router was thrown away; the cores around it live on. Call it before the next one starts."""
         self._placings.forget_router(broker)
+        self._frames.pop(broker, None)
         for membership in self.memberships.values():
             if membership.broker == broker:
                 membership.forget_router()
@@ -111,7 +116,7 @@ class Contract:
 
     def _on_pubend(self, broker: BrokerId, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> None:
         membership = self.memberships.setdefault(meta.pubend, Membership(meta.pubend, broker))
-        membership.hand_over(broker, meta, members, self._frames.get(broker, 0))
+        membership.hand_over(broker, meta, members, self._call)
 
     def _on_know(self, _broker: BrokerId, knowledge: Knowledge, _reply_to: Hashable = None) -> None:
         if knowledge.stamp is not None:
@@ -122,7 +127,7 @@ class Contract:
         membership = self.memberships.get(pubend)
         if membership is None or membership.broker != broker:
             raise ContractError(Clause.CORES, f"{pubend} enrolled {shb}, and was not opened at this broker")
-        membership.enrol(shb, at, self._frames.get(broker, 0))
+        membership.enrol(shb, at, self._call)
 
     def _on_held(self, _broker: BrokerId, shb: ShbId, held: routing.Held) -> None:
         _add(self._held.setdefault((self._homes.get(shb, ""), held.pubend, held.version), []), held)
@@ -197,7 +202,8 @@ class Contract:
         membership = self.memberships.get(said.pubend)
         if membership is None:
             raise ContractError(Clause.MINIMA, f"a release of {said.pubend}, which was opened nowhere")
-        membership.check_released(broker, Minima(said.released, said.delivered), self._frames.get(broker, 0))
+        minima, frames = Minima(said.released, said.delivered), self._frames.get(broker, 0)
+        membership.check_released(broker, minima, self._call, frames)
 
     def _check_is_here(self, clause: Clause, broker: BrokerId, pubend: PubendId) -> None:
         membership = self.memberships.get(pubend)

@@ -30,7 +30,7 @@ from gapless.testing.routing.topology import Topology
 from gapless.testing.routing.world import World
 
 SEED = 11
-SECONDS = 10
+SECONDS = 6
 
 READS_THE_CLOCK = ("now", "utcnow", "today")
 HARMLESS = ("fspath",)
@@ -127,6 +127,8 @@ def touches(function: Any) -> str:
         return f"{owner.__name__}.{name}"
     if owner is getattr(random, "_inst", None) and owner is not None:
         return f"random.{name}"
+    if module == "_thread" and name.startswith("start_"):
+        return f"{module}.{name}"
     if (module, name) in {("builtins", "print"), ("builtins", "input"), ("_io", "open"), ("io", "open")}:
         return name
     return ""

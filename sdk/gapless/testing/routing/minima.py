@@ -2,9 +2,10 @@
 
 The exact words are "not above the true durable minima over the members, never falling, and nothing before
 every member was heard since it was enrolled and since the membership was handed over". What a member
-reported is true for ever, so the highest report bounds it, however old. Whether it was *heard* since then
-cannot be seen from outside when the report travelled; what can be seen is whether anything arrived that
-could have held it: a frame, or, from an SHB of the pubend's own broker, a report to the router itself.
+reported is true for ever, so its highest report bounds the release, however old it is. *When* a router
+heard of it cannot be seen from outside: a report may be on its way when the membership is handed over, and
+arrive behind it. What can be seen is a release in the very call that hands the membership over, and one
+from a router that was told nothing yet in its life: no frame, nor, by an SHB of its own broker, a report.
 """
 
 from __future__ import annotations
@@ -21,15 +22,6 @@ NOTHING = Minima(-1, -1)
 
 
 @dataclass(slots=True)
-class Hearing:
-    """Since when a member has to be heard, and whether it was."""
-
-    frames: int
-    """How many frames the pubend's broker had got by then."""
-    directly: bool = False
-
-
-@dataclass(slots=True)
 class Membership:
     """One pubend: who is counted there, and what its broker's router may say of them."""
 
@@ -37,23 +29,26 @@ class Membership:
     broker: BrokerId
     handed_over: bool = False
     """Whether the router that is there now was given the membership."""
-    members: dict[ShbId, Hearing] = field(default_factory=dict)
+    members: dict[ShbId, int] = field(default_factory=dict)
+    """Each with the number of the call in which the router was told of it."""
     places: dict[ShbId, list[Tick]] = field(default_factory=dict)
     """From where each SHB counts, or ever counted."""
     reports: dict[ShbId, Minima] = field(default_factory=dict)
     homes: dict[ShbId, BrokerId] = field(default_factory=dict)
+    heard: dict[ShbId, None] = field(default_factory=dict)
+    """Who reported to this very router, at the pubend's broker."""
     said: Minima = NOTHING
     """What its router said last."""
     metas: list[PubendMeta] = field(default_factory=list)
     stable: Tick = 0
 
-    def hand_over(self, broker: BrokerId, meta: PubendMeta, members: Mapping[ShbId, Tick], frames: int) -> None:
+    def hand_over(self, broker: BrokerId, meta: PubendMeta, members: Mapping[ShbId, Tick], call: int) -> None:
         """The PHB gives the router the durable membership: all of it."""
         if broker != self.broker:
-            self.said = NOTHING
+            self.forget_router()
         self.broker = broker
         self.handed_over = True
-        self.members = {shb: Hearing(frames) for shb in members}
+        self.members = dict.fromkeys(members, call)
         for shb, at in members.items():
             self._place(shb, at)
         self.stable = max(self.stable, meta.stable)
@@ -61,10 +56,9 @@ class Membership:
         if plain not in self.metas:
             self.metas.append(plain)
 
-    def enrol(self, shb: ShbId, at: Tick, frames: int) -> None:
+    def enrol(self, shb: ShbId, at: Tick, call: int) -> None:
         """A membership has become durable. Said again it changes nothing."""
-        if shb not in self.members:
-            self.members[shb] = Hearing(frames)
+        self.members.setdefault(shb, call)
         self._place(shb, at)
 
     def _place(self, shb: ShbId, at: Tick) -> None:
@@ -77,22 +71,24 @@ class Membership:
         shb, before = progress.shb, self.reports.get(progress.shb, NOTHING)
         self.reports[shb] = Minima(max(progress.released, before.released), max(progress.delivered, before.delivered))
         self.homes[shb] = broker
-        if broker == self.broker and shb in self.members:
-            self.members[shb].directly = True
+        if broker == self.broker:
+            self.heard[shb] = None
 
     def forget_router(self) -> None:
         """Another router takes the place of the one that was told all this."""
         self.handed_over = False
         self.said = NOTHING
+        self.heard.clear()
 
-    def check_released(self, broker: BrokerId, minima: Minima, frames: int) -> None:
-        """Raises ContractError unless these minima may be said now."""
+    def check_released(self, broker: BrokerId, minima: Minima, call: int, frames: int) -> None:
+        """Raises ContractError unless these minima may be said in this call, after so many frames to the router."""
         if broker != self.broker or not self.handed_over:
             raise _unfounded(f"a release of {self.pubend}, whose membership this router was not given")
         if not self.members:
             raise _unfounded(f"a release of {self.pubend}, which has no member")
-        for shb, hearing in self.members.items():
-            self._check_heard(shb, hearing, frames)
+        for shb, told in self.members.items():
+            if told == call or not self._may_be_heard(shb, frames):
+                raise _unfounded(f"a release of {self.pubend} before {shb} was heard since it is counted there")
             reported = self.reports[shb]
             if minima.released > reported.released or minima.delivered > reported.delivered:
                 raise _unfounded(f"{minima} of {self.pubend}, but {shb} reported no more than {reported}")
@@ -100,12 +96,10 @@ class Membership:
             raise _unfounded(f"{minima} of {self.pubend} falls below {self.said}, which was said before")
         self.said = minima
 
-    def _check_heard(self, shb: ShbId, hearing: Hearing, frames: int) -> None:
+    def _may_be_heard(self, shb: ShbId, frames: int) -> bool:
         if shb not in self.reports:
-            raise _unfounded(f"a release of {self.pubend}, and {shb} never reported")
-        heard = hearing.directly if self.homes[shb] == self.broker else frames > hearing.frames
-        if not heard:
-            raise _unfounded(f"a release of {self.pubend} before {shb} was heard since it is counted there")
+            return False
+        return shb in self.heard if self.homes[shb] == self.broker else frames > 0
 
     def check_seen(self, meta: PubendMeta, at: Tick | None, shbs: Mapping[ShbId, None], stable: Tick) -> None:
         """Raises ContractError unless the SHBs of a broker may be told this of the pubend."""

@@ -86,6 +86,7 @@ class World:
             self._occasionally(0.05, self._read_again)
             self._occasionally(0.05, self._hold)
             self._occasionally(0.03, lambda: self.random.choice(self.pubends).probe())
+            self._occasionally(0.01, lambda: self.random.choice(self.pubends).introduce())
         change_every = self.network.faults.change_every
         if change_every:
             self._occasionally(110 * MS / change_every, self._change)
@@ -142,6 +143,8 @@ class World:
         self._stopped = True
         for client in self.clients:
             client.stopped = True
+        for shb in self.shbs:
+            shb.asks = True
         self.run(10)
         goals = {pubend.pubend: pubend.stable for pubend in self.pubends}
         deadline = self.network.now + int(self.network.harness.settle_seconds * SECOND)

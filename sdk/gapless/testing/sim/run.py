@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gapless.testing.routing import ContractError
@@ -30,16 +30,7 @@ def run_seed(options: Options, tape: Tape | None = None, *, keep: bool = False) 
     choices = Choices(options.seed, tape)
     trace = Trace(keep=keep)
     world = build(options, choices, trace)
-    failure: Failure | None = None
-    try:
-        with undisturbed(), tripwires():
-            _run(world)
-    except Violation as violation:
-        failure = Failure(violation.oracle, violation.what, world.now)
-    except ContractError as error:
-        failure = Failure(error.clause.value.split()[0], str(error), world.now)
-    except Exception as error:  # noqa: BLE001 - whatever a core raises is what we are looking for
-        failure = Failure(f"exception {type(error).__name__}", _where(error), world.now)
+    failure = watched(world, _run)
     return Result(
         options=options,
         digest=trace.digest(),
@@ -53,10 +44,24 @@ def run_seed(options: Options, tape: Tape | None = None, *, keep: bool = False) 
     )
 
 
+def watched(world: World, run: Callable[[World], None]) -> Failure | None:
+    """Runs a world under all oracles, and says what was wrong."""
+    try:
+        for oracle in all_oracles(world):
+            world.observe.add(oracle)
+        with undisturbed(), tripwires():
+            run(world)
+    except Violation as violation:
+        return Failure(violation.oracle, violation.what, world.now)
+    except ContractError as error:
+        return Failure(error.clause.value.split()[0], str(error), world.now)
+    except Exception as error:  # noqa: BLE001 - whatever a core raises is what we are looking for
+        return Failure(f"exception {type(error).__name__}", _where(error), world.now)
+    return None
+
+
 def _run(world: World) -> None:
     observe = world.observe
-    for oracle in all_oracles(world):
-        observe.add(oracle)
     workload = WORKLOADS[world.options.workload](world)
     faults = Faults(world)
     workload.begin()
@@ -70,12 +75,17 @@ def _run(world: World) -> None:
         observe.checkpoint()
     faults.calm()
     workload.calm()
-    observe.calm()
-    _come_right(world)
-    observe.ended()
+    come_right(world)
 
 
-def _come_right(world: World) -> None:
+def come_right(world: World) -> None:
+    """Faults are over: within a while everything must be as it should. Raises Violation where it is not."""
+    world.observe.calm()
+    _wait_until_settled(world)
+    world.observe.ended()
+
+
+def _wait_until_settled(world: World) -> None:
     end = world.now + PATIENCE
     oracles = world.observe.oracles
     while world.now < end:

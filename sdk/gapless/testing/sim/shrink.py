@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gapless.testing.sim.options import MILLISECOND, NetworkFaults, Options
@@ -28,7 +28,8 @@ Run: TypeAlias = "Callable[[Options, Tape | None], Result]"
 
 RUNS_MAX = 500
 LEAST_DURATION = 100 * MILLISECOND
-_CLASSES = ("disk", "clock", "process", "network", "hostility")
+_PARTS = ("disk", "clock", "process", "network")
+_CLASSES = (*_PARTS, "hostility")
 _COUNTS = ("phbs", "shbs", "pubends", "clients", "subscriptions")
 
 
@@ -183,7 +184,7 @@ class _Search:
             for what, options in propose(self.best.options):
                 if what in vain:
                     continue
-                # An option that is off draws nothing, so the tape may have shifted: what the seed makes is a second try.
+                # What is off draws nothing, so the tape may have shifted: what the seed makes is a second try.
                 if self._attempt(what, options, self.best.tape, None):
                     found = True
                     break
@@ -253,7 +254,7 @@ def _without_singles(options: Options) -> Iterator[tuple[str, Options]]:
     calm = plain(options)
     for name, value in _values(options):
         simple = getattr(calm, name)
-        if is_dataclass(value):
+        if name in _PARTS:
             for part, of_part in _values(value):
                 if of_part != getattr(simple, part):
                     smaller = replace(value, **{part: getattr(simple, part)})

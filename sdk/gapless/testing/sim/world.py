@@ -82,6 +82,29 @@ class World:
             call(*arguments)
         self.now = max(self.now, end)
 
+    def carry_out_one(self, end: int) -> bool:
+        """Carries out the next thing that happens up to a time. Returns whether there was one."""
+        heap = self._heap
+        while heap and heap[0][6] is not None and heap[0][6].over:
+            heappop(heap)
+        if not heap or heap[0][0] > end:
+            self.now = max(self.now, end)
+            return False
+        when, _, lane, kind, call, arguments, _, digest = heappop(heap)
+        self.now = when
+        self.trace.step(when, lane, kind, digest)
+        call(*arguments)
+        return True
+
+    def next_kind(self) -> tuple[str, str]:
+        """Where the next thing happens, and of which kind it is."""
+        return (self._heap[0][2], self._heap[0][3]) if self._heap else ("", "")
+
+    def drop_one(self) -> None:
+        """The next thing does not happen."""
+        if self._heap:
+            heappop(self._heap)
+
     # What everybody needs.
 
     @staticmethod

@@ -1,0 +1,406 @@
+"""What really happened in a world: what was published and logged, and what is owed to which subscription.
+
+Told like an oracle, and asked by the oracles; it judges nothing itself. The truth of a pubend is every event
+that its PHB ever said, whatever became of it since. Whether an event matches a subscription is decided by the
+predicate that the workload wrote down beside the selector, once per event, never by gapless's own matching.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gapless.core.client import Delivery
+from gapless.testing.sim.application import key_of
+from gapless.testing.sim.observing import Oracle, Violation
+
+if TYPE_CHECKING:
+    from gapless.core import routing
+    from gapless.core.client.effects import Attached
+    from gapless.core.effects import Operation
+    from gapless.core.events import EventBatch
+    from gapless.core.ticks import PubendId, ShbId, Tick
+    from gapless.testing.sim.application import Consumer, Letter, Producer, Row
+    from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.world import World
+
+LOG = "phb."
+"""What the name of a pubend's log stream begins with; the pubend follows."""
+
+
+@dataclass(slots=True, eq=False)
+class Logged:
+    """An event in the log of a pubend."""
+
+    pubend: PubendId
+    tick: Tick
+    letter: Letter
+
+
+@dataclass(slots=True, eq=False)
+class History:
+    """H(p): everything that a pubend ever logged, as its PHB said it."""
+
+    pubend: PubendId
+    broker: str
+    ticks: list[Tick] = field(default_factory=list)
+    """In order."""
+    events: dict[Tick, Logged] = field(default_factory=dict)
+    lost: Tick = 0
+    """The highest `lost` that was said, or that a chop was written for."""
+    gone: bool = False
+    """Its disk was replaced: nothing more is to be expected of it."""
+    damaged: bool = False
+    """An old copy of its disk was put back: what is true of it now, nobody knows."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything that was promised of it still holds."""
+        return not self.gone and not self.damaged
+
+    @property
+    def newest(self) -> Tick:
+        """The tick of its last event, or 0."""
+        return self.ticks[-1] if self.ticks else 0
+
+
+@dataclass(slots=True, eq=False)
+class Share:
+    """A subscription on a pubend: what of it matches, and where the application stands."""
+
+    history: History
+    base: Tick = 0
+    """Matching was only looked at above this."""
+    ticks: list[Tick] = field(default_factory=list)
+    """Of the events above `base` that match, in order."""
+    start: Tick | None = None
+    """From where it is owed; None where the pubend was found later, until the first of it is told."""
+    acked: Tick = 0
+    """Up to where the application has ever acknowledged."""
+    lost_at_start: Tick = 0
+    """Up to where the pubend was lost when the subscription was created."""
+
+    def between(self, lo: Tick, hi: Tick) -> list[Tick]:
+        """The matching ticks of (lo, hi]."""
+        return self.ticks[bisect_right(self.ticks, lo) : bisect_right(self.ticks, hi)]
+
+    def first_between(self, lo: Tick, hi: Tick) -> Tick | None:
+        """The first matching tick of (lo, hi], or None."""
+        place = bisect_right(self.ticks, lo)
+        return self.ticks[place] if place < len(self.ticks) and self.ticks[place] <= hi else None
+
+    @property
+    def newest(self) -> Tick:
+        """The last matching tick, or 0."""
+        return self.ticks[-1] if self.ticks else 0
+
+
+@dataclass(slots=True, eq=False)
+class Account:
+    """What is owed to a row of an application's database."""
+
+    row: Row
+    broker: str
+    """Its home."""
+    shb: ShbId = ""
+    shares: dict[PubendId, Share] = field(default_factory=dict)
+    consumers: list[Consumer] = field(default_factory=list)
+    asked_at: int = 0
+    attached_at: int = -1
+    """When its application first had it; -1: it never had."""
+    removed: bool = False
+    """Somebody has asked for it to be removed: nothing more is owed."""
+    damaged: bool = False
+    """The disk of its home was replaced or put back."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether a broker has to remember it."""
+        return self.attached_at >= 0 and not self.removed and not self.damaged
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives a session."""
+        return self.row.name is not None
+
+    def __str__(self) -> str:
+        return f"row {self.row.number} ({self.row.client_id}:{self.row.name})"
+
+
+class Model(Oracle):
+    """Everything that happened, as far as it matters for the promise."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.letters: dict[int, Letter] = {}
+        """All that were ever handed to a publisher, by key."""
+        self.histories: dict[PubendId, History] = {}
+        self.places: dict[int, Logged] = {}
+        """Where each letter is logged, by key."""
+        self.accounts: dict[int, Account] = {}
+        """By the rows' numbers."""
+        self.producers: dict[Producer, None] = {}
+        self.shb_of: dict[str, ShbId] = {}
+        """The SHB that a broker hosts now."""
+        self.broker_of: dict[ShbId, str] = {}
+        self.members: dict[PubendId, dict[ShbId, Tick]] = {}
+        """Who counts at a pubend, and from where."""
+        self.retired_shbs: dict[ShbId, None] = {}
+        self.retains: dict[str, list[float]] = {}
+        """For which times PHBs were told to keep events at most, if they ever were."""
+        self.damaged_brokers: dict[str, None] = {}
+        """Whose disk was replaced, or an old copy of it put back."""
+        self.calm_since = -1
+        self._followed: list[Account] = []
+        """Those whose matching is looked at as events come."""
+        self._item: tuple[Any, list[int]] = (None, [])
+
+    # What is asked of it.
+
+    def share(self, consumer: Consumer, pubend: PubendId) -> Share | None:
+        """A consumer's subscription on a pubend; None of a pubend that never logged or said anything."""
+        account = self.accounts[consumer.row.number]
+        return self.share_of(account, pubend)
+
+    def share_of(self, account: Account, pubend: PubendId) -> Share | None:
+        """A subscription on a pubend, likewise."""
+        share = account.shares.get(pubend)
+        history = self.histories.get(pubend)
+        if share is None and history is not None:
+            share = account.shares[pubend] = Share(history)
+            self._match_from(account, share, 0)
+        return share
+
+    def keys(self, item: Delivery) -> list[int]:
+        """The keys of what was handed out."""
+        if self._item[0] is not item:
+            self._item = item, [key_of(event.body) for event in item.events()]
+        return self._item[1]
+
+    def alive(self, consumer: Consumer) -> bool:
+        """Whether a consumer still is one: its process runs, and it has neither left nor failed."""
+        return not consumer.over and consumer.client.running and consumer.client.consumers.get(consumer.number) is consumer
+
+    def is_late(self, account: Account, share: Share, tick: Tick) -> bool:
+        """Whether an event of a pubend that was found after the subscription began is owed to it.
+
+        It is if it was published when the application had its subscription, and the pubend counted its SHB.
+        """
+        counted = self.members.get(share.history.pubend, {}).get(account.shb)
+        published = share.history.events[tick].letter.published_at
+        return counted is not None and tick > counted and published > account.attached_at >= 0
+
+    def first_late(self, account: Account, share: Share, upto: Tick) -> Tick | None:
+        """The first matching event up to a tick that is owed although the pubend was found later."""
+        owed = (tick for tick in share.between(0, upto) if self.is_late(account, share, tick))
+        return next(owed, None)
+
+    def early_release(self, history: History) -> bool:
+        """Whether the PHB of a pubend was ever told to release what is old although somebody needs it."""
+        return bool(self.retains.get(history.broker))
+
+    # At the seam.
+
+    def opened(self, broker: str, meta: routing.PubendMeta, members: Mapping[ShbId, Tick]) -> None:
+        """A pubend is there."""
+        self._history(meta.pubend, broker)
+        self.members[meta.pubend] = {shb: at for shb, at in members.items() if shb not in self.retired_shbs} | {
+            shb: at for shb, at in members.items() if shb in self.retired_shbs
+        }
+        self._note_policy(broker)
+
+    def known(self, broker: str, knowledge: routing.Knowledge) -> None:
+        """The truth grows."""
+        history = self._history(knowledge.pubend, broker)
+        data = knowledge.data
+        for index, tick in enumerate(data.ticks):
+            if tick not in history.events:
+                self._log(history, tick, _key(data, index))
+        if knowledge.lost > history.lost:
+            history.lost = knowledge.lost
+
+    def wanted(self, broker: str, interest: routing.Interest) -> None:
+        """An SHB is there."""
+        if self.shb_of.get(broker) != interest.shb:
+            self.shb_of[broker] = interest.shb
+            self.broker_of[interest.shb] = broker
+
+    def called(self, broker: str, now: int, method: str, arguments: tuple[Any, ...]) -> None:
+        """What routers are told, as a watcher of the seam: who is counted."""
+        if method == "enrolled":
+            pubend, shb, at = arguments
+            self.members.setdefault(pubend, {})[shb] = at
+
+    def said(self, broker: str, now: int, effect: routing.Effect) -> None:
+        """What routers say is no truth."""
+
+    def vanished(self, broker: str) -> None:
+        """Routers may come and go."""
+
+    # In the brokers.
+
+    def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A log was chopped."""
+        for pubend, upto in chops(operations):
+            history = self._history(pubend, broker.name)
+            history.lost = max(history.lost, upto)
+
+    def wiped(self, broker: SimBroker) -> None:
+        """Everything on a disk is gone: its pubends, and the subscriptions of its SHB."""
+        for history in self._at(broker):
+            history.gone = True
+        self._damage(broker)
+
+    def restored(self, broker: SimBroker) -> None:
+        """An old copy of a disk was put back."""
+        for history in self._at(broker):
+            history.damaged = True
+        self._damage(broker)
+
+    def retired(self, shb: ShbId) -> None:
+        """Nobody waits for an SHB any more."""
+        self.retired_shbs[shb] = None
+        for members in self.members.values():
+            members.pop(shb, None)
+
+    # In the applications.
+
+    def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
+        """Letters are on their way."""
+        self.producers[producer] = None
+        for letter in letters:
+            self.letters[letter.key] = letter
+
+    def subscribing(self, consumer: Consumer) -> None:
+        """A row is used, for the first time or again."""
+        row = consumer.row
+        account = self.accounts.get(row.number)
+        if account is None:
+            account = self.accounts[row.number] = Account(row, consumer.client.addresses[0], asked_at=self.world.now)
+        account.consumers.append(consumer)
+        if account not in self._followed:
+            self._followed.append(account)
+            account.shares = {pubend: self._caught_up(account, share) for pubend, share in account.shares.items()}
+
+    def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
+        """A subscription is there: from now on it is owed what matches."""
+        account = self.accounts[consumer.row.number]
+        account.shb = self.shb_of.get(account.broker, "")
+        first = account.attached_at < 0 or account.damaged
+        if first:
+            account.attached_at, account.damaged = self.world.now, False
+            account.shares.clear()
+        for pubend, tick in begins_of(consumer, begins).items():
+            history = self._history(pubend, "")
+            share = account.shares.get(pubend)
+            if share is None:
+                share = account.shares[pubend] = Share(history, lost_at_start=history.lost)
+                self._match_from(account, share, tick)
+            elif tick < share.base:
+                self._match_from(account, share, tick)
+            if share.start is None:
+                share.start = tick
+
+    def acknowledged(self, consumer: Consumer, positions: Mapping[PubendId, Tick]) -> None:
+        """The application needs nothing up to there."""
+        account = self.accounts[consumer.row.number]
+        for pubend, tick in positions.items():
+            share = self.share_of(account, pubend)
+            if share is not None and tick > share.acked:
+                share.acked = tick
+
+    def unsubscribing(self, row: Row) -> None:
+        """Nothing more is owed."""
+        account = self.accounts.get(row.number)
+        if account is not None:
+            account.removed = True
+
+    def checkpoint(self) -> None:
+        """Rows that nobody can use any more are not followed."""
+        self._followed = [account for account in self._followed if self._is_used(account)]
+
+    def calm(self) -> None:
+        """From here on everything must come right."""
+        self.calm_since = self.world.now
+
+    # How it is done.
+
+    def _history(self, pubend: PubendId, broker: str) -> History:
+        history = self.histories.get(pubend)
+        if history is None:
+            history = self.histories[pubend] = History(pubend, broker)
+        if broker and not history.broker:
+            history.broker = broker
+        return history
+
+    def _log(self, history: History, tick: Tick, key: int) -> None:
+        letter = self.letters.get(key)
+        if letter is None:
+            raise Violation("I1", f"{history.pubend} has an event at {tick}, key {key}, which nobody published")
+        event = history.events[tick] = Logged(history.pubend, tick, letter)
+        _add(history.ticks, tick)
+        self.places[key] = event
+        for account in self._followed:
+            share = account.shares.get(history.pubend)
+            if share is not None and tick > share.base and account.row.matches(letter.topic, letter.properties):
+                _add(share.ticks, tick)
+
+    def _match_from(self, account: Account, share: Share, base: Tick) -> None:
+        """Looks at everything above a tick anew."""
+        history, matches = share.history, account.row.matches
+        share.base = base
+        letters = ((tick, history.events[tick].letter) for tick in history.ticks[bisect_right(history.ticks, base) :])
+        share.ticks = [tick for tick, letter in letters if matches(letter.topic, letter.properties)]
+
+    def _caught_up(self, account: Account, share: Share) -> Share:
+        self._match_from(account, share, share.base)
+        return share
+
+    def _is_used(self, account: Account) -> bool:
+        if any(self.alive(consumer) for consumer in account.consumers):
+            return True
+        return account.durable and not account.removed and not account.row.ended
+
+    def _at(self, broker: SimBroker) -> Iterator[History]:
+        return (history for history in self.histories.values() if history.broker == broker.name)
+
+    def _damage(self, broker: SimBroker) -> None:
+        self.damaged_brokers[broker.name] = None
+        for account in self.accounts.values():
+            if account.broker == broker.name:
+                account.damaged = True
+
+    def _note_policy(self, broker: str) -> None:
+        section = self.world.brokers[broker].loaded.config.role("phb")
+        retains = [pubend.get("max_retain_seconds") for pubend in section.get("pubends", ())]
+        self.retains.setdefault(broker, []).extend(retain for retain in retains if retain is not None)
+
+
+def begins_of(consumer: Consumer, begins: Mapping[PubendId, Tick]) -> dict[PubendId, Tick]:
+    """Where a consumer begins: where its application asked for, else where the broker says.
+
+    The broker's silence may have moved it on before anybody could look.
+    """
+    asked = consumer.wanted.positions or {}
+    return {**begins, **{pubend: tick for pubend, tick in asked.items() if tick}}
+
+
+def chops(operations: Sequence[Operation]) -> Iterator[tuple[PubendId, Tick]]:
+    """Which logs a write shortens, and up to where."""
+    for operation in operations:
+        if type(operation).__name__ == "Chop" and operation.stream.startswith(LOG):  # type: ignore[union-attr]
+            yield operation.stream[len(LOG) :], operation.upto  # type: ignore[union-attr]
+
+
+def _key(data: EventBatch, index: int) -> int:
+    event = data.events[index]
+    return key_of(event[len(event) - data.body_lengths[index] :])
+
+
+def _add(ticks: list[Tick], tick: Tick) -> None:
+    if not ticks or tick > ticks[-1]:
+        ticks.append(tick)
+    elif ticks[bisect_left(ticks, tick) : bisect_left(ticks, tick) + 1] != [tick]:
+        insort(ticks, tick)

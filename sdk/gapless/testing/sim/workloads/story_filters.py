@@ -1,0 +1,135 @@
+"""What the stories publish and what they subscribe to: each filter in the selectors' language, and by hand.
+
+The two notations of a filter are written apart from each other, so that an error in one shows against the
+other. By hand means three-valued logic by hand, too: what is absent is neither equal nor unequal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from gapless.testing.sim.choices import Stream
+
+Properties: TypeAlias = "Mapping[str, Any]"
+
+
+class Interest(NamedTuple):
+    """A filter, twice."""
+
+    topics: tuple[str, ...]
+    selector: str
+    matches: Callable[[str, Properties], bool]
+
+
+ORDER_TOPICS = ("shop.orders.eu.new", "shop.orders.us.new", "shop.orders.eu.paid", "shop.orders.us.sent")
+METER_TOPICS = ("meters.north.power", "meters.south.water", "meters.south.power")
+STOCK_TOPICS = ("shop.stock", "shop.stock.eu")
+
+
+def _is_order(topic: str) -> bool:
+    return topic.startswith("shop.orders.")
+
+
+def _is_shop(topic: str) -> bool:
+    return topic.startswith("shop.")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _new_and_dear(topic: str, properties: Properties) -> bool:
+    if not (_is_order(topic) and topic.endswith(".new") and topic.count(".") == 3):
+        return False
+    amount = properties.get("amount")
+    return _number(amount) and bool(amount > 500) and properties.get("currency") in ("EUR", "USD")
+
+
+def _middling(topic: str, properties: Properties) -> bool:
+    amount = properties.get("amount")
+    return _is_shop(topic) and _number(amount) and bool(100 <= amount <= 300)
+
+
+def _of_a_customer_with_a(topic: str, properties: Properties) -> bool:
+    customer = properties.get("customer")
+    return (topic == "shop.orders" or _is_order(topic)) and isinstance(customer, str) and customer[:1] == "A"
+
+
+def _without_note(topic: str, properties: Properties) -> bool:
+    return "note" not in properties
+
+
+def _noted_or_urgent(topic: str, properties: Properties) -> bool:
+    levels = topic.split(".")
+    european = len(levels) == 3 and levels[0] == "shop" and levels[2] == "eu"
+    if levels[0] != "meters" and not european:
+        return False
+    return "note" in properties or properties.get("urgent") is True
+
+
+def _high_and_not_north(topic: str, properties: Properties) -> bool:
+    levels = topic.split(".")
+    if len(levels) != 3 or levels[0] != "meters" or levels[2] != "power":
+        return False
+    value, station = properties.get("value"), properties.get("station")
+    return _number(value) and bool(value >= 0.5) and station is not None and station != "north"
+
+
+def _not_urgent(topic: str, properties: Properties) -> bool:
+    return properties.get("urgent") is False
+
+
+def _in_no_hurry_in_europe(topic: str, properties: Properties) -> bool:
+    levels = topic.split(".")
+    if len(levels) != 4 or levels[0] != "shop" or levels[2] != "eu":
+        return False
+    currency = properties.get("currency")
+    known = isinstance(currency, str)
+    return known and currency not in ("USD", "GBP")
+
+
+INTERESTS = (
+    Interest(("#",), "", lambda _topic, _properties: True),
+    Interest(("shop.orders.*.new",), "amount > 500 AND currency IN ('EUR', 'USD')", _new_and_dear),
+    Interest(("shop.#",), "amount BETWEEN 100 AND 300 AND amount IS NOT NULL", _middling),
+    Interest(("shop.orders.#",), "customer LIKE 'A%'", _of_a_customer_with_a),
+    Interest(("#",), "note IS NULL", _without_note),
+    Interest(("meters.#", "shop.*.eu"), "note IS NOT NULL OR urgent = TRUE", _noted_or_urgent),
+    Interest(("meters.*.power",), "value >= 0.5 AND NOT (station = 'north')", _high_and_not_north),
+    Interest(("shop.stock.#", "meters.#", "shop.orders.#"), "urgent = FALSE", _not_urgent),
+    Interest(("shop.*.eu.*",), "currency NOT IN ('USD', 'GBP')", _in_no_hurry_in_europe),
+)
+"""What a subscription may be interested in: from everything to little."""
+
+
+def only(marker: str) -> Interest:
+    """The interest in what is marked with this word, whatever its topic."""
+
+    def is_marked(_topic: str, properties: Properties) -> bool:
+        return properties.get("marker") == marker
+
+    return Interest(("#",), f"marker = '{marker}'", is_marked)
+
+
+def properties_of(topic: str, draws: Stream) -> dict[str, Any]:
+    """What an event on this topic says; now and then something is missing."""
+    if topic.startswith("meters."):
+        properties: dict[str, Any] = {
+            "value": draws.draw(9) / 8,
+            "station": topic.split(".")[1],
+            "urgent": draws.draw(4) == 1,
+        }
+    else:
+        properties = {
+            "amount": draws.pick((50, 100, 299.5, 300, 501, 900, 2_000_000)),
+            "currency": draws.pick(("EUR", "USD", "GBP")),
+            "customer": draws.pick(("Ada", "Bob", "Aki", "ada")),
+            "urgent": draws.draw(4) == 1,
+        }
+    if draws.draw(4) == 1:
+        properties["note"] = draws.pick(("", "please", "it's 100%"))
+    if draws.draw(8) == 1:
+        del properties[draws.pick(sorted(properties))]
+    return properties
