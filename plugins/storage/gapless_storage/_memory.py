@@ -62,6 +62,24 @@ class Log:
                 end += 1
             return list(zip(self._indexes[place:end], self._records[place:end], strict=True))
 
+    def end(self, max_bytes: int) -> list[tuple[int, bytes]]:
+        """The last records above the chop point, as many as take less than that."""
+        with self._lock:
+            place = len(self._indexes)
+            while place and self._indexes[place - 1] > self.first and len(self._records[place - 1]) < max_bytes:
+                place -= 1
+                max_bytes -= len(self._records[place])
+            return list(zip(self._indexes[place:], self._records[place:], strict=True))
+
+    def copy(self) -> Log:
+        """Another one with the same records, all of it durable."""
+        log = Log()
+        with self._lock:
+            log.first = log.settled = self.first
+            log.last, log.size, log.chopped_bytes = self.last, self.size, self.chopped_bytes
+            log._indexes, log._records = self._indexes.copy(), self._records.copy()
+        return log
+
     def reclaim(self) -> int:
         """Lets go of the records below the durable chop point; returns their bytes."""
         with self._lock:
@@ -101,6 +119,13 @@ class Rows:
         batch.undos.append((self._set, (key, self.values.get(key))))
         self._set((key, value))
 
+    def copy(self) -> Rows:
+        """Another one with the same rows."""
+        rows = Rows()
+        rows.values = self.values.copy()
+        rows._keys = None
+        return rows
+
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """All pairs whose key starts with `prefix`, in order."""
         if self._keys is None:
@@ -127,3 +152,8 @@ class Content:
 
     logs: dict[str, Log] = field(default_factory=dict)
     rows: dict[str, Rows] = field(default_factory=dict)
+
+    def copy(self) -> Content:
+        """The same once more, so that what happens to one does not happen to the other."""
+        logs = {name: log.copy() for name, log in self.logs.items()}
+        return Content(logs, {name: rows.copy() for name, rows in self.rows.items()})

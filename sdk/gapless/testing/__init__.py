@@ -8,4 +8,4 @@ import sys
 
 if (_pytest := sys.modules.get("pytest")) is not None:
     # Else a failed assertion in a suite would say "AssertionError" and nothing more.
-    _pytest.register_assert_rewrite("gapless.testing.storage", "gapless.testing.transport")
+    _pytest.register_assert_rewrite("gapless.testing.routing", "gapless.testing.storage", "gapless.testing.transport")

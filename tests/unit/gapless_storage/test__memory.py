@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless_storage._memory import Batch, Log, Rows
+from gapless_storage._memory import Batch, Content, Log, Rows
 
 steps = st.lists(
     st.one_of(st.tuples(st.just("put"), st.integers(1, 9)), st.tuples(st.just("chop"), st.integers(0, 99)))
@@ -72,3 +72,29 @@ def test_reclaiming_lets_go_of_what_is_durably_chopped_and_nothing_else() -> Non
 
     assert log.reclaim() == 40
     assert [index for index, _ in log.read(0, 100, 1 << 20)] == [7, 8, 9, 10]
+
+
+def test_the_end_of_a_log_is_what_takes_less_than_so_much() -> None:
+    log = Log()
+    for index in range(1, 11):
+        log.put((index, b"x" * 10), Batch())
+    log.chop(7, Batch())
+
+    assert log.end(10) == []
+    assert [index for index, _ in log.end(11)] == [10]
+    assert [index for index, _ in log.end(1000)] == [8, 9, 10]
+
+
+def test_what_happens_to_a_copy_does_not_happen_to_the_original() -> None:
+    content = Content({"s": Log()}, {"t": Rows()})
+    content.logs["s"].put((1, b"one"), Batch())
+    content.rows["t"].change((b"key", b"value"), Batch())
+    content.logs["s"].chop(1, Batch())
+    copied = content.copy()
+    copied.logs["s"].put((2, b"two"), Batch())
+    copied.rows["t"].change((b"key", None), Batch())
+
+    assert (content.logs["s"].last, content.rows["t"].scan(b"")) == (1, [(b"key", b"value")])
+    assert (copied.logs["s"].first, copied.logs["s"].size, copied.rows["t"].scan(b"")) == (1, 3, [])
+    assert copied.logs["s"].reclaim() == 3, "a copy is durable, and so is its chop point"
+    assert content.logs["s"].reclaim() == 0

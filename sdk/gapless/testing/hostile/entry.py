@@ -21,11 +21,16 @@ REPEAT = 250 * MILLISECOND
 """After how long a question is repeated at first; then after twice as long, and so on."""
 PATIENCE = 3 * SECOND
 """How long it is asked altogether."""
-QUESTIONS_MAX = 10_000
+QUESTIONS_MAX = 4096
 
 
 Line: TypeAlias = "tuple[str, int]"
-"""A publisher and its epoch."""
+"""A publisher and its epoch: its batches are submitted in order, and the refusal of one speaks for those behind."""
+
+
+def line_of(message: OpenRequest | Pub) -> Line:
+    """The line of a batch; openings are one by themselves."""
+    return (message.publisher, message.epoch if isinstance(message, Pub) else -1)
 
 
 @dataclass(slots=True)
@@ -42,8 +47,8 @@ class Question:
 
     @property
     def line(self) -> Line:
-        """Whose batches it is one of: they are submitted in order, and the refusal of one speaks for those behind."""
-        return (self.message.publisher, self.message.epoch if isinstance(self.message, Pub) else -1)
+        """Whose batches it is one of."""
+        return line_of(self.message)
 
 
 class Entry:
@@ -124,17 +129,14 @@ class Entry:
     def _send(self, number: int, question: Question) -> None:
         is_here = question.owner == self._station.broker
         question.life = self._station.life if is_here else self._lives.get(question.owner, 0)
-        address = (question.life, self._station.life, number, self._before(number, question))
-        self._mesh.send(question.owner, question.message, address)
-
-    def _before(self, number: int, question: Question) -> int:
-        """The question of its line that is to be submitted before it, if that is not answered yet; else 0."""
-        before = 0
-        for other in self._lines[question.line]:
+        line = self._lines[question.line]
+        lowest, before = next(iter(line)), 0
+        for other in line:
             if other == number:
                 break
             before = other
-        return before
+        address = (question.life, self._station.life, number, before, lowest)
+        self._mesh.send(question.owner, question.message, address)
 
     def _wait(self, number: int, question: Question) -> None:
         self._station.timers.set(("question", number), min(self._station.now + question.wait, question.until))

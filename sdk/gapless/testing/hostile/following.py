@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gapless.core.interest import InterestTable
-from gapless.core.knowledge import KnowledgeConflict, KnowledgeStream
+from gapless.core.knowledge import Kind, KnowledgeConflict, KnowledgeStream
 from gapless.core.routing import (
     AskInterest,
     BrokerId,
@@ -29,12 +29,12 @@ from gapless.testing.hostile.mesh import Mesh, Station
 from gapless.testing.hostile.shaping import joined, part
 from gapless.testing.hostile.timers import MILLISECOND, SECOND
 
-CACHED_EVENTS = 512
-CACHED_RUNS = 512
+CACHED_EVENTS = 256
+CACHED_RUNS = 256
 """How much of each pubend a cache holds."""
 MERGED_WITHIN = 200 * MILLISECOND
 """How long a piece of knowledge waits for the next."""
-LATE_MAX = 1000
+LATE_MAX = 200
 INTEREST_DELAY = 2 * SECOND
 WANT_DELAY = 1 * SECOND
 PROGRESS_DELAY = 2 * SECOND
@@ -50,6 +50,8 @@ class Followed:
     """Decided up to here."""
     meta: PubendMeta | None = None
     cache: KnowledgeStream | None = None
+    cached: int = 0
+    """How many events the cache holds."""
     waiting: Knowledge | None = None
     """What is to be delivered with the next piece."""
     last: Knowledge | None = None
@@ -274,13 +276,16 @@ class SubscriberSide:
         cache = followed.cache
         if cache is None:
             cache = followed.cache = KnowledgeStream(knowledge.pubend)
+            followed.cached = 0
         try:
-            cache.accumulate(knowledge)
+            followed.cached += len(cache.accumulate(knowledge).events)
         except KnowledgeConflict:
             followed.cache = None  # it is the SHB that raises the alarm: the same is delivered to it
             return
-        if cache.run_count > CACHED_RUNS or cache.event_count > CACHED_EVENTS:
-            cache.forget(0, (cache.known_upto + followed.told) // 2)
+        if cache.run_count > CACHED_RUNS or followed.cached > CACHED_EVENTS:
+            lowest = next(run.lo for run in cache.runs(0, cache.known_upto) if run.kind is Kind.SILENCE)
+            cache.forget(0, (lowest + cache.known_upto) // 2)
+            followed.cached = cache.event_count
 
     def _answer(self, want: Want) -> Want:
         """Answers what a cache can; returns what is left of the want."""

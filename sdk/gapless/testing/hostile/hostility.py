@@ -41,7 +41,7 @@ BEHAVIOURS: Mapping[str, str] = {
     # Publishers.
     "unordered": "a batch is submitted although one that was placed before it has not come yet",
     "submit_twice": "a batch or an opening is submitted twice",
-    "submit_late": "a batch is submitted again, up to 5 s later, if its publisher placed nothing since",
+    "submit_late": "a batch is submitted again, up to 5 s later, unless it was given up since",
     # All of it.
     "forget": "all soft state is gone (each ten seconds)",
 }

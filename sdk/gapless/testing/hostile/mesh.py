@@ -18,7 +18,7 @@ DELAY = 2 * SECOND
 MUCH_LATER = 20 * SECOND
 OVERTAKEN = 50 * MILLISECOND
 """How long a message waits at most for the one that is to overtake it."""
-LATE_MAX = 10_000
+LATE_MAX = 500
 """How many messages may be late at a time."""
 
 

@@ -2,9 +2,9 @@
 
 Messages come late, twice and out of order, and the pubend takes whatever has the next sequence. That is
 not enough: a client whose batch was refused for good gives its sequences to the batches behind it, so an
-old copy of one of those would be logged a second time under the sequence it had before. Therefore no
-message is submitted once a later one of its publisher was taken, and none that was sent to a router which
-has forgotten what it saw since.
+old copy of one of those would be logged a second time under the sequence it had before. Therefore nothing
+is submitted that its entry was seen to have given up, and nothing that was sent to a router which has
+forgotten what it saw since.
 """
 
 from __future__ import annotations
@@ -16,68 +16,47 @@ from typing import Any, TypeAlias, cast
 from gapless.core.routing import BrokerId, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.routing_frames import Address, Answer
 from gapless.core.ticks import PubendId
+from gapless.testing.hostile.entry import Line, line_of
 from gapless.testing.hostile.mesh import Mesh, Station
 from gapless.testing.hostile.timers import SECOND
 
 SUBMIT_LATE = 5 * SECOND
-REMEMBERED = 4096
-"""How many questions of one entry are known to have been asked, and for how many of its publishers."""
-ORIGINS = 256
-
-PUT_OFF = frozenset({Verdict.RESUME, Verdict.RETRY})
-"""Outcomes of what was not taken: an earlier message may still be."""
+REMEMBERED = 1024
+"""How many questions of one entry are known to have been asked, and of how many of its publishers."""
+ORIGINS = 64
+"""How many lives of entries are remembered."""
+LATE_MAX = 100
+"""How many batches wait to be submitted again."""
 
 From: TypeAlias = "tuple[BrokerId, int, int]"
 """A broker, its incarnation, the life of its router."""
 
 
 @dataclass(slots=True)
-class Asked:
-    """A question, and its answer once there is one."""
-
-    publisher: str
-    before: int
-    """The latest question of the publisher when this one came."""
-    answer: Answer | None = None
-
-    @property
-    def was_put_off(self) -> bool:
-        """Whether the same sequences will be placed again, so that nothing is overtaken by it."""
-        return self.answer is not None and self.answer.outcome.verdict in PUT_OFF
-
-
-@dataclass(slots=True)
 class Origin:
     """What one life of one entry has asked."""
 
-    asked: dict[int, Asked] = field(default_factory=dict)
-    latest: dict[str, int] = field(default_factory=dict)
-    """The last question of each publisher that was not put off."""
+    asked: dict[int, Answer | None] = field(default_factory=dict)
+    """Each question that was submitted, and its answer once there is one."""
+    floors: dict[Line, int] = field(default_factory=dict)
+    """What lies below is given up."""
     held: dict[int, tuple[int, OpenRequest | Pub]] = field(default_factory=dict)
     """What came too early, by the question that is to come before it."""
 
-    def waits_for(self, before: int, number: int, publisher: str) -> bool:
+    def is_given_up(self, number: int, line: Line) -> bool:
+        """Whether the entry does not wait for an answer any more, as far as that was seen."""
+        return number < self.floors.get(line, 0)
+
+    def raise_floor(self, line: Line, floor: int) -> None:
+        """The entry said what it still waits for."""
+        self.floors[line] = max(floor, self.floors.pop(line, 0))
+        _shorten(self.floors)
+
+    def waits_for(self, before: int, number: int, line: Line) -> bool:
         """Whether a question's turn comes only after that of another one, which may yet come."""
-        return before > self.latest.get(publisher, 0) and before not in self.asked and number not in self.asked
-
-    def take(self, number: int, publisher: str) -> None:
-        """A question was asked that is later than its publisher's others."""
-        self.asked[number] = Asked(publisher, self.latest.get(publisher, 0))
-        self.latest.pop(publisher, None)
-        self.latest[publisher] = number
-        _shorten(self.asked)
-        _shorten(self.latest)
-
-    def answered(self, number: int, answer: Answer) -> None:
-        """A question was answered; if it was put off, the ones before it may come yet."""
-        asked = self.asked.get(number)
-        if asked is None:
-            return
-        asked.answer = answer
-        latest = self.asked.get(self.latest.get(asked.publisher, 0))
-        while latest is not None and latest.was_put_off:
-            self.latest[latest.publisher] = latest.before
-            latest = self.asked.get(latest.before)
+        if not before or before in self.asked or number in self.asked:
+            return False
+        return not self.is_given_up(before, line)
 
 
 class Requests:
@@ -94,16 +73,17 @@ class Requests:
     def on_request(self, broker: BrokerId, message: OpenRequest | Pub, address: Address) -> None:
         """An opening or a batch.
 
-        The address: our life as the entry knows it, the entry's own, the question's number, and that of the
-        one that is to be submitted before it.
+        The address: our life as the entry knows it, the entry's own, the question's number, that of the one
+        that is to be submitted before it, and the lowest of its line that the entry waits for.
         """
-        ours, theirs, number, before = cast("tuple[int, int, int, int]", address)
+        ours, theirs, number, before, floor = cast("tuple[int, int, int, int, int]", address)
         sender = (broker, self._mesh.incarnation(broker) or 0, theirs)
         if ours != self._station.life:
             self._answer(sender, number, _put_off(message, "the router has begun anew"), taken=False)
             return
-        origin = self._origin(sender)
-        if origin.waits_for(before, number, message.publisher) and not self._station.hostility.happens("unordered"):
+        origin, line = self._origin(sender), line_of(message)
+        origin.raise_floor(line, floor)
+        if origin.waits_for(before, number, line) and not self._station.hostility.happens("unordered"):
             origin.held[before] = (number, message)
             _shorten(origin.held)
             return
@@ -114,16 +94,17 @@ class Requests:
 
     def _take_up(self, sender: From, origin: Origin, number: int, message: OpenRequest | Pub) -> None:
         """It is this question's turn: it is submitted, unless it was, or may no longer be."""
-        asked = origin.asked.get(number)
-        if asked is not None:
-            if asked.answer is not None:
-                self._answer(sender, number, asked.answer)
-        elif number <= origin.latest.get(message.publisher, 0):
-            self._answer(sender, number, _put_off(message, "overtaken by a later batch"))
+        if origin.is_given_up(number, line_of(message)):
+            return
+        if number in origin.asked:
+            answer = origin.asked[number]
+            if answer is not None:
+                self._answer(sender, number, answer)
         elif not self._pubends or (message.pubend and message.pubend not in self._pubends):
             self._answer(sender, number, _put_off(message, "the pubend is not open (yet)"))
         else:
-            origin.take(number, message.publisher)
+            origin.asked[number] = None
+            _shorten(origin.asked)
             self._submit(sender, number, message)
 
     def submitted(self, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> None:
@@ -133,15 +114,15 @@ class Requests:
         sender, number = cast("tuple[From, int]", reply_to)
         answer = Answer(pubend, outcome)
         origin = self._origins.get(sender)
-        if origin is not None:
-            origin.answered(number, answer)
+        if origin is not None and number in origin.asked:
+            origin.asked[number] = answer
         self._answer(sender, number, answer)
 
     def submit_late(self, count: int) -> None:
-        """Submits a batch again, unless its publisher has moved on."""
+        """Submits a batch again, unless it was given up."""
         sender, number, pub = self._late.pop(count)
         origin = self._origins.get(sender)
-        if origin is not None and origin.latest.get(pub.publisher) == number:
+        if origin is not None and not origin.is_given_up(number, line_of(pub)):
             self._station.effects.append(Submit(pub, None))
 
     def forget(self) -> None:
@@ -163,7 +144,7 @@ class Requests:
                 effects.append(Submit(message, reply_to))
             else:
                 effects.append(SubmitOpen(message, reply_to))
-        if isinstance(message, Pub) and hostility.happens("submit_late") and len(self._late) < REMEMBERED:
+        if isinstance(message, Pub) and hostility.happens("submit_late") and len(self._late) < LATE_MAX:
             self._count += 1
             self._late[self._count] = (sender, number, message)
             self._station.timers.set(("submit", self._count), self._station.within(SUBMIT_LATE))

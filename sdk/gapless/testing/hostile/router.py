@@ -52,8 +52,8 @@ FORGOTTEN_WITHIN = 10 * SECOND
 _LIFE_BITS = 48
 _ADDRESSES: dict[type, tuple[type, ...]] = {
     Seen: (str, int),
-    OpenRequest: (int, int, int, int),
-    Pub: (int, int, int, int),
+    OpenRequest: (int, int, int, int, int),
+    Pub: (int, int, int, int, int),
     Answer: (int, int, int, int),
 }
 """What is written on the envelope of a message; nothing on all others."""

@@ -6,7 +6,8 @@ from gapless.core import routing
 from gapless.core.events import EventColumns, encode_event
 from gapless.core.routing import Effect, OpenRequest, Outcome, Pub, Verdict
 from gapless.core.ticks import PubendId
-from gapless.testing.routing.network import MS, SECOND, Host
+from gapless.testing.routing.faults import MS, SECOND
+from gapless.testing.routing.network import Host
 
 PATIENCE = 8 * SECOND
 """So long it waits for a router that was replaced, before it asks the next one."""

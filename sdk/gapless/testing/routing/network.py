@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, Protocol
@@ -17,33 +17,12 @@ from gapless.core import routing
 from gapless.core.routing import BrokerId, Effect, Router
 from gapless.testing.routing.breaches import Clause, ContractError
 from gapless.testing.routing.contract import Contract
+from gapless.testing.routing.faults import MS, SECOND, Faults, strikes
 from gapless.testing.routing.harness import RouterHarness
 from gapless.testing.routing.topology import Topology
 
-MS = 1_000_000
-SECOND = 1_000 * MS
 WAKES_MAX = 100
 """So often a router may be woken at one moment; more is a loop without an end."""
-
-
-@dataclass
-class Faults:
-    """What goes wrong, and how often. Nothing, as it is made."""
-
-    loss: float = 0.0
-    """Of frames, on links that are no streams."""
-    duplicates: float = 0.0
-    """Of frames, on links that are no streams."""
-    jitter: int = 0
-    """By how many nanoseconds frames are late at most; they overtake each other on links that are no streams."""
-    cut_every: int = 0
-    """A link goes down every so many nanoseconds on average; 0: never."""
-    vanish_every: int = 0
-    """So often a router is thrown away and replaced."""
-    crash_every: int = 0
-    """So often a whole broker goes down, and comes back with what it had made durable."""
-    change_every: int = 0
-    """So often an SHB's interest changes: no fault, but the occasion of many."""
 
 
 class StandIn(Protocol):
@@ -275,7 +254,7 @@ class Link:
         for host in told:
             number = self.numbers[host.name]
             delay = self.network.random.randrange(1, 400) * MS
-            host.later(delay, lambda host=host, number=number: self._down(host, number))  # type: ignore[misc]
+            host.later(delay, partial(self._down, host, number))
 
     def _down(self, host: Host, number: int) -> None:
         if host.links.pop(number, None) is not None:
@@ -395,12 +374,12 @@ class Network:
         """Every now and then, something goes wrong."""
         step = 100 * MS
         faults, random = self.faults, self.random
-        if _strikes(random, step, faults.cut_every) and self._links:
+        if strikes(random, step, faults.cut_every) and self._links:
             link = self._links.pop(random.choice(list(self._links)))
             link.cut(told=link.ends)
-        if _strikes(random, step, faults.vanish_every):
+        if strikes(random, step, faults.vanish_every):
             random.choice(list(self.hosts.values())).vanish()
-        if _strikes(random, step, faults.crash_every):
+        if strikes(random, step, faults.crash_every):
             self.crash_for_a_while(random.choice(list(self.hosts.values())))
         self.later(step, self._trouble)
 
@@ -413,7 +392,3 @@ class Network:
 
 def _pair(one: BrokerId, other: BrokerId) -> tuple[BrokerId, BrokerId]:
     return (one, other) if one < other else (other, one)
-
-
-def _strikes(random: Random, step: int, every: int) -> bool:
-    return bool(every) and random.random() < step / every

@@ -13,7 +13,8 @@ from gapless.core.messages import TickRun
 from gapless.core.release import Minima
 from gapless.core.routing import Effect, Held, HoldRow, Knowledge, OpenRequest, Outcome, Pub, PubendMeta, Verdict, Want
 from gapless.core.ticks import MILLISECOND, STEP, PubendId, ShbId, Tick
-from gapless.testing.routing.network import MS, SECOND, Host
+from gapless.testing.routing.faults import MS, SECOND
+from gapless.testing.routing.network import Host
 
 SILENCE_EVERY = SECOND
 CHUNK = 50

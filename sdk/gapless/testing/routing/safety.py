@@ -6,8 +6,8 @@ and raises in the step in which it is broken; when the faults end, everybody mus
 
 from __future__ import annotations
 
+from gapless.testing.routing.faults import MS, SECOND, Faults
 from gapless.testing.routing.harness import HarnessFixtures, RouterHarness
-from gapless.testing.routing.network import MS, SECOND, Faults
 from gapless.testing.routing.world import live_through
 
 BAD_LINKS = Faults(loss=0.1, duplicates=0.1, jitter=150 * MS, cut_every=5 * SECOND)

@@ -9,8 +9,8 @@ from gapless.core.routing import OpenRequest, Pub
 from gapless.core.ticks import Tick
 from gapless.testing.routing.breaches import Clause, ContractError
 from gapless.testing.routing.clients import columns
+from gapless.testing.routing.faults import MS, SECOND
 from gapless.testing.routing.harness import HarnessFixtures, RouterHarness
-from gapless.testing.routing.network import MS, SECOND
 from gapless.testing.routing.publishing import SILENCE_EVERY, PublishingStandIn
 from gapless.testing.routing.subscribing import Following, SubscribingStandIn
 from gapless.testing.routing.world import FILTERS, World, naming

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from gapless.core import routing
@@ -14,8 +15,9 @@ from gapless.core.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.core.ticks import SECOND as TICKS_OF_SECOND
 from gapless.selectors.filters import Filter
 from gapless.testing.routing.breaches import Clause, ContractError
+from gapless.testing.routing.faults import MS, SECOND
 from gapless.testing.routing.interests import matches
-from gapless.testing.routing.network import MS, SECOND, Host
+from gapless.testing.routing.network import Host
 
 POLL_EVERY = 100 * MS
 STALLED_AFTER = 3 * SECOND
@@ -115,11 +117,11 @@ class SubscribingStandIn:
             (REPORT_EVERY, self._report_all),
             (REPEAT_EVERY, self._repeat),
         ):
-            self.host.later(every, lambda every=every, action=action: self._again(every, action))  # type: ignore[misc]
+            self.host.later(every, partial(self._again, every, action))
 
     def _again(self, every: int, action: Callable[[], None]) -> None:
         action()
-        self.host.later(every, lambda: self._again(every, action))
+        self.host.later(every, partial(self._again, every, action))
 
     def crash(self) -> None:
         """What was not durable is gone; `start` sees to it."""

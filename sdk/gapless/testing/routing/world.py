@@ -10,9 +10,10 @@ from gapless.core.ticks import SECOND as TICKS_OF_SECOND
 from gapless.selectors.filters import Filter
 from gapless.testing.routing.breaches import Clause, ContractError
 from gapless.testing.routing.clients import PublishingClient, columns
+from gapless.testing.routing.faults import MS, SECOND, Faults
 from gapless.testing.routing.harness import RouterHarness
 from gapless.testing.routing.interests import matches
-from gapless.testing.routing.network import MS, SECOND, Faults, Host, Network
+from gapless.testing.routing.network import Network
 from gapless.testing.routing.publishing import PublishingStandIn
 from gapless.testing.routing.subscribing import Following, SubscribingStandIn
 from gapless.testing.routing.topology import PHB, SHB, Topology
@@ -47,23 +48,16 @@ class World:
         self.shbs: list[SubscribingStandIn] = []
         self.clients: list[PublishingClient] = []
         for number, broker in enumerate(topology.with_role(PHB)):
-            self._add(hosts[broker], PublishingStandIn(hosts[broker], f"{broker}-events@1", number))
-            self._add(hosts[broker], PublishingClient(hosts[broker], f"client-{broker}", TOPICS[number]))
+            self.pubends.append(PublishingStandIn(hosts[broker], f"{broker}-events@1", number))
+            self.clients.append(PublishingClient(hosts[broker], f"client-{broker}", TOPICS[number]))
         for number, broker in enumerate(topology.with_role(SHB)):
             shb = SubscribingStandIn(hosts[broker], f"{broker}:store")
             shb.filters = {1: FILTERS[number]}
-            self._add(hosts[broker], shb)
+            self.shbs.append(shb)
+        for stand_in in (*self.pubends, *self.clients, *self.shbs):
+            stand_in.host.stand_ins.append(stand_in)
         self._busy = busy
         self._stopped = False
-
-    def _add(self, host: Host, stand_in: PublishingStandIn | PublishingClient | SubscribingStandIn) -> None:
-        host.stand_ins.append(stand_in)
-        kinds: list[tuple[type, list]] = [  # type: ignore[type-arg]
-            (PublishingStandIn, self.pubends),
-            (PublishingClient, self.clients),
-            (SubscribingStandIn, self.shbs),
-        ]
-        next(known for kind, known in kinds if isinstance(stand_in, kind)).append(stand_in)
 
     # ------------------------------------------------------------------------------ what happens
 
@@ -85,7 +79,7 @@ class World:
             self.publish(self.random.choice(self.pubends), self.random.randrange(1, 6))
             self._occasionally(0.05, self._read_again)
             self._occasionally(0.05, self._hold)
-            self._occasionally(0.03, lambda: self.random.choice(self.pubends).probe())
+            self._occasionally(0.1, lambda: self.random.choice(self.pubends).probe())
             self._occasionally(0.01, lambda: self.random.choice(self.pubends).introduce())
         change_every = self.network.faults.change_every
         if change_every:

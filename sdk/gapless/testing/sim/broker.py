@@ -239,6 +239,7 @@ class SimBroker:
         self.given_up = True
         self.world.note(self.name, "refused", str(error))
         self._over()
+        self.disk.kill()
         self.world.observe.refused(self, error)
 
     def _failed_to_open(self, error: StorageError) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gapless import plugins
@@ -13,7 +14,7 @@ from gapless.node.config import make_config
 from gapless.testing.sim.application import SimClient
 from gapless.testing.sim.broker import SimBroker
 from gapless.testing.sim.clocks import NodeClock
-from gapless.testing.sim.disk import MemoryDisks
+from gapless.testing.sim.disk import Disk, memory_disk
 from gapless.testing.sim.world import World
 
 if TYPE_CHECKING:
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
 NETWORK = "simulated"
 
 
-def build(options: Options, choices: Choices, trace: Trace) -> World:
+def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[], Disk] = memory_disk) -> World:
     """The world of these options; nobody runs yet."""
     world = World(options, choices, trace)
-    disks = MemoryDisks()
     roles = roles_of(options)
     clocks = choices.stream("clocks")
     for name, hosted in roles.items():
@@ -35,13 +35,19 @@ def build(options: Options, choices: Choices, trace: Trace) -> World:
             drift_ppm=_either_way(clocks.draw(2 * options.clock.drift_ppm + 1)),
             wall_offset_ms=_either_way(clocks.draw(2 * options.clock.offset_ms + 1)),
         )
-        world.brokers[name] = SimBroker(world, name, _load(world, name, hosted, roles), disks.disk, clock)
+        world.brokers[name] = SimBroker(world, name, _load(world, name, hosted, roles), new_disk, clock)
     hosts = [name for name, hosted in roles.items() if "shb" in hosted]
     for number in range(options.clients):
         # A durable subscription lives at one SHB, so each client has one; the router finds the PHBs.
         name = f"client{number + 1}"
         world.clients[name] = SimClient(world, name, [hosts[number % len(hosts)]])
     return world
+
+
+@cache
+def plugin(kind: str, name: str) -> Any:
+    """The factory of a plugin; finding one takes longer than many a run."""
+    return plugins.load(kind, name)
 
 
 def roles_of(options: Options) -> dict[str, tuple[str, ...]]:
@@ -78,19 +84,21 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     if "phb" in hosted:
         settings["phb"] = phb_section(options, name)
     peers = {peer: list(theirs) for peer, theirs in roles.items() if peer != name}
-    routing = {"peers": peers, "hostility": {kind: rate for kind, rate in options.hostility if rate}}
+    routing: dict[str, Any] = {"peers": peers}
+    if options.router == "hostile":
+        routing["hostility"] = {kind: rate for kind, rate in options.hostility if rate}
     return Loaded(
         config=make_config(settings),
-        authenticator=plugins.load("auth", "anonymous")(options={}),
+        authenticator=plugin("auth", "anonymous")(options={}),
         listeners=(),
         open_storage=None,
         open_routing=_watched_router(world, name, routing),
-        open_roles={role: plugins.load("role", role) for role in hosted},
+        open_roles={role: plugin("role", role) for role in hosted},
     )
 
 
 def _watched_router(world: World, name: str, routing: Mapping[str, Any]) -> Any:
-    open_router = plugins.load("routing", world.options.router)
+    open_router = plugin("routing", world.options.router)
 
     def open_routing(options: Mapping[str, Any]) -> Router:
         router: Router = open_router(options=options)

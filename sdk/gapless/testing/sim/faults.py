@@ -264,7 +264,7 @@ class Faults:
         broker = self._some_broker()
         if broker is not None:
             self._world.probe("disk.full")
-            broker.fail_disk("full", "yes")
+            broker.fail_disk("full", self._choices.pick(("writes", "syncs too")))
             self._world.after((1 + self._choices.draw(40)) * 100 * MILLISECOND, broker.name, "space", broker.heal_disk)
 
     def _run_low(self) -> None:

@@ -113,8 +113,7 @@ class _Ear(Oracle):
             lost = self.world.probes["net.lost"]
             to_broker(source, number, frame)
             if self.world.probes["net.lost"] > lost or network.is_cut(source.name, target):
-                kind, text = tell_frame(frame, self.names)
-                self._line(source.name, Told(LOST, f"{kind}: {text}"), target)
+                self._line(source.name, Told(LOST, tell_frame(frame, self.names).text), target)
             else:
                 self._left(source.name, target, frame)
 
@@ -131,7 +130,7 @@ class _Ear(Oracle):
     def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
         """An application begins to publish."""
         events = ", ".join(_letter(letter) for letter in letters[:3]) + (", …" if len(letters) > 3 else "")
-        self._line(producer.client.name, Told("publishes", f"{count_of(len(letters), 'event')}: {events}"))
+        self._line(producer.client.name, Told("publishes", f"{producer.name} publishes {events}"))
 
     def not_published(self, producer: Producer, letters: Sequence[Letter], error: GaplessError) -> None:
         """A batch gets no receipt."""
@@ -139,10 +138,9 @@ class _Ear(Oracle):
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[str, int]) -> None:
         """A subscription is there."""
-        new = "created" if result.created else "attached"
-        self._line(
-            consumer.client.name, Told("attached", f"{consumer.row.name} {new} at {self.names.positions(begins)}")
-        )
+        new = " for the first time" if result.created else ""
+        text = f"{consumer.row.name} is attached{new} behind {self.names.positions(begins)}"
+        self._line(consumer.client.name, Told("attached", text))
 
     def told(self, consumer: Consumer, item: Item) -> None:
         """An application takes something."""
@@ -151,7 +149,7 @@ class _Ear(Oracle):
 
     def committed(self, consumer: Consumer, token: CheckpointToken) -> None:
         """Effects and token are committed together."""
-        text = f"{consumer.row.name} commits with the token {self.names.positions(token.ticks)}"
+        text = f"{consumer.row.name} commits the token {self.names.positions(token.ticks)}"
         self._line(consumer.client.name, Told("commits", text))
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
@@ -170,4 +168,4 @@ def _written(operation: Operation) -> str:
 
 def _letter(letter: Letter) -> str:
     properties = " ".join(f"{name}={value}" for name, value in letter.properties.items())
-    return f"#{letter.key} {letter.topic} {properties}".rstrip()
+    return f"#{letter.key} {properties}".rstrip()

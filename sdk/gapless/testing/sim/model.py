@@ -8,11 +8,13 @@ predicate that the workload wrote down beside the selector, once per event, neve
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery
+from gapless.core.effects import Chop
+from gapless.core.ticks import wall_at
 from gapless.testing.sim.application import key_of
 from gapless.testing.sim.observing import Oracle, Violation
 
@@ -105,6 +107,8 @@ class Account:
     broker: str
     """Its home."""
     shb: ShbId = ""
+    sid: int = 0
+    """The id by which its home knows it."""
     shares: dict[PubendId, Share] = field(default_factory=dict)
     consumers: list[Consumer] = field(default_factory=list)
     asked_at: int = 0
@@ -112,8 +116,14 @@ class Account:
     """When its application first had it; -1: it never had."""
     removed: bool = False
     """Somebody has asked for it to be removed: nothing more is owed."""
+    unsubscribed: bool = False
+    """It is removed."""
     damaged: bool = False
     """The disk of its home was replaced or put back."""
+    remade: bool = False
+    """Its home knew nothing of it any more when it was attached last."""
+    acknowledged: dict[Consumer, dict[PubendId, Tick]] = field(default_factory=dict)
+    """What each of its consumers has acknowledged itself."""
 
     @property
     def exists(self) -> bool:
@@ -141,7 +151,8 @@ class Model(Oracle):
         """Where each letter is logged, by key."""
         self.accounts: dict[int, Account] = {}
         """By the rows' numbers."""
-        self.producers: dict[Producer, None] = {}
+        self.producers: dict[Producer, int] = {}
+        """Those that ever published, and in which of their client's lives."""
         self.shb_of: dict[str, ShbId] = {}
         """The SHB that a broker hosts now."""
         self.broker_of: dict[ShbId, str] = {}
@@ -153,8 +164,14 @@ class Model(Oracle):
         self.damaged_brokers: dict[str, None] = {}
         """Whose disk was replaced, or an old copy of it put back."""
         self.calm_since = -1
-        self._followed: list[Account] = []
-        """Those whose matching is looked at as events come."""
+        self.listeners: list[Callable[[Logged], None]] = []
+        """Told of each event when it comes to light; the log may have had it for a while."""
+        self._clocks: dict[str, tuple[int, int]] = {}
+        """Per broker a time (ms since 1970) that its pubends cannot have been beyond at a time of the world."""
+        self._began: dict[str, int] = {}
+        """When each broker began to recover the last time."""
+        self.followed: list[Account] = []
+        """The accounts whose matching is looked at as events come."""
         self._item: tuple[Any, list[int]] = (None, [])
 
     # What is asked of it.
@@ -197,19 +214,23 @@ class Model(Oracle):
         owed = (tick for tick in share.between(0, upto) if self.is_late(account, share, tick))
         return next(owed, None)
 
-    def early_release(self, history: History) -> bool:
-        """Whether the PHB of a pubend was ever told to release what is old although somebody needs it."""
-        return bool(self.retains.get(history.broker))
+    def is_early(self, history: History, tick: Tick) -> bool:
+        """Whether an event may be gone although somebody needs it: if its PHB was told so, and it is old enough."""
+        retains = self.retains.get(history.broker)
+        return bool(retains) and self.is_older(history, tick, min(retains or ()))
+
+    def is_older(self, history: History, tick: Tick, seconds: float) -> bool:
+        """Whether a pubend can have taken a tick for that old."""
+        return self._latest(history.broker) - wall_at(tick) >= int(seconds * 1000)
 
     # At the seam.
 
     def opened(self, broker: str, meta: routing.PubendMeta, members: Mapping[ShbId, Tick]) -> None:
         """A pubend is there."""
         self._history(meta.pubend, broker)
-        self.members[meta.pubend] = {shb: at for shb, at in members.items() if shb not in self.retired_shbs} | {
-            shb: at for shb, at in members.items() if shb in self.retired_shbs
-        }
+        self.members[meta.pubend] = dict(members)
         self._note_policy(broker)
+        self._note_clock(broker, meta.stable, self._began.get(broker, 0))
 
     def known(self, broker: str, knowledge: routing.Knowledge) -> None:
         """The truth grows."""
@@ -220,6 +241,8 @@ class Model(Oracle):
                 self._log(history, tick, _key(data, index))
         if knowledge.lost > history.lost:
             history.lost = knowledge.lost
+        if not knowledge.reply:
+            self._note_clock(broker, knowledge.hi)
 
     def wanted(self, broker: str, interest: routing.Interest) -> None:
         """An SHB is there."""
@@ -237,7 +260,8 @@ class Model(Oracle):
         """What routers say is no truth."""
 
     def vanished(self, broker: str) -> None:
-        """Routers may come and go."""
+        """A broker is about to recover."""
+        self._began[broker] = self.world.now
 
     # In the brokers.
 
@@ -246,6 +270,7 @@ class Model(Oracle):
         for pubend, upto in chops(operations):
             history = self._history(pubend, broker.name)
             history.lost = max(history.lost, upto)
+            self._note_clock(broker.name, 0)
 
     def wiped(self, broker: SimBroker) -> None:
         """Everything on a disk is gone: its pubends, and the subscriptions of its SHB."""
@@ -269,9 +294,15 @@ class Model(Oracle):
 
     def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
         """Letters are on their way."""
-        self.producers[producer] = None
+        self.producers[producer] = producer.client.boots
         for letter in letters:
             self.letters[letter.key] = letter
+
+    def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
+        """What has a receipt is logged, even if no PHB has told anybody since it recovered."""
+        history = self._history(pubend, "")
+        if tick and tick not in history.events and letter.key not in self.places:
+            self._log(history, tick, letter.key)
 
     def subscribing(self, consumer: Consumer) -> None:
         """A row is used, for the first time or again."""
@@ -280,15 +311,18 @@ class Model(Oracle):
         if account is None:
             account = self.accounts[row.number] = Account(row, consumer.client.addresses[0], asked_at=self.world.now)
         account.consumers.append(consumer)
-        if account not in self._followed:
-            self._followed.append(account)
+        if account not in self.followed:
+            self.followed.append(account)
             account.shares = {pubend: self._caught_up(account, share) for pubend, share in account.shares.items()}
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
         """A subscription is there: from now on it is owed what matches."""
         account = self.accounts[consumer.row.number]
         account.shb = self.shb_of.get(account.broker, "")
-        first = account.attached_at < 0 or account.damaged
+        another = result.sid != account.sid
+        account.remade = another and account.exists and account.durable
+        account.sid = result.sid
+        first = another or account.damaged
         if first:
             account.attached_at, account.damaged = self.world.now, False
             account.shares.clear()
@@ -306,6 +340,7 @@ class Model(Oracle):
     def acknowledged(self, consumer: Consumer, positions: Mapping[PubendId, Tick]) -> None:
         """The application needs nothing up to there."""
         account = self.accounts[consumer.row.number]
+        account.acknowledged.setdefault(consumer, {}).update(positions)
         for pubend, tick in positions.items():
             share = self.share_of(account, pubend)
             if share is not None and tick > share.acked:
@@ -317,9 +352,15 @@ class Model(Oracle):
         if account is not None:
             account.removed = True
 
+    def unsubscribed(self, row: Row) -> None:
+        """And nothing is kept for it."""
+        account = self.accounts.get(row.number)
+        if account is not None:
+            account.unsubscribed = True
+
     def checkpoint(self) -> None:
         """Rows that nobody can use any more are not followed."""
-        self._followed = [account for account in self._followed if self._is_used(account)]
+        self.followed = [account for account in self.followed if self._is_used(account)]
 
     def calm(self) -> None:
         """From here on everything must come right."""
@@ -342,10 +383,12 @@ class Model(Oracle):
         event = history.events[tick] = Logged(history.pubend, tick, letter)
         _add(history.ticks, tick)
         self.places[key] = event
-        for account in self._followed:
+        for account in self.followed:
             share = account.shares.get(history.pubend)
             if share is not None and tick > share.base and account.row.matches(letter.topic, letter.properties):
                 _add(share.ticks, tick)
+        for listen in self.listeners:
+            listen(event)
 
     def _match_from(self, account: Account, share: Share, base: Tick) -> None:
         """Looks at everything above a tick anew."""
@@ -378,6 +421,24 @@ class Model(Oracle):
         self.retains.setdefault(broker, []).extend(retain for retain in retains if retain is not None)
 
 
+    def _note_clock(self, broker: str, tick: Tick, since: int | None = None) -> None:
+        """A pubend's present is at this tick at least, since then; or where the wall clock is."""
+        now = self.world.now
+        shown = self.world.brokers[broker].node_clock.wall(now)
+        passed = _passed(now - since) if since is not None else 0
+        self._clocks[broker] = max(shown, wall_at(tick) + passed, self._latest(broker)), now
+
+    def _latest(self, broker: str) -> int:
+        """What a pubend there takes for the present, at most: its clock never goes back."""
+        highest, at = self._clocks.get(broker, (0, 0))
+        return highest + _passed(self.world.now - at)
+
+
+def _passed(nanoseconds: int) -> int:
+    """How many milliseconds that may be by a fast clock."""
+    return nanoseconds * 21 // 20_000_000 + 1
+
+
 def begins_of(consumer: Consumer, begins: Mapping[PubendId, Tick]) -> dict[PubendId, Tick]:
     """Where a consumer begins: where its application asked for, else where the broker says.
 
@@ -390,8 +451,8 @@ def begins_of(consumer: Consumer, begins: Mapping[PubendId, Tick]) -> dict[Puben
 def chops(operations: Sequence[Operation]) -> Iterator[tuple[PubendId, Tick]]:
     """Which logs a write shortens, and up to where."""
     for operation in operations:
-        if type(operation).__name__ == "Chop" and operation.stream.startswith(LOG):  # type: ignore[union-attr]
-            yield operation.stream[len(LOG) :], operation.upto  # type: ignore[union-attr]
+        if type(operation) is Chop and operation.stream.startswith(LOG):
+            yield operation.stream[len(LOG) :], operation.upto
 
 
 def _key(data: EventBatch, index: int) -> int:

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gapless.testing.sim.listening import LOST
+from gapless.testing.sim.trace import Line
 
 if TYPE_CHECKING:
     from gapless.testing.sim.result import Failure
-    from gapless.testing.sim.trace import Line
 
-QUIET = ("alive", "credit", "enrol", "interest check", "session", "link up", "connected", "writes", "start")
+QUIET = ("alive", "credit", "enrol", "interest check", "session", "link up", "connected", "writes")
 """Kinds that are not shown unless somebody wants to see them: they go on all the time."""
 ENDS = ("crash", "kill", "stop", "close", "storage failed", "refused to open", "wipe")
 """Kinds behind which there is nobody in a lane, until it begins again."""
 BEGINS = ("boot", "start")
 WORLD = "world"
+FOLDED = "…"
+"""The kind of a line that stands for many that are alike."""
+_PERIOD_MOST, _ROUNDS_LEAST = 4, 5
 _TROUBLES = (*ENDS, "boot", "cut", "heal", "pause", "alarm", "gap", LOST, "refused", "subscription over")
 _WORD = re.compile(r"[\w#.-]*\w")
 
@@ -50,8 +53,48 @@ def picture(
     """
     words = {*about, *(names_in(failure.what, lines) if failure else ())}
     shown = [line for line in lines if line.kind not in hide and _matters(line, words)]
-    shown = shown[-limit:] if limit is not None else shown
+    if limit is not None:
+        shown = fold(shown, [word for word in words if "#" in word])[-limit:]
     return Picture(_lanes(shown, lines), tuple(shown), failure, len(lines) - len(shown))
+
+
+def fold(lines: Sequence[Line], marked: Collection[str] = ()) -> list[Line]:
+    """What goes round and round once at the beginning and once at the end, and a line for what is between.
+
+    A line with a marked word is like no other.
+    """
+    folded: list[Line] = []
+    place = 0
+    while place < len(lines):
+        period, rounds = _rounds(lines, place, marked)
+        behind = place + period * rounds
+        if rounds < _ROUNDS_LEAST:
+            folded.append(lines[place])
+            place += 1
+            continue
+        what = ", ".join(dict.fromkeys(line.kind for line in lines[place : place + period]))
+        told = Line(lines[behind - period].at, WORLD, FOLDED, f"{rounds - 2} more rounds of: {what}")
+        folded += [*lines[place : place + period], told, *lines[behind - period : behind]]
+        place = behind
+    return folded
+
+
+def _rounds(lines: Sequence[Line], start: int, marked: Collection[str]) -> tuple[int, int]:
+    """From here on so many lines are repeated so many times; the texts may differ."""
+
+    def same(one: int, other: int) -> bool:
+        alike = lines[one][1:3] == lines[other][1:3] and lines[one].peer == lines[other].peer
+        return alike and not any(word in lines[one].text or word in lines[other].text for word in marked)
+
+    best = (1, 1)
+    for period in range(1, _PERIOD_MOST + 1):
+        place = start + period
+        while place < len(lines) and same(place, place - period):
+            place += 1
+        rounds = (place - start) // period
+        if rounds >= _ROUNDS_LEAST and period * rounds > best[0] * best[1]:
+            best = period, rounds
+    return best
 
 
 def names_in(text: str, lines: Sequence[Line]) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from gapless.testing.routing import ContractError
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices, Tape
+from gapless.testing.sim.disk import Disk, memory_disk
 from gapless.testing.sim.faults import Faults
 from gapless.testing.sim.observing import Violation
 from gapless.testing.sim.options import SECOND, Options
@@ -25,12 +26,22 @@ LOOK = SECOND // 2
 """How often it is looked whether it has."""
 
 
-def run_seed(options: Options, tape: Tape | None = None, *, keep: bool = False) -> Result:
-    """Runs a world to its end, or to the first violation. `keep`: with the lines that people read."""
+def run_seed(
+    options: Options,
+    tape: Tape | None = None,
+    *,
+    keep: bool = False,
+    new_disk: Callable[[], Disk] | None = None,
+) -> Result:
+    """Runs a world to its end, or to the first violation.
+
+    `keep`: with the lines that people read. `new_disk`: makes the brokers' disks, if not in memory; then
+    there are no tripwires, for a real storage touches files.
+    """
     choices = Choices(options.seed, tape)
     trace = Trace(keep=keep)
-    world = build(options, choices, trace)
-    failure = watched(world, _run)
+    world = build(options, choices, trace, new_disk or memory_disk)
+    failure = watched(world, _run, pure=new_disk is None)
     return Result(
         options=options,
         digest=trace.digest(),
@@ -44,12 +55,12 @@ def run_seed(options: Options, tape: Tape | None = None, *, keep: bool = False) 
     )
 
 
-def watched(world: World, run: Callable[[World], None]) -> Failure | None:
+def watched(world: World, run: Callable[[World], None], *, pure: bool = True) -> Failure | None:
     """Runs a world under all oracles, and says what was wrong."""
     try:
         for oracle in all_oracles(world):
             world.observe.add(oracle)
-        with undisturbed(), tripwires():
+        with undisturbed(), tripwires() if pure else nullcontext():
             run(world)
     except Violation as violation:
         return Failure(violation.oracle, violation.what, world.now)

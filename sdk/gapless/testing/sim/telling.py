@@ -39,18 +39,24 @@ class Names:
         """`rough`: ticks to the millisecond, and events without theirs. `aliases`: what to call names instead."""
         self.rough = rough
         self._aliases = aliases or {}
-        self._short: dict[str, str] = {}
-        self._epochs: dict[str, int] = {}
+        self._pubends: dict[str, str] = {}
+        self._shbs: dict[str, str] = {}
 
-    def short(self, long: str) -> str:
-        """The name of a pubend or an SHB; its second epoch has a number, for that is another one."""
-        if long not in self._short:
+    def pubend(self, pubend: str) -> str:
+        """Its name; another epoch of the name has a number, for that is another pubend."""
+        return self._name(self._pubends, pubend)
+
+    def shb(self, shb: str) -> str:
+        """Its name, likewise."""
+        return self._name(self._shbs, shb)
+
+    def _name(self, known: dict[str, str], long: str) -> str:
+        if long not in known:
             name = long.partition("@")[0]
             name = self._aliases.get(name, name)
-            self._epochs[name] = self._epochs.get(name, 0) + 1
-            number = self._epochs[name]
-            self._short[long] = name if number == 1 else f"{name}({number})"
-        return self._short[long]
+            number = 1 + sum(1 for short in known.values() if short.partition("(")[0] == name)
+            known[long] = name if number == 1 else f"{name}({number})"
+        return known[long]
 
     def tick(self, tick: int) -> str:
         """A tick as seconds of the run."""
@@ -58,17 +64,18 @@ class Names:
         return told.partition("+")[0].partition("-1")[0] if self.rough else told
 
     def range(self, lo: int, hi: int) -> str:
-        """An interval of ticks."""
-        return f"({self.tick(lo)}, {self.tick(hi)}]"
+        """An interval of ticks; roughly, one within a millisecond is a point."""
+        low, high = self.tick(lo), self.tick(hi)
+        return f"at {low}" if low == high else f"({low}, {high}]"
 
     def ranges(self, ranges: Sequence[tuple[int, int]]) -> str:
         """A few intervals."""
-        shown = " ".join(self.range(lo, hi) for lo, hi in ranges[:_SHOWN])
+        shown = " and ".join(self.range(lo, hi) for lo, hi in ranges[:_SHOWN])
         return shown if len(ranges) <= _SHOWN else f"{shown} and {len(ranges) - _SHOWN} more"
 
     def positions(self, positions: Mapping[str, int]) -> str:
         """A vector of positions."""
-        told = (f"{self.short(pubend)} {self.tick(tick)}" for pubend, tick in positions.items())
+        told = (f"{self.pubend(pubend)} {self.tick(tick)}" for pubend, tick in positions.items())
         return ", ".join(told) or "nothing"
 
     def events(self, keys: Sequence[int], ticks: Sequence[int] = ()) -> str:
@@ -102,7 +109,7 @@ def count_of(count: int, noun: str) -> str:
 
 def tell_item(item: Item, names: Names) -> Told:
     """What an application is handed."""
-    pubend = names.short(item.pubend)
+    pubend = names.pubend(item.pubend)
     if isinstance(item, Delivery):
         return Told("takes", f"{names.events([key_of(event.body) for event in item.events()], item.ticks)} of {pubend}")
     where = f"{pubend} {names.range(item.start, item.end)}"
@@ -160,6 +167,8 @@ class Conversation:
 
     def _publish(self, said: m.Publish) -> Told:
         events = self._names.events(keys_of(said.events))
+        if self._names.rough:
+            return Told("publish", f"publish {events}")
         return Told("publish", f"publish {events} as {self._publisher(said.publisher)}, from number {said.first} on")
 
     def _subscribe(self, said: m.Subscribe) -> Told:
@@ -171,7 +180,7 @@ class Conversation:
         if said.positions is not None:
             start = f"from {self._positions(said.positions)}"
         else:
-            start = "where it was" if said.sid else f"from the {said.start.value}"
+            start = "where it was" if said.sid else f"from {said.start.value}"
         return Told("subscribe", f"subscribe {name}{where}, {start}")
 
     def _acknowledge(self, said: m.Acknowledge) -> Told:
@@ -187,17 +196,18 @@ class Conversation:
     # A broker's messages.
 
     def _opened(self, said: m.PublisherOpened) -> Told:
-        self._homes[said.publisher] = pubend = self._names.short(said.pubend)
+        self._homes[said.publisher] = pubend = self._names.pubend(said.pubend)
         return Told("publish", f"publisher {self._publisher(said.publisher)} is on {pubend}, {said.sequence} logged")
 
     def _published(self, said: m.Published) -> Told:
         ticks = [run.first + run.step * index for run in said.ticks for index in range(run.count)]
         told = list(dict.fromkeys(map(self._names.tick, ticks)))
         shown = " ".join(told) if len(told) <= _SHOWN else f"{told[0]} … {told[-1]}"
-        where = self._homes.get(said.publisher, "")
-        return Told(
-            "receipt", f"receipt for {self._publisher(said.publisher)} up to number {said.sequence}: {where} {shown}"
-        )
+        where = f"{self._homes.get(said.publisher, '')} {shown}"
+        if self._names.rough:
+            return Told("receipt", f"receipt: {where}")
+        name = self._publisher(said.publisher)
+        return Told("receipt", f"receipt for {name} up to number {said.sequence}: {where}")
 
     def _not_published(self, said: m.PublishRefused) -> Told:
         name = self._publisher(said.publisher)
@@ -222,7 +232,7 @@ class Conversation:
         return Told("gap", f"a GAP for {self._subscription(said.sid)} in {where}: {said.reason}")
 
     def _numbered(self, said: m.PubendNumber) -> Told:
-        name = self._pubends[said.number] = self._names.short(said.pubend)
+        name = self._pubends[said.number] = self._names.pubend(said.pubend)
         return Told("session", f"number {said.number} is {name}")
 
     def _failed(self, said: m.RequestFailed) -> Told:
@@ -300,38 +310,39 @@ def tell_routing(message: routing_frames.Message, names: Names) -> Told:
 
 
 def _knowledge(said: r.Knowledge, names: Names) -> Told:
-    where = f"{names.short(said.pubend)} {names.range(said.lo, said.hi)}"
+    where = f"{names.pubend(said.pubend)} {names.range(said.lo, said.hi)}"
     parts = []
     if said.lost > said.lo:
-        parts.append(f"lost up to {names.tick(min(said.lost, said.hi))}")
+        parts.append(f"is lost up to {names.tick(min(said.lost, said.hi))}")
     if said.data:
-        parts.append(names.events(_keys(said.data), said.data.ticks))
+        parts.append(f"holds {names.events(_keys(said.data), said.data.ticks)}")
     answer = "answer: " if said.reply else ""
-    return Told("knowledge", f"{answer}{where} holds {', '.join(parts) or 'nothing'}")
+    return Told("knowledge", f"{answer}{where} {', '.join(parts) or 'is silent'}")
 
 
 def _interest(said: r.Interest, names: Names) -> Told:
     changes = [f"+{sid} where {wanted.selector}" if wanted.selector else f"+{sid}" for sid, wanted in said.add.items()]
     changes += [f"−{sid}" for sid in sorted(said.drop)]
-    whole = " (all of it)" if said.full else ""
     what = ", ".join(changes) or "nothing"
-    return Told("interest", f"{names.short(said.shb)} wants {what}: version {said.version}{whole}")
+    whole = "all of it: " if said.full else ""
+    return Told("interest", f"interest {said.version} of {names.shb(said.shb)}: {whole}{what}")
 
 
 def _hold(row: r.HoldRow, names: Names) -> Told:
     held = ", ".join(names.tick(tick) if tick else "the earliest" for tick in row.at.values()) or "nothing"
-    return Told("hold", f"{names.short(row.shb)}: keep {names.short(row.pubend)} from {held}")
+    return Told("hold", f"{names.shb(row.shb)}: keep {names.pubend(row.pubend)} from {held}")
 
 
 def _held(row: r.HeldRow, names: Names) -> Told:
     held = ", ".join(map(names.tick, row.held.at.values())) or "nothing"
-    return Told("hold", f"{names.short(row.held.pubend)} is kept for {names.short(row.shb)} from {held}")
+    return Told("hold", f"{names.pubend(row.held.pubend)} is kept for {names.shb(row.shb)} from {held}")
 
 
 def _seen(said: r.Seen, names: Names) -> Told:
     sealed = ", sealed" if said.meta.sealed else ""
     enrolled = "" if said.enrolled_at is None else f"; you are counted from {names.tick(said.enrolled_at)} on"
-    return Told("enrol", f"pubend {names.short(said.meta.pubend)} is here{sealed}{enrolled}")
+    where = f"{names.pubend(said.meta.pubend)} is here{sealed}, decided up to {names.tick(said.meta.stable)}"
+    return Told("enrol", f"{where}{enrolled}")
 
 
 def _answer(said: routing_frames.Answer, _: Names) -> Told:
@@ -341,18 +352,20 @@ def _answer(said: routing_frames.Answer, _: Names) -> Told:
 
 
 def _progress(said: r.Progress, names: Names) -> Told:
-    delivered = f"{names.short(said.pubend)} up to {names.tick(said.delivered)}"
-    return Told("progress", f"{names.short(said.shb)} delivered {delivered}, released {names.tick(said.released)}")
+    return Told("progress", f"{names.shb(said.shb)}: {_minima(said.pubend, said.delivered, said.released, names)}")
 
 
 def _report(said: routing_frames.ReleaseReport, names: Names) -> Told:
-    delivered = f"{names.short(said.pubend)} up to {names.tick(said.minima.delivered)}"
-    who = count_of(said.cover.shbs, "SHB")
-    return Told("progress", f"{who} delivered {delivered}, released {names.tick(said.minima.released)}")
+    minima = _minima(said.pubend, said.minima.delivered, said.minima.released, names)
+    return Told("progress", f"{count_of(said.cover.shbs, 'SHB')}: {minima}")
+
+
+def _minima(pubend: str, delivered: int, released: int, names: Names) -> str:
+    return f"{names.pubend(pubend)} delivered {names.tick(delivered)}, released {names.tick(released)}"
 
 
 def _want(want: r.Want, names: Names) -> Told:
-    return Told("want", f"{names.short(want.shb)} needs {names.short(want.pubend)} {names.ranges(want.ranges)}")
+    return Told("want", f"{names.shb(want.shb)} needs {names.pubend(want.pubend)} {names.ranges(want.ranges)}")
 
 
 def _pub(pub: r.Pub, names: Names) -> Told:
@@ -364,10 +377,10 @@ _ROUTING: dict[type, Callable[[Any, Names], Told]] = {
     r.Want: _want,
     r.Interest: _interest,
     routing_frames.InterestSummary: lambda said, names: Told(
-        "interest check", f"{names.short(said.shb)} is at version {said.version}"
+        "interest check", f"{names.shb(said.shb)} is at version {said.version}"
     ),
     routing_frames.InterestQuestion: lambda said, names: Told(
-        "interest check", f"what does {names.short(said.shb) if said.shb else 'everybody'} want?"
+        "interest check", f"what does {names.shb(said.shb) if said.shb else 'everybody'} want?"
     ),
     r.Progress: _progress,
     routing_frames.ReleaseReport: _report,
@@ -375,9 +388,9 @@ _ROUTING: dict[type, Callable[[Any, Names], Told]] = {
     r.HeldRow: _held,
     r.Seen: _seen,
     r.Probe: lambda said, names: Told(
-        "probe", f"do you know {names.short(said.pubend)} up to {names.tick(said.upto)}?"
+        "probe", f"do you know {names.pubend(said.pubend)} up to {names.tick(said.upto)}?"
     ),
-    r.Enrol: lambda said, names: Told("enrol", f"count {names.short(said.shb)} in for {names.short(said.pubend)}"),
+    r.Enrol: lambda said, names: Told("enrol", f"count {names.shb(said.shb)} in for {names.pubend(said.pubend)}"),
     r.OpenRequest: lambda said, _: Told("publish", f"open publisher {said.publisher}"),
     r.Pub: _pub,
     routing_frames.Answer: _answer,

@@ -93,7 +93,7 @@ def test_a_disk_that_fails_makes_it_start_over(what: str, how: str) -> None:
 def test_a_full_disk_blocks_until_there_is_room() -> None:
     small = Small().begin()
     broker = small.world.brokers["node1"]
-    broker.fail_disk("full", "yes")
+    broker.fail_disk("full", "writes")
     small.publish(3)
     small.rest()
     assert small.told == []

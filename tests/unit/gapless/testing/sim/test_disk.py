@@ -4,14 +4,14 @@ import pytest
 
 from gapless.errors import VolumeFailedError, VolumeFullError
 from gapless.spi import VolumeIdentity
-from gapless.testing.sim.disk import Disk, MemoryDisks
+from gapless.testing.sim.disk import Disk, memory_disk
 
 IDENTITY = VolumeIdentity("net", "node")
 
 
 @pytest.fixture
 def disk() -> Disk:
-    return MemoryDisks().disk()
+    return memory_disk()
 
 
 def write(disk: Disk, *indexes: int) -> None:
@@ -56,7 +56,7 @@ def test_a_sync_covers_what_was_written_when_it_began(disk: Disk) -> None:
 
 def test_what_fails_fails_until_it_is_healed(disk: Disk) -> None:
     volume = disk.open(IDENTITY)
-    disk.fail("full", "yes")
+    disk.fail("full", "writes")
     volume.stream("log").put(1, b"x")
     with pytest.raises(VolumeFullError):
         volume.write()

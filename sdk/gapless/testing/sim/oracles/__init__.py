@@ -1,0 +1,58 @@
+"""The invariants of algorithms.md 1.6, each a small class that looks on and raises `Violation`.
+
+I11, total order, has no oracle: ordered groups are not built yet. R1, soft state, has none of its own: where
+routers lose their memory, the others see to it that no promise breaks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.testing.sim.model import Model
+from gapless.testing.sim.oracles import gaps
+from gapless.testing.sim.oracles.contract import Routing
+from gapless.testing.sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
+from gapless.testing.sim.oracles.effects import I4ExactlyOnce
+from gapless.testing.sim.oracles.gaps import I5GapLegal
+from gapless.testing.sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
+from gapless.testing.sim.oracles.logs import I6OneLog
+from gapless.testing.sim.oracles.publishing import I7Publish
+from gapless.testing.sim.oracles.releasing import I8Release
+from gapless.testing.sim.oracles.truth import I9Truth, I12SingleAuthority
+
+if TYPE_CHECKING:
+    from gapless.testing.sim.observing import Oracle
+    from gapless.testing.sim.world import World
+
+PROBES = gaps.PROBES
+"""What should happen sometimes under the eyes of the oracles."""
+
+
+def all_oracles(world: World) -> list[Oracle]:
+    """The model and every oracle over it, in the order in which they must hear what happens.
+
+    Before brokers boot: some of them watch the routing seam.
+    """
+    model = Model(world)
+    routing = Routing(model)
+    gapless = I3Gapless(model)
+    world.seam.watchers += [model, routing]
+    return [
+        I12SingleAuthority(model),
+        model,
+        I9Truth(model),
+        I7Publish(model),
+        I6OneLog(model),
+        I8Release(model),
+        routing,
+        I1Match(model),
+        I2Order(model),
+        I5GapLegal(model),
+        gapless,
+        I10Start(model),
+        I4ExactlyOnce(model),
+        V1LiveDelivery(model, gapless),
+        V2LiveCuriosity(model),
+        V3LiveRelease(model),
+        V4NoStorm(model),
+    ]

@@ -1,0 +1,56 @@
+"""The contract of routers, as an oracle: what the seam's own watcher finds is a violation like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gapless.testing.routing import Contract, ContractError
+from gapless.testing.sim.observing import Violation
+from gapless.testing.sim.oracles.judging import Judge
+
+if TYPE_CHECKING:
+    from gapless.core import routing
+    from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.model import Model
+
+
+class Routing(Judge):
+    """No router says more than the cores around it did (C1, C4, C5, C9), and no core contradicts itself."""
+
+    name = "C1"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._contract: Contract | None = Contract()
+
+    def called(self, broker: str, now: int, method: str, arguments: tuple[Any, ...]) -> None:
+        """A router is about to be told something."""
+        if self._contract is not None:
+            self._judge(self._contract.called, broker, now, method, arguments)
+
+    def said(self, broker: str, now: int, effect: routing.Effect) -> None:
+        """A router wants something."""
+        if self._contract is not None:
+            self._judge(self._contract.said, broker, now, effect)
+
+    def vanished(self, broker: str) -> None:
+        """A broker's router is another one."""
+        if self._contract is not None:
+            self._contract.vanished(broker)
+
+    def crashed(self, broker: SimBroker) -> None:
+        """The cores around it are gone as well."""
+        if self._contract is not None:
+            self._contract.restarted(broker.name)
+
+    def restored(self, broker: SimBroker) -> None:
+        """Behind an old copy a core contradicts itself with good reason."""
+        self._contract = None
+
+    @staticmethod
+    def _judge(judge: Callable[..., None], *arguments: Any) -> None:
+        try:
+            judge(*arguments)
+        except ContractError as error:
+            raise Violation(error.clause.value.split()[0], str(error)) from None

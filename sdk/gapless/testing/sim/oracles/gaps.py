@@ -1,0 +1,65 @@
+"""Gaps: told in order, and only where a policy, an operator or the application itself has caused them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.core.client import Gap
+from gapless.testing.sim.oracles.judging import Judge
+
+if TYPE_CHECKING:
+    from gapless.core.client import Item
+    from gapless.testing.sim.application import Consumer
+    from gapless.testing.sim.model import Account, Share
+
+BELOW_OWN_ACKNOWLEDGEMENT = "oracle.gap below what the application acknowledged itself"
+PROBES = (
+    BELOW_OWN_ACKNOWLEDGEMENT,
+    "oracle.gap of early release",
+    "oracle.gap at a retired broker",
+    "oracle.gap before the start",
+)
+
+
+class I5GapLegal(Judge):
+    """A gap lies below what its pubend lost; and early release is on, or the application had acknowledged it all,
+    or its SHB was retired, or the subscription began with a token of what was lost already."""
+
+    name = "I5"
+
+    def told(self, consumer: Consumer, item: Item) -> None:
+        """Looks for who has caused it."""
+        if not isinstance(item, Gap):
+            return
+        account = self.model.accounts[consumer.row.number]
+        share = self.model.share_of(account, item.pubend)
+        if share is None:
+            self.fail(f"{consumer.lane} was told {item}, and the pubend never was")
+        if not share.history.sound or account.broker in self.model.damaged_brokers:
+            return
+        if item.end > share.history.lost:
+            self.fail(f"{consumer.lane} was told of a gap ({item.start}, {item.end}], and lost is up to {share.history.lost}: {item}")
+        probe = self._cause(account, share, item)
+        if probe is None:
+            self.fail(
+                f"{consumer.lane} was told of a gap ({item.start}, {item.end}] of {item.pubend} ({item.reason}), although "
+                f"nothing is released early; it began behind {share.start} and has acknowledged up to {share.acked}"
+            )
+        self.world.probe(probe)
+
+    def _cause(self, account: Account, share: Share, gap: Gap) -> str | None:
+        if gap.end <= share.acked:
+            return BELOW_OWN_ACKNOWLEDGEMENT
+        if account.shb in self.model.retired_shbs:
+            return "oracle.gap at a retired broker"
+        began_with_token = account.row.start_token is not None and gap.end <= share.lost_at_start
+        if began_with_token or not account.durable:
+            # One that is not durable begins anew with each session, with a token of where it was.
+            return "oracle.gap before the start"
+        if self._released_early(share, gap):
+            return "oracle.gap of early release"
+        return None
+
+    def _released_early(self, share: Share, gap: Gap) -> bool:
+        """Whether all that it tells of can have been too old: what is younger is there, whoever wants it."""
+        return self.model.is_early(share.history, gap.end)

@@ -1,0 +1,145 @@
+"""What is written: each event once, where it is logged, and of it nothing but ticks anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from gapless.core.effects import Put, Set
+from gapless.core.events import encode_event
+from gapless.testing.sim.model import LOG
+from gapless.testing.sim.oracles.judging import Judge
+
+if TYPE_CHECKING:
+    from gapless.core.effects import Operation
+    from gapless.core.ticks import PubendId
+    from gapless.testing.sim.application import Letter, Producer
+    from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.model import Account, Logged, Model
+
+PFS = "pfs/"
+"""What the name of an SHB's stream of matches begins with; the pubend follows."""
+_NUMBER = Struct("<Q")
+_MANY = 1 << 63
+_COLUMN = 16
+"""Bytes of a subscription in a record of one tick: its id, and its record before."""
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Letters that were published together, and have not come to light in a log."""
+
+    letters: Sequence[Letter]
+    blob: bytes
+    """Their events, as they are to be logged."""
+    unseen: int
+    put: tuple[str, int] | None = None
+    """The broker that has written them last, and which of its lives that was."""
+
+
+class I6OneLog(Judge):
+    """Each event is written once, to the log of one pubend; an SHB keeps 8 + 16 n bytes of one that n match."""
+
+    name = "I6"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._batches: dict[int, Batch] = {}
+        """Those that are not known to be logged, by the key of their first letter."""
+        self._batch_of: dict[int, Batch] = {}
+        """By the keys of all letters."""
+        model.listeners.append(self.logged)
+
+    def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
+        """A batch is on its way."""
+        blob = b"".join(encode_event(letter.topic, letter.properties, None, letter.body) for letter in letters)
+        batch = self._batches[letters[0].key] = Batch(letters, blob, len(letters))
+        for letter in letters:
+            self._batch_of[letter.key] = batch
+
+    def logged(self, event: Logged) -> None:
+        """An event has come to light."""
+        batch = self._batch_of.pop(event.letter.key, None)
+        if batch is not None:
+            batch.unseen -= 1
+            if not batch.unseen:
+                self._batches.pop(batch.letters[0].key, None)
+
+    def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """Looks at what goes to a disk."""
+        if broker.name in self.model.damaged_brokers:
+            return
+        for operation in operations:
+            if type(operation) is not Put:
+                continue
+            if operation.stream.startswith(LOG):
+                self._log(broker, operation, operations)
+            elif operation.stream.startswith(PFS):
+                self._match(broker, operation)
+            else:
+                self.fail(f"{broker.name} writes to a stream {operation.stream}, which is neither a log nor a PFS")
+
+    def _log(self, broker: SimBroker, put: Put, operations: Sequence[Operation]) -> None:
+        batch = next((batch for batch in self._batches.values() if put.record.endswith(batch.blob)), None)
+        pubend = put.stream[len(LOG) :]
+        if batch is None:
+            self.fail(f"{pubend} writes a record at {put.index} of what nobody has published, or what is logged already")
+        first = batch.letters[0].key
+        if batch.put is not None and batch.put[1] == self.world.brokers[batch.put[0]].boots and self._runs(batch.put[0]):
+            self.fail(f"letters {first} and following are written to {pubend} at {put.index}, and were before, by {batch.put[0]}")
+        batch.put = broker.name, broker.boots
+        for other in operations:
+            if other is put:
+                continue
+            bytes_of = other.record if type(other) is Put else other.value if type(other) is Set else b""
+            if batch.blob in bytes_of:
+                self.fail(f"letters {first} and following are written to {pubend}, and by {other} as well")
+
+    def _runs(self, broker: str) -> bool:
+        return self.world.brokers[broker].running
+
+    def _match(self, broker: SimBroker, put: Put) -> None:
+        """A record of an SHB: every tick in it matches somebody, and it is no longer than that takes."""
+        pubend: PubendId = put.stream[len(PFS) :]
+        history = self.model.histories.get(pubend)
+        if history is None or not history.sound:
+            return
+        ticks, start, width = _head(put.record)
+        columns, rest = divmod(len(put.record) - start, _COLUMN + width)
+        if rest or not columns:
+            self.fail(f"the PFS record of {pubend} at {put.index} has {len(put.record)} bytes for {len(ticks)} ticks")
+        matched = 0
+        for tick in ticks:
+            event = history.events.get(tick)
+            if event is None:
+                self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, where nothing is logged")
+            matches = sum(account.row.matches(event.letter.topic, event.letter.properties) for account in self._at(broker))
+            if not matches:
+                self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, which matches nobody there")
+            matched += matches
+        noted = _noted(put.record, start, width)
+        if noted > matched:
+            self.fail(f"the PFS record of {pubend} at {put.index} notes {noted} matches, and there can be {matched}")
+
+    def _at(self, broker: SimBroker) -> Iterator[Account]:
+        return (account for account in self.model.accounts.values() if account.broker == broker.name and account.durable)
+
+
+def _head(record: bytes) -> tuple[list[int], int, int]:
+    """The ticks of a PFS record, where its columns begin, and the bytes of a bitmap in each."""
+    (head,) = _NUMBER.unpack_from(record)
+    if not head & _MANY:
+        return [head], 8, 0
+    count = head & ~_MANY
+    return [_NUMBER.unpack_from(record, 8 + 8 * index)[0] for index in range(count)], 8 + 8 * count, (count + 7) // 8
+
+
+def _noted(record: bytes, start: int, width: int) -> int:
+    """How many matches a PFS record notes."""
+    stride = _COLUMN + width
+    if not width:
+        return (len(record) - start) // stride
+    columns = range(start, len(record), stride)
+    return sum(int.from_bytes(record[at + _COLUMN : at + stride], "little").bit_count() for at in columns)

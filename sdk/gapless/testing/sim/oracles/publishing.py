@@ -1,0 +1,109 @@
+"""What a publisher is told: what has a receipt is logged, once, for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gapless.errors import PublishRejectedError
+from gapless.testing.sim.oracles.judging import Judge
+
+if TYPE_CHECKING:
+    from gapless.core.ticks import PubendId, Tick
+    from gapless.errors import GaplessError
+    from gapless.testing.sim.application import Letter, Producer
+    from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.model import Logged, Model
+
+
+class I7Publish(Judge):
+    """A receipt means that the event is logged under that tick; no letter is logged twice, and a refused one never."""
+
+    name = "I7"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._places: dict[int, Logged] = {}
+        self._receipted: dict[str, int] = {}
+        """By outbox: how many letters have receipts."""
+        self._refused: dict[int, str] = {}
+        self._producers: dict[str, list[Producer]] = {}
+        self._claimed: dict[int, str] = {}
+        """Letters that are said to be logged, and were not seen in a log yet."""
+        model.listeners.append(self.logged)
+
+    def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
+        """Whoever publishes a refused letter once more has changed his mind."""
+        producers = self._producers.setdefault(producer.name, [])
+        if producer not in producers:
+            producers.append(producer)
+        if self._refused:
+            for letter in letters:
+                self._refused.pop(letter.key, None)
+
+    def logged(self, event: Logged) -> None:
+        """Each letter is in one place of one log."""
+        key, histories = event.letter.key, self.model.histories
+        before = self._places.get(key)
+        self._places[key] = event
+        self._claimed.pop(key, None)
+        if not histories[event.pubend].sound:
+            return
+        if before is not None and histories[before.pubend].sound:
+            self.fail(f"letter {key} is logged twice: at {before.tick} of {before.pubend} and at {event.tick} of {event.pubend}")
+        if key in self._refused:
+            self.fail(f"letter {key} is logged at {event.tick} of {event.pubend}, and was refused: {self._refused[key]}")
+
+    def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
+        """What it says is so."""
+        outbox = producer.outbox.name
+        self._receipted[outbox] = self._receipted.get(outbox, 0) + 1
+        history = self.model.histories.get(pubend)
+        if not durable:
+            self.fail(f"{producer.name}: the receipt of letter {letter.key} says that it is not durable")
+        if history is not None and not history.sound:
+            return
+        if tick:
+            event = None if history is None else history.events.get(tick)
+            if event is None or event.letter is not letter:
+                found = "nothing" if event is None else f"letter {event.letter.key}"
+                self.fail(f"{producer.name}: letter {letter.key} has a receipt for {tick} of {pubend}, where {found} is")
+        elif letter.key not in self.model.places:
+            self._claimed[letter.key] = f"a receipt without a tick of {pubend}"
+
+    def not_published(self, producer: Producer, letters: Sequence[Letter], error: GaplessError) -> None:
+        """A refusal says that nothing was logged."""
+        if isinstance(error, PublishRejectedError):
+            for letter in letters:
+                if letter.key in self.model.places and self.model.histories[self.model.places[letter.key].pubend].sound:
+                    place = self.model.places[letter.key]
+                    self.fail(f"letter {letter.key} was refused ({error}), and is logged at {place.tick} of {place.pubend}")
+                self._refused[letter.key] = str(error)
+
+    def ready(self, producer: Producer, sequence: int) -> None:
+        """A named publisher that comes back learns how many of its letters are logged: the first so many."""
+        if not producer.named or self.model.damaged_brokers:
+            return
+        letters, places = producer.outbox.letters, self.model.places
+        receipted = self._receipted.get(producer.outbox.name, 0)
+        if sequence < receipted:
+            self.fail(f"{producer.name} has logged {sequence}, it is told, and has {receipted} receipts")
+        for letter in letters[:sequence]:
+            if letter.key not in places:
+                self._claimed[letter.key] = f"the first {sequence} of {producer.name}"
+        others = [other for other in self._producers.get(producer.name, ()) if other is not producer]
+        if all(other.over or not other.client.running for other in others) and sequence < len(letters):
+            following = letters[sequence]
+            if following.key in places:
+                self.fail(f"{producer.name} has logged {sequence}, it is told, and letter {following.key}, the next, is too")
+
+    def ended(self) -> None:
+        """By now every log was read to its end."""
+        if self._claimed and not self.model.damaged_brokers:
+            key, why = next(iter(self._claimed.items()))
+            self.fail(f"letter {key} is logged, it was said ({why}), and no log has it")
+
+    def refused(self, broker: SimBroker, error: BaseException) -> None:
+        """A volume that nobody touched opens."""
+        if broker.name not in self.model.damaged_brokers:
+            self.fail(f"{broker.name} does not open its own volume: {error}")

@@ -1,0 +1,88 @@
+"""The release of events: nothing goes that somebody needs, and nobody takes back what he said he is done with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gapless.testing.sim.model import chops
+from gapless.testing.sim.oracles.judging import Judge
+
+if TYPE_CHECKING:
+    from gapless.core import routing
+    from gapless.core.effects import Operation
+    from gapless.core.ticks import PubendId, ShbId, Tick
+    from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.model import Account, History, Model
+
+
+class I8Release(Judge):
+    """An event is lost only when no subscription needs it, or it is too old and in every PFS; progress never falls."""
+
+    name = "I8"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._judged: dict[PubendId, Tick] = {}
+        """Up to where a release was found to be right."""
+        self._progress: dict[tuple[ShbId, PubendId], tuple[Tick, Tick]] = {}
+
+    def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A log is about to be shortened."""
+        for pubend, upto in chops(operations):
+            self._judge(pubend, upto)
+
+    def known(self, broker: str, knowledge: routing.Knowledge) -> None:
+        """A PHB says up to where it has lost its events."""
+        if knowledge.lost > self._judged.get(knowledge.pubend, 0):
+            self._judge(knowledge.pubend, knowledge.lost)
+
+    def progressed(self, broker: str, progress: routing.Progress) -> None:
+        """What an SHB says it is done with, it is done with for ever: it says it when that is durable."""
+        if broker in self.model.damaged_brokers:
+            return
+        shb, pubend = progress.shb, progress.pubend
+        released, delivered = self._progress.get((shb, pubend), (0, 0))
+        if progress.released > progress.delivered:
+            self.fail(f"{shb} has released {pubend} up to {progress.released}, and delivered up to {progress.delivered} only")
+        if progress.released < released or progress.delivered < delivered:
+            self.fail(
+                f"the progress of {shb} on {pubend} falls from {released} released and {delivered} delivered "
+                f"to {progress.released} and {progress.delivered}"
+            )
+        self._progress[shb, pubend] = progress.released, progress.delivered
+
+    def _judge(self, pubend: PubendId, upto: Tick) -> None:
+        before = self._judged.get(pubend, 0)
+        self._judged[pubend] = max(before, upto)
+        history = self.model.histories[pubend]
+        if not history.sound or upto <= before:
+            return
+        # The shorter promise wins, where early release is on.
+        least = min([self.world.options.min_retain_seconds, *self.model.retains.get(history.broker, ())])
+        if least and not self.model.is_older(history, upto, least):
+            self.fail(f"{pubend} releases everything up to {upto}, which is not {least} s old")
+        for account in self.model.followed:
+            if account.exists and account.durable and account.shb not in self.model.retired_shbs:
+                self._judge_account(account, history, before, upto)
+
+    def _judge_account(self, account: Account, history: History, before: Tick, upto: Tick) -> None:
+        share = account.shares.get(history.pubend)
+        if share is None:
+            return
+        if share.start is None:
+            needed = next((tick for tick in share.between(max(before, share.acked), upto) if self.model.is_late(account, share, tick)), None)
+        else:
+            needed = share.first_between(max(before, share.start, share.acked), upto)
+        if needed is None or self._is_early(history, min(upto, share.newest)):
+            return
+        letter = history.events[needed].letter
+        self.fail(
+            f"{history.pubend} releases everything up to {upto}, and {account} needs letter {letter.key} at {needed}: "
+            f"it began behind {share.start} and has acknowledged up to {share.acked}"
+        )
+
+    def _is_early(self, history: History, tick: Tick) -> bool:
+        """Whether an event is so old that it may go, and every SHB that counts has noted who wants it."""
+        delivered = [self._progress.get((shb, history.pubend), (0, 0))[1] for shb in self.model.members[history.pubend]]
+        return self.model.is_early(history, tick) and all(tick <= upto for upto in delivered)

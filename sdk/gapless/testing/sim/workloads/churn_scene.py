@@ -1,0 +1,88 @@
+"""What all applications of the workload `churn` share: the world, the dice, and what may be expected of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from gapless.testing.sim.observing import Oracle
+from gapless.testing.sim.workloads.letters import Letters
+
+if TYPE_CHECKING:
+    from gapless.core.tokens import CheckpointToken
+    from gapless.testing.sim.application import SimClient
+    from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.world import World
+
+
+class Removal(Protocol):
+    """A subscription that is to be removed."""
+
+    remover: SimClient | None
+    """The process that has to see to it."""
+
+    def ask_for_removal(self) -> None:
+        """Asks, or asks again."""
+
+
+SOUVENIRS = 24
+"""So many tokens are kept, of whatever subscription, to be presented where they do not belong."""
+
+
+class Scene(Oracle):
+    """The surroundings of the applications. It listens only in order to know whether a disk was lost."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.choices = world.choices.stream("workload")
+        self.letters = Letters(world.choices.stream("letters"))
+        self.calm_now = False
+        """Whether faults are over, and everything has to come right."""
+        self.closing: SimClient | None = None
+        """Whose process is just being closed in order."""
+        self.lossy = world.options.disk.wipe > 0 or world.options.disk.restore > 0
+        """Whether a broker may have lost what it once had: then it may not know what it should."""
+        self.souvenirs: list[CheckpointToken] = []
+        self.removals: list[Removal] = []
+        """Subscriptions that somebody has undertaken to remove, and has not heard that they are."""
+        self._rows = 0
+        world.observe.add(self)
+
+    def wiped(self, broker: SimBroker) -> None:
+        """From now on nothing can be relied on."""
+        self.lossy = True
+
+    def refused(self, broker: SimBroker, error: BaseException) -> None:
+        """A broker noticed that its disk has lost something: it will get an empty one."""
+        self.lossy = True
+
+    def probe(self, name: str) -> None:
+        """Something happened that should happen sometimes."""
+        self.world.probe(f"churn.{name}")
+
+    def row_number(self) -> int:
+        """A number that no row had before."""
+        self._rows += 1
+        return self._rows
+
+    def keep_souvenir(self, token: CheckpointToken | None) -> None:
+        """A token that somebody keeps somewhere."""
+        if token is not None and token.ticks:
+            self.souvenirs.append(token)
+            del self.souvenirs[:-SOUVENIRS]
+
+    def in_its_way(self, client: SimClient) -> bool:
+        """Whether a process, or some broker, is cut off: then what it wants may never come true."""
+        network, brokers = self.world.network, list(self.world.brokers)
+        ways = [(client.name, address) for address in client.addresses]
+        ways += [(one, other) for one in brokers for other in brokers if one < other]
+        return any(network.is_cut(one, other) or network.is_cut(other, one) for one, other in ways)
+
+
+def is_able(client: SimClient) -> bool:
+    """Whether a process can do something now: it runs, and does not stand still."""
+    return client.running and client.paused_until <= client.world.now
+
+
+def wrong(who: str, what: str) -> AssertionError:
+    """What an application must never meet."""
+    return AssertionError(f"{who}: {what}")

@@ -1,0 +1,117 @@
+"""How all stories end, once nothing goes wrong any more: everything is read, acknowledged and worked off.
+
+Scripts stop where they are. Every durable subscription that is wanted gets an eager consumer in its first
+process; those that were being removed are; nameless consumers that live become eager. Every outbox is
+worked off under its own name. The second processes have nothing to do any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.errors import GaplessError, PublisherFencedError, PublishUncertainError
+from gapless.testing.sim.application import Producer
+from gapless.testing.sim.network import MILLISECOND
+from gapless.testing.sim.workloads.story_book import Book, Desk, OtherProcess
+from gapless.testing.sim.workloads.story_telling import Teller, answered, opened, over
+
+if TYPE_CHECKING:
+    from gapless.testing.sim.application import Consumer, Row, SimClient
+    from gapless.testing.sim.workloads.story_telling import Script
+
+PROBES = (
+    "story.end.an unfinished removal",
+    "story.end.letters left over",
+    "story.end.a nameless one went on",
+)
+
+AT_ONCE = 50
+
+
+class Ending:
+    """Brings all stories of a book to their end."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._world = book.world
+        self.worked_off: list[Desk] = []
+        """Outboxes of which everything has its receipt."""
+        self.attached: list[Row] = []
+        """Rows that have got their eager consumer."""
+
+    def begin(self) -> None:
+        """The stories are over; from now on there is only their end."""
+        book = self._book
+        book.teller.stop()
+        book.teller = Teller(self._world)
+        for producer in book.producers:
+            if not producer.over and producer.client.running:
+                producer.on_over = self._on_over
+                producer.close()
+        # Consumers of both processes leave before anybody attaches for the last time.
+        for client in self._world.clients.values():
+            client.on_start = self._tell
+            self._let_go(client)
+        for client in self._world.clients.values():
+            if client.running:
+                self._tell(client)
+            else:
+                client.start()
+
+    def _let_go(self, client: SimClient) -> None:
+        for consumer in list(client.consumers.values()):
+            if consumer.row.name is None:
+                self._make_eager(consumer)
+            else:
+                consumer.commit()
+                consumer.leave()
+
+    def _make_eager(self, consumer: Consumer) -> None:
+        if consumer.row.ended:
+            consumer.leave()
+            return
+        self._world.probe("story.end.a nameless one went on")
+        consumer.acknowledges, consumer.commit_every, consumer.portion = "at once", 1, None
+        consumer.go_on()
+
+    def _tell(self, client: SimClient) -> None:
+        book = self._book
+        if isinstance(client, OtherProcess):
+            return
+        for row in book.rows:
+            if row.client_id != client.name or row.ended:
+                continue
+            if row.name is None:
+                row.ended = not any(consumer.row is row for consumer in client.consumers.values())
+            elif row.number in book.leaving:
+                self._world.probe("story.end.an unfinished removal")
+                book.teller.tell(book.unsubscribe(client, row), "ending", client)
+            else:
+                book.teller.tell(self._read(client, row), "ending", client)
+        for desk in book.desks:
+            if desk.client is client:
+                book.teller.tell(self._work_off(client, desk), "ending", client)
+
+    def _read(self, client: SimClient, row: Row) -> Script:
+        consumer = yield from self._book.attach(client, row)
+        if consumer is not None:
+            self.attached.append(row)
+            yield over(consumer)
+            self._book.check(consumer.error)
+
+    def _work_off(self, client: SimClient, desk: Desk) -> Script:
+        outbox = desk.outbox
+        producer = Producer(client, outbox, named=desk.named)
+        producer.on_over = self._on_over
+        yield opened(producer)
+        if producer.next < len(outbox.letters):
+            self._world.probe("story.end.letters left over")
+        while not producer.over and producer.next < len(outbox.letters):
+            producer.publish(AT_ONCE)
+            yield 10 * MILLISECOND
+            yield answered(producer)
+        if not producer.over:
+            self.worked_off.append(desk)
+
+    def _on_over(self, producer: Producer, error: GaplessError) -> None:
+        self._book.check(error, PublishUncertainError, PublisherFencedError)
