@@ -54,7 +54,9 @@ class World:
             shb = SubscribingStandIn(hosts[broker], f"{broker}:store")
             shb.filters = {1: FILTERS[number]}
             self.shbs.append(shb)
-        for stand_in in (*self.pubends, *self.clients, *self.shbs):
+        everybody: list[PublishingStandIn | PublishingClient | SubscribingStandIn]
+        everybody = [*self.pubends, *self.clients, *self.shbs]
+        for stand_in in everybody:
             stand_in.host.stand_ins.append(stand_in)
         self._busy = busy
         self._stopped = False

@@ -72,7 +72,7 @@ def _summary(result: Result, command: str, left_out: Sequence[str]) -> Iterator[
         yield f"<h1>Nothing was wrong</h1><p class=when>in {result.now / 1e9:.3f} s</p>"
     else:
         yield f"<h1><b>{escape(failure.oracle)}</b>{escape(failure.what)}</h1>"
-        yield f"<p class=when>{failure.at / 1e9:.3f} s after the beginning</p>"
+        yield f"<p class=when>{failure.at / 1e9:.3f} s after the beginning, <a href="#failure">down there</a></p>"
     facts = {
         "run": f"seed {options.seed}, router {options.router}, workload {options.workload}",
         "options": options.describe() or "all plain",
@@ -148,7 +148,7 @@ def _chart(close: Picture, wide: Picture) -> Iterator[str]:
         yield _row(number, line, lifelines, aside=aside)
     if close.failure is not None:
         at = f"{close.failure.at / 1e9:.3f}"
-        yield f'<div class="row verdict"><time>{at}</time>{lifelines.svg()}<p>✗ {escape(str(close.failure))}</p></div>'
+        yield f'<div class="row verdict" id="failure"><time>{at}</time>{lifelines.svg()}<p>✗ {escape(str(close.failure))}</p></div>'
     yield "</section>"
 
 

@@ -29,6 +29,7 @@ details { margin: 0 0 18px; font-size: 14px; } summary { cursor: pointer; color:
 button { font: inherit; color: var(--ink); background: var(--card); border: 1px solid var(--line); border-radius: 999px;
   padding: 1px 11px; cursor: pointer; } button:focus-visible { outline: 2px solid var(--deliver); }
 button[aria-pressed=false]:not(#everything) { color: var(--soft); text-decoration: line-through; background: none; }
+button[aria-pressed=true]#everything { border-color: var(--deliver); } a { color: var(--deliver); }
 button i { font-style: normal; color: var(--soft); margin-left: 5px; }
 .chart { background: var(--card); border: 1px solid var(--line); border-radius: 10px; margin-top: 14px; }
 .row { display: flex; align-items: flex-start; min-height: 28px; padding-right: 14px; scroll-margin-top: 60px; }

@@ -1,0 +1,502 @@
+"""Routers that break one clause of their contract each, to see that the suite notices.
+
+Each is the router `local` with one thing done wrong. It serves one node; what takes more than one broker to
+go wrong is shown to the observer call by call, in the unit tests.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gapless.core.events import EMPTY
+from gapless.core.interest import InterestTable
+from gapless.core.routing import (
+    AskInterest,
+    Deliver,
+    Effect,
+    Effects,
+    Enrol,
+    Held,
+    HoldRow,
+    Interest,
+    Knowledge,
+    Outcome,
+    Placed,
+    Progress,
+    Pub,
+    PubendMeta,
+    Released,
+    Router,
+    RouterContext,
+    Save,
+    Seen,
+    SendFrame,
+    Submit,
+    Verdict,
+    Want,
+)
+from gapless.core.ticks import PubendId, ShbId, Tick
+from gapless.testing.routing import ALONE, Clause, ContractError, RouterHarness
+from gapless_routing.local import LocalRouter
+
+
+class LocalHarness(RouterHarness):
+    """The router as it should be."""
+
+    topologies = (ALONE,)
+
+    def make(self) -> Router:
+        return LocalRouter()
+
+
+class BrokenHarness(LocalHarness):
+    """A router as it should not be, and not much patience with it."""
+
+    seeds = 2
+    push_seconds = 1.5
+    settle_seconds = 12.0
+    state_bytes_max = 1 << 20
+
+    def __init__(self, router: Callable[[], Router] = LocalRouter) -> None:
+        self._router = router
+
+    def make(self) -> Router:
+        return self._router()
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A router, a test of the suite that has to fail with it, and the clause that has to be named."""
+
+    router: type[LocalRouter]
+    test: Callable[..., object]
+    clause: Clause
+
+    def __str__(self) -> str:
+        return f"{self.router.__name__}-{self.test.__name__}"
+
+    def check(self) -> None:
+        """The test fails with the router, and for the right reason."""
+        assert self.clause in noticed(self.test, self.router)
+
+
+def noticed(test: Callable[..., object], router: Callable[[], Router]) -> list[Clause]:
+    """Which clause a test of the suite sees broken."""
+    try:
+        test(_suite_of(test), BrokenHarness(router))
+    except ContractError as breach:
+        return [breach.clause]
+    return []
+
+
+def _suite_of(test: Callable[..., object]) -> object:
+    return getattr(inspect.getmodule(test), test.__qualname__.partition(".")[0])()
+
+
+def covers(breaches: Sequence[Breach], suite: type, *others: Callable[..., object]) -> None:
+    """Fails unless every test of the suite is seen to fail at least once, and to pass with the router that is right."""
+    tests = {name: test for name, test in inspect.getmembers(suite) if name.startswith("test_")}
+    failing = {breach.test.__name__ for breach in breaches} | {other.__name__ for other in others}
+
+    assert failing == set(tests)
+    for test in {breach.test for breach in breaches}:
+        assert noticed(test, LocalRouter) == []
+
+
+def nothing(*_: object, **__: object) -> Effects:
+    """In place of a method that should do something."""
+    return []
+
+
+# ------------------------------------------------------------------------------------------ C1 truth
+
+
+class InventsSilence(LocalRouter):
+    """It takes the time for the pubend's word."""
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        return super().know(now, replace(knowledge, hi=knowledge.hi + 1), reply_to)
+
+
+class LosesEvents(LocalRouter):
+    """It cannot hold much, and says that the rest is silent."""
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        return super().know(now, replace(knowledge, data=EMPTY), reply_to)
+
+
+class HidesLoss(LocalRouter):
+    """It calls silence what the pubend calls lost."""
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        return super().know(now, replace(knowledge, lost=0), reply_to)
+
+
+class Filtering(LocalRouter):
+    """Not broken yet: it filters what is pushed, as routers between brokers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = InterestTable()
+
+    def take_in(self, interest: Interest) -> Effects:
+        return [] if self.table.apply(interest) else [AskInterest()]
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        return [*self.take_in(interest), *super().interest(now, interest)]
+
+    def may_filter(self, pubend: PubendId) -> bool:
+        known = self._pubends.get(pubend)
+        return known is not None and all(shb in known.members for shb in self._versions)
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        decision = self.table.decide(None, list(self._versions))
+        if reply_to is None and not decision.flood and self.may_filter(knowledge.pubend):
+            data = knowledge.data.select(self.table.matches(knowledge.data.headers)) if knowledge.data else EMPTY
+            knowledge = replace(knowledge, data=data, stamp=decision.stamp)
+        return super().know(now, knowledge, reply_to)
+
+
+class FiltersByAHole(Filtering):
+    """It loses every other change, and takes the next one all the same."""
+
+    def take_in(self, interest: Interest) -> Effects:
+        if interest.full:
+            return super().take_in(interest)
+        if interest.version == interest.base:
+            return []
+        (known,) = self.table.versions.values() or (0,)
+        add = interest.add if interest.version % 2 else {}
+        self.table.apply(replace(interest, base=known, add=add))
+        return []
+
+
+class FiltersByTheFirstInterest(Filtering):
+    """It tells the truth about it: its stamps never change either."""
+
+    def take_in(self, interest: Interest) -> Effects:
+        return [] if len(self.table) else super().take_in(interest)
+
+
+# ------------------------------------------------------------------------------- C2 answer, C3 push
+
+
+class ForgetsWants(LocalRouter):
+    """What was not pushed is never got."""
+
+    want = nothing
+
+
+class ForgetsEverything(LocalRouter):
+    """It takes in knowledge, and keeps it to itself."""
+
+    know = nothing
+
+
+class NeverPushes(LocalRouter):
+    """It answers wants alone."""
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        effects = super().know(now, knowledge, reply_to)
+        return effects if reply_to is not None else []
+
+
+class PushesEventsAlone(LocalRouter):
+    """Nobody hears of a pubend as long as it is idle."""
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        effects = super().know(now, knowledge, reply_to)
+        return effects if reply_to is not None or knowledge.data else []
+
+
+class PushesWantedEventsAlone(Filtering):
+    """Nobody hears of events that are for others."""
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        said = [effect.knowledge for effect in super().know(now, knowledge, reply_to) if isinstance(effect, Deliver)]
+        if knowledge.data:
+            said = [known for known in said if known.data]
+        return [Deliver(known) for known in said]
+
+
+class KeepsProbes(LocalRouter):
+    """Nobody hears that an acknowledgement is overdue."""
+
+    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+        return []
+
+
+# ------------------------------------------------------------------------------------------ C4 minima
+
+
+class ReleasesTooMuch(LocalRouter):
+    """It adds a little."""
+
+    def progress(self, now: int, progress: Progress) -> Effects:
+        return raised(super().progress(now, progress))
+
+
+def raised(effects: Effects) -> list[Effect]:
+    """The effects, of which releases go one tick further."""
+    return [
+        Released(said.pubend, said.released + 1, said.delivered) if isinstance(said, Released) else said
+        for said in effects
+    ]
+
+
+class ReleasesUnheard(LocalRouter):
+    """A membership that is handed over again does not interest it: it has its minima."""
+
+    def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
+        known = self._pubends.get(meta.pubend)
+        minima = known.releases.minima() if known else None
+        effects = list(super().pubend(now, meta, members))
+        return effects if minima is None else [*effects, Released(meta.pubend, *minima)]
+
+
+class ReleasesFall(LocalRouter):
+    """It says again what it said before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: Effect | None = None
+
+    def progress(self, now: int, progress: Progress) -> Effects:
+        effects = list(super().progress(now, progress))
+        if effects and self.first is None:
+            self.first = effects[0]
+        return [*effects, self.first] if effects and self.first else effects
+
+
+class NeverReleases(LocalRouter):
+    """The log grows for ever."""
+
+    progress = nothing
+
+
+# ------------------------------------------------------------------------------------------- C5 enrol
+
+
+class SeesTooSoon(LocalRouter):
+    """It says that an SHB is counted when it has asked for that."""
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        effects = list(super().interest(now, interest))
+        return [said_counted(effect) if isinstance(effect, Seen) else effect for effect in effects]
+
+
+def said_counted(seen: Seen) -> Seen:
+    """What says that the SHB is counted, from now on if from nowhere else."""
+    return seen if seen.enrolled_at is not None else Seen(seen.meta, seen.meta.stable)
+
+
+class FiltersTooSoon(Filtering):
+    """It filters for SHBs that are not members, and is slow to make them members."""
+
+    def may_filter(self, pubend: PubendId) -> bool:
+        return True
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        effects = super().interest(now, interest)
+        return [effect for effect in effects if not isinstance(effect, Enrol)]
+
+
+class NeverEnrols(LocalRouter):
+    """It delivers to whom nobody counts."""
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        return [effect for effect in super().interest(now, interest) if not isinstance(effect, Enrol)]
+
+
+class SaysOnce(LocalRouter):
+    """An SHB that says its whole interest again hears nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: dict[ShbId, None] = {}
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        effects = super().interest(now, interest)
+        if interest.shb in self.said:
+            return [effect for effect in effects if not isinstance(effect, Seen)]
+        self.said[interest.shb] = None
+        return effects
+
+
+# ------------------------------------------------------------------------------- C6 pure, deterministic
+
+
+class ReadsTheClock(LocalRouter):
+    """It wants to know how late it is."""
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        self.late = time.monotonic_ns() - now
+        return super().know(now, knowledge, reply_to)
+
+
+class StartsAThread(LocalRouter):
+    """It has others do its work."""
+
+    def start(self, now: int, context: RouterContext) -> Effects:
+        thread = threading.Thread(target=nothing)
+        thread.start()
+        thread.join()
+        return super().start(now, context)
+
+
+class ReadsAFile(LocalRouter):
+    """It looks up what it should do."""
+
+    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+        with Path(__file__).open("rb"):
+            return super().probe(now, pubend, upto)
+
+
+class ThrowsDice(LocalRouter):
+    """With dice of its own."""
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        return [] if random.random() < 0.1 else super().know(now, knowledge, reply_to)
+
+
+class GoesThroughASet(LocalRouter):
+    """In the order that the process gives it."""
+
+    def progress(self, now: int, progress: Progress) -> Effects:
+        order: Iterable[str] = {f"{number}" for number in range(20)}
+        return [*super().progress(now, progress), Save("".join(order), None)]
+
+
+class BrokenElsewhere(BrokenHarness):
+    """A harness that can be made in another process."""
+
+    router: type[LocalRouter] = LocalRouter
+
+    def __init__(self) -> None:
+        super().__init__(self.router)
+
+
+class ReadsTheClockElsewhere(BrokenElsewhere):
+    router = ReadsTheClock
+
+
+class StartsAThreadElsewhere(BrokenElsewhere):
+    router = StartsAThread
+
+
+class ReadsAFileElsewhere(BrokenElsewhere):
+    router = ReadsAFile
+
+
+class GoesThroughASetElsewhere(BrokenElsewhere):
+    router = GoesThroughASet
+
+
+# --------------------------------------------------------------------------------------------- C7 soft
+
+
+class MissesItsState(LocalRouter):
+    """It trusts that it will never have to begin again."""
+
+    def start(self, now: int, context: RouterContext) -> Effects:
+        self.lame = bool(context.saved)
+        return [*super().start(now, context), Save("begun", b"yes")]
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        return [] if self.lame else super().interest(now, interest)
+
+
+# ------------------------------------------------------------------------------------------ C8 bounded
+
+
+class KeepsEverything(LocalRouter):
+    """One never knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[object] = []
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        self.kept.append(knowledge)
+        return super().know(now, knowledge, reply_to)
+
+    def want(self, now: int, want: Want) -> Effects:
+        self.kept.append((want, bytes(1024)))
+        return super().want(now, want)
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        self.kept.append((interest, bytes(1024)))
+        return super().interest(now, interest)
+
+    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+        self.kept.append(pub)
+        return super().place(now, pub, reply_to)
+
+
+class Chatters(LocalRouter):
+    """It says everything a thousand times, though there is nobody."""
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        return [*super().know(now, knowledge, reply_to), *[SendFrame(1, b"")] * 1000]
+
+
+class NeverSleeps(LocalRouter):
+    """It wants to be woken now, and now, and now."""
+
+    def next_wake(self) -> int | None:
+        return 0
+
+
+# -------------------------------------------------------------------------------- C9 place, and holds
+
+
+class AnswersTwice(LocalRouter):
+    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
+        return [*super().submitted(now, reply_to, pubend, outcome)] * 2
+
+
+class NeverAnswers(LocalRouter):
+    """It answers openings, but no batch that does not exist here."""
+
+    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
+        return [] if outcome.verdict is Verdict.REJECTED else super().submitted(now, reply_to, pubend, outcome)
+
+
+class NeverLogs(LocalRouter):
+    """Nobody can publish."""
+
+    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+        return [Placed(reply_to, pub.pubend, Outcome(Verdict.RETRY, "later"))]
+
+
+class AnswersAhead(LocalRouter):
+    """It does not wait for the log."""
+
+    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+        outcome = Outcome(Verdict.OK, sequence=pub.first + pub.events.count - 1)
+        return [Submit(pub, None), Placed(reply_to, pub.pubend, outcome)]
+
+
+class ChangesBatches(LocalRouter):
+    """It submits something else than it was given."""
+
+    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+        return [Submit(replace(pub, first=pub.first + 1), reply_to)]
+
+
+class KeepsHolds(LocalRouter):
+    def held(self, now: int, shb: ShbId, held: Held) -> Effects:
+        return []
+
+
+class AnswersHoldsItself(LocalRouter):
+    """It does not wait for the PHB."""
+
+    def hold(self, now: int, row: HoldRow) -> Effects:
+        return [Held(row.pubend, row.version, dict(row.at))]

@@ -1,0 +1,39 @@
+"""The plugin of docs/howto/write-a-routing-plugin.md, and the test that page ends with, as its reader runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from documents import ROOT, code_blocks
+from gapless.testing.routing.breaches import Clause
+
+PAGE = ROOT / "docs" / "howto" / "write-a-routing-plugin.md"
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_the_page(tmp_path: Path) -> None:
+    """Each block is saved as its first line says; the last one is run. One part of it needs a real process."""
+    for block in code_blocks(PAGE, "python"):
+        assert block.file_name is not None
+        (tmp_path / block.file_name).write_text(block.code, "utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout
+
+
+def test_the_page_names_every_clause() -> None:
+    text = PAGE.read_text("utf-8")
+
+    clauses = [clause.value for clause in Clause if clause.value.startswith("C")]
+    assert [clause for clause in clauses if f"| {clause} |" not in text] == []
