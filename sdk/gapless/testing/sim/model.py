@@ -161,8 +161,10 @@ class Model(Oracle):
         self.retired_shbs: dict[ShbId, None] = {}
         self.retains: dict[str, list[float]] = {}
         """For which times PHBs were told to keep events at most, if they ever were."""
+        self.wiped_brokers: dict[str, None] = {}
+        """Whose disk was replaced by an empty one."""
         self.damaged_brokers: dict[str, None] = {}
-        """Whose disk was replaced, or an old copy of it put back."""
+        """Where an old copy of a disk was put back."""
         self.calm_since = -1
         self.listeners: list[Callable[[Logged], None]] = []
         """Told of each event when it comes to light; the log may have had it for a while."""
@@ -175,6 +177,11 @@ class Model(Oracle):
         self._item: tuple[Any, list[int]] = (None, [])
 
     # What is asked of it.
+
+    @property
+    def has_lost_disks(self) -> bool:
+        """Whether anything that was durable is gone, or was made older."""
+        return bool(self.wiped_brokers or self.damaged_brokers)
 
     def share(self, consumer: Consumer, pubend: PubendId) -> Share | None:
         """A consumer's subscription on a pubend; None of a pubend that never logged or said anything."""
@@ -276,13 +283,15 @@ class Model(Oracle):
         """Everything on a disk is gone: its pubends, and the subscriptions of its SHB."""
         for history in self._at(broker):
             history.gone = True
-        self._damage(broker)
+        self.wiped_brokers[broker.name] = None
+        self._forget_rows(broker)
 
     def restored(self, broker: SimBroker) -> None:
         """An old copy of a disk was put back."""
         for history in self._at(broker):
             history.damaged = True
-        self._damage(broker)
+        self.damaged_brokers[broker.name] = None
+        self._forget_rows(broker)
 
     def retired(self, shb: ShbId) -> None:
         """Nobody waits for an SHB any more."""
@@ -409,8 +418,7 @@ class Model(Oracle):
     def _at(self, broker: SimBroker) -> Iterator[History]:
         return (history for history in self.histories.values() if history.broker == broker.name)
 
-    def _damage(self, broker: SimBroker) -> None:
-        self.damaged_brokers[broker.name] = None
+    def _forget_rows(self, broker: SimBroker) -> None:
         for account in self.accounts.values():
             if account.broker == broker.name:
                 account.damaged = True

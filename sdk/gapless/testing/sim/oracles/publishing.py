@@ -82,7 +82,7 @@ class I7Publish(Judge):
 
     def ready(self, producer: Producer, sequence: int) -> None:
         """A named publisher that comes back learns how many of its letters are logged: the first so many."""
-        if not producer.named or self.model.damaged_brokers:
+        if not producer.named or self.model.has_lost_disks:
             return
         letters, places = producer.outbox.letters, self.model.places
         receipted = self._receipted.get(producer.outbox.name, 0)
@@ -99,11 +99,11 @@ class I7Publish(Judge):
 
     def ended(self) -> None:
         """By now every log was read to its end."""
-        if self._claimed and not self.model.damaged_brokers:
+        if self._claimed and not self.model.has_lost_disks:
             key, why = next(iter(self._claimed.items()))
             self.fail(f"letter {key} is logged, it was said ({why}), and no log has it")
 
     def refused(self, broker: SimBroker, error: BaseException) -> None:
         """A volume that nobody touched opens."""
-        if broker.name not in self.model.damaged_brokers:
+        if broker.name not in {**self.model.damaged_brokers, **self.model.wiped_brokers}:
             self.fail(f"{broker.name} does not open its own volume: {error}")

@@ -236,6 +236,7 @@ class Vandal(Reading):
 
     def live(self, client: SimClient) -> Script:
         """The victim's life."""
+        self.victim = None
         while True:
             if self.row.ended:
                 self.probe("victim began anew")
