@@ -33,6 +33,7 @@ from gapless_shb.core.checkpoint import (
     Claim,
     PositionRow,
     checkpoint,
+    position_row,
     recover_positions,
     recover_pubends,
 )
@@ -170,7 +171,8 @@ class SubscriberHostingBroker:
         if stream is None:
             assert seen.enrolled_at is not None
             stream = self._discover(seen.meta, seen.enrolled_at, now, wall)
-        stream.meta = seen.meta
+        if seen.meta.stable >= stream.meta.stable:  # an older word is late, and knows less of voids and seals
+            stream.meta = seen.meta
         if seen.enrolled_at is not None and not stream.enrolled:
             stream.enrolled = True
             self._send_holds(now)
@@ -321,7 +323,10 @@ class SubscriberHostingBroker:
             position.changed = True
             stream.touch(sid, position)
             stream.holds.drop(sid, now)
-            self._hosting.write_holds(stream)
+            # In one write: a position that came back with a hold that the pubend no longer has would be met by
+            # a gap where there was nothing for it.
+            row = [position_row(sid, stream.pubend, position)] if stream.is_durable(sid) else []
+            self._hosting.write_holds(stream, *row)
 
     def _send_holds(self, now: int) -> None:
         for stream in self._streams():

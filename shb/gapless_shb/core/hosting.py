@@ -68,9 +68,9 @@ class Hosting:
         """The first write of a life: a version of its own, because what was not durable is gone."""
         self.write(self.registry.next_version(), ("started", self.registry.version))
 
-    def write_holds(self, stream: Constream) -> None:
+    def write_holds(self, stream: Constream, *with_it: Operation) -> None:
         """A pubend's row of holds may be sent under its version only when that version is durable."""
-        self.write([pubend_row(stream)], ("holds", stream.pubend, stream.holds.version))
+        self.write([pubend_row(stream), *with_it], ("holds", stream.pubend, stream.holds.version))
 
     def announce(self, version: int) -> None:
         """This version is durable: the network may know of it."""

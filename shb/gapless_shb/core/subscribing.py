@@ -90,7 +90,7 @@ class Subscribing:
         sid = subscription.sid
         hosting = self._hosting
         hosting.detach(sid)
-        self._creations.pop(sid, None)
+        self._refuse_creator(sid)
         self._refuse_waiting(sid)
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
@@ -143,6 +143,7 @@ class Subscribing:
             selector_filter.selector,
             wall,
             known | elsewhere,
+            begun=not any(needs_hold for _, needs_hold in starts.values()),
         )
         hosting.around.matcher.add(subscription.sid, selector_filter)
         for pubend, (start, needs_hold) in starts.items():
@@ -179,11 +180,15 @@ class Subscribing:
             self.go_on(now, wall)
 
     def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
-        """A pubend keeps these holds, from these ticks on."""
+        """A pubend keeps these holds, from these ticks on.
+
+        A subscription that is being created begins there, if that is later than it asked. For one that has
+        begun, whose hold could not keep what was released early, the difference is a gap: its reader finds it.
+        """
         for sid, held_from in resolved:
             at = max(held_from, stream.meta.created)
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
-            if subscription is None or position is None or position.start >= at:
+            if subscription is None or position is None or subscription.begun or position.start >= at:
                 continue
             position.start = at
             if not self._starts_at_token(sid):
@@ -203,11 +208,21 @@ class Subscribing:
             held = any(stream.positions[sid].held for stream in self._hosting.streams.values())
             if held and not creation.resolved:
                 creation.resolved, creation.durable = True, False
-                self._hosting.write(self._hosting.registry.save(creation.subscription), ("created", sid))
+                self._begin(creation.subscription)
                 continue
             del self._creations[sid]
             if creation.session is not None:
                 self._attach(creation.session, creation.request, creation.subscription, now, wall, created=True)
+
+    def _begin(self, subscription: Subscription) -> None:
+        """Where it starts is known on every pubend, and final: that is made durable, all of it in one write."""
+        sid = subscription.sid
+        subscription.begun = True
+        operations = self._hosting.registry.save(subscription)
+        for stream in self._hosting.streams.values():
+            if stream.positions[sid].held and subscription.durable:
+                operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
+        self._hosting.write(operations, ("created", sid))
 
     def is_creating(self, sid: int) -> bool:
         """Whether a subscription is not acknowledged to its client yet."""
@@ -294,7 +309,16 @@ class Subscribing:
             return max(position.acked, position.start)
         return given.get(pubend, position.start)
 
+    def _refuse_creator(self, sid: int) -> None:
+        """Whoever waits for the answer to a creation gets one, although it is taken back before that."""
+        creation = self._creations.pop(sid, None)
+        if creation is not None and creation.session is not None:
+            self._refuse_removed(creation.session, creation.request)
+
     def _refuse_waiting(self, sid: int) -> None:
         for session, request in self._waiting.pop(sid, []):
-            refused = RefusedError(Code.NOT_FOUND, "the subscription was removed")
-            self._hosting.tell(session.number, refused.answer(request.request))
+            self._refuse_removed(session, request)
+
+    def _refuse_removed(self, session: ClientSession, request: Subscribe) -> None:
+        refused = RefusedError(Code.NOT_FOUND, "the subscription was removed")
+        self._hosting.tell(session.number, refused.answer(request.request))

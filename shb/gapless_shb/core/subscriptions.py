@@ -34,6 +34,8 @@ class Subscription(msgspec.Struct, array_like=True):
     """Wall milliseconds."""
     start: dict[PubendId, Tick]
     """Where it begins on the pubends known when it was created, or named by the token it began with."""
+    begun: bool = False
+    """Whether `start` is final: what goes from the log afterwards is a gap, and no later beginning."""
 
     @property
     def durable(self) -> bool:
@@ -106,12 +108,17 @@ class Registry:
         selector: str,
         created: int,
         start: dict[PubendId, Tick],
+        *,
+        begun: bool = True,
     ) -> tuple[Subscription, list[Operation]]:
-        """A new subscription under the next version, and what must be durable before it is announced."""
+        """A new subscription under the next version, and what must be durable before it is announced.
+
+        `begun`: no pubend has to be asked whether it still has what lies behind the start.
+        """
         self._meta.last_sid += 1
         operations = self.next_version()
         subscription = Subscription(
-            self._meta.last_sid, client_id, name, 1, topics, selector, self.version, created, start
+            self._meta.last_sid, client_id, name, 1, topics, selector, self.version, created, start, begun
         )
         self._insert(subscription)
         return subscription, [*operations, *self.save(subscription)]

@@ -183,7 +183,8 @@ class PublisherCore:
     def on_refused(self, refused: PublishRefused, now: int) -> None:
         """A batch, or the opening, was not taken. Raises RemoteProtocolError if it makes no sense."""
         if self.phase is Phase.OPENING:
-            self._on_opening_refused(refused, now)
+            if not refused.sequence:  # else it is about a batch that was sent before the opening
+                self._on_opening_refused(refused, now)
         elif self.phase is Phase.OPEN:
             if refused.code is Code.FENCED:
                 self.fail(publish_error(refused.code, refused.reason))
@@ -195,7 +196,7 @@ class PublisherCore:
                 self._rewind(refused, now + delay)
                 self._stall(refused.reason)
             else:
-                self._drop(refused, now)
+                self._drop(refused)
 
     def on_deadline(self) -> None:
         """What was put off is due."""
@@ -305,18 +306,26 @@ class PublisherCore:
             self._keep_sent(self._index_at(refused.sequence))
         self._pause(due)
 
-    def _drop(self, refused: PublishRefused, now: int) -> None:
-        """One batch is refused for good. The ones behind it take its sequences: they cannot be logged yet."""
+    def _drop(self, refused: PublishRefused) -> None:
+        """One batch is refused for good. The ones behind it take its sequences, under another epoch.
+
+        In the same epoch a copy of one that is late on its way, under the sequence it had first, would look
+        like the next batch, and be logged a second time.
+        """
         index = next((i for i, batch in enumerate(self._batches) if batch.first == refused.sequence), None)
         if index is None or not refused.sequence:
             raise RemoteProtocolError(f"sequence {refused.sequence} begins no batch that was sent")
         batch = self._batches[index]
-        self._keep_sent(min(index, self._sent))
+        for earlier in islice(self._batches, min(index, self._sent)):
+            earlier.uncertain = True
+        self._keep_sent(0)
         del self._batches[index]
         self.unanswered_bytes -= batch.events.size
         error = publish_error(refused.code, refused.reason)
         self._outbox.tell(NotPublished(self.number, batch.ticket, error))
-        self._pause(now + REWIND_PAUSE)
+        self._attempt += 1
+        self._resume()
+        self._open()
 
     def _keep_sent(self, count: int) -> None:
         self._sent = count

@@ -210,8 +210,11 @@ class Publishing:
             code = Code.INVALID_TOPIC  # the topic is all that an opening can get wrong
         if not waiting.opening:
             publisher.drop_batches()
-        has_sequence = outcome.verdict in {Verdict.RESUME, Verdict.RETRY} and outcome.sequence
-        sequence = outcome.sequence if has_sequence else waiting.first
+        sequence = waiting.first
+        if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} and outcome.sequence:
+            # On its way to the pubend a batch may be overtaken by the next, which is then asked to wait for it.
+            # By now it may have come: what is acknowledged is not asked for again.
+            sequence = max(outcome.sequence, publisher.sequence + 1)
         self._tell_durable(session, publisher)
         refused = PublishRefused(publisher.number, sequence, code, outcome.reason)
         self._outbox.tell(publisher.connection.link, session, refused)

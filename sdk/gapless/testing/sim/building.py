@@ -83,7 +83,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     }
     if "phb" in hosted:
         settings["phb"] = phb_section(options, name)
-    peers = {peer: list(theirs) for peer, theirs in roles.items() if peer != name}
+    peers = {peer: list(theirs) for peer, theirs in roles.items()}
     routing: dict[str, Any] = {"peers": peers}
     if options.router == "hostile":
         routing["hostility"] = {kind: rate for kind, rate in options.hostility if rate}

@@ -14,6 +14,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from gapless.testing.sim.listening import LOST
+from gapless.testing.sim.naming import tell_long_ticks
 from gapless.testing.sim.picture import BEGINS, ENDS, FOLDED, QUIET, WORLD, Picture, picture
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Row:
 
 def lanes_text(
     lines: Sequence[Line],
-    failure: Failure | None = None,
+    violation: Failure | None = None,
     *,
     about: Iterable[str] = (),
     limit: int | None = 60,
@@ -74,13 +75,13 @@ def lanes_text(
     width: int = WIDTH,
 ) -> str:
     """The diagram as plain text: the lines that matter to the failure (`picture`)."""
-    rows = draw(picture(lines, failure, about=about, limit=limit, hide=hide), width)
+    rows = draw(picture(lines, violation, about=about, limit=limit, hide=hide), width)
     return "".join(f"{row}\n" for row in rows)
 
 
 def lanes_rich(
     lines: Sequence[Line],
-    failure: Failure | None = None,
+    violation: Failure | None = None,
     *,
     about: Iterable[str] = (),
     limit: int | None = 60,
@@ -91,7 +92,7 @@ def lanes_rich(
     from rich.text import Text
 
     diagram = Text(no_wrap=True)
-    for row in draw(picture(lines, failure, about=about, limit=limit, hide=hide), width):
+    for row in draw(picture(lines, violation, about=about, limit=limit, hide=hide), width):
         style = STYLES.get(row.kind, "")
         diagram.append(f"{row.time:>{_TIME - 1}} ", "dim")
         diagram.append(row.cells, style if row.kind in STYLES else "dim")
@@ -149,7 +150,7 @@ class Chart:
     def verdict(self, failure: Failure) -> Iterator[Row]:
         """What was wrong, at the end."""
         bar = ["═"] * self._width
-        yield from self._with_text(_seconds(failure.at), bar, f"✗ {failure}", "violation")
+        yield from self._with_text(_seconds(failure.at), bar, f"✗ {tell_long_ticks(str(failure))}", "violation")
 
     def rows(self, line: Line) -> Iterator[Row]:
         """A line of the run, and before it how much time has passed, if that was much."""

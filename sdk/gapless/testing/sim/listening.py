@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gapless.core.effects import Chop, Put
+from gapless.testing.sim.naming import Names, count_of
 from gapless.testing.sim.observing import Oracle
-from gapless.testing.sim.telling import Conversation, Names, Told, count_of, tell_frame, tell_item
+from gapless.testing.sim.telling import Conversation, Told, tell_frame, tell_item
 from gapless.testing.sim.trace import Line
 
 if TYPE_CHECKING:

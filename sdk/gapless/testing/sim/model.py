@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery
 from gapless.core.effects import Chop
+from gapless.core.messages import StartAt
 from gapless.core.ticks import wall_at
 from gapless.testing.sim.application import key_of
 from gapless.testing.sim.observing import Oracle, Violation
@@ -205,7 +206,9 @@ class Model(Oracle):
 
     def alive(self, consumer: Consumer) -> bool:
         """Whether a consumer still is one: its process runs, and it has neither left nor failed."""
-        return not consumer.over and consumer.client.running and consumer.client.consumers.get(consumer.number) is consumer
+        return (
+            not consumer.over and consumer.client.running and consumer.client.consumers.get(consumer.number) is consumer
+        )
 
     def is_late(self, account: Account, share: Share, tick: Tick) -> bool:
         """Whether an event of a pubend that was found after the subscription began is owed to it.
@@ -320,6 +323,7 @@ class Model(Oracle):
         if account is None:
             account = self.accounts[row.number] = Account(row, consumer.client.addresses[0], asked_at=self.world.now)
         account.consumers.append(consumer)
+        account.unsubscribed = False
         if account not in self.followed:
             self.followed.append(account)
             account.shares = {pubend: self._caught_up(account, share) for pubend, share in account.shares.items()}
@@ -329,6 +333,7 @@ class Model(Oracle):
         account = self.accounts[consumer.row.number]
         account.shb = self.shb_of.get(account.broker, "")
         another = result.sid != account.sid
+        account.unsubscribed = False
         account.remade = another and account.exists and account.durable
         account.sid = result.sid
         first = another or account.damaged
@@ -340,7 +345,8 @@ class Model(Oracle):
             share = account.shares.get(pubend)
             if share is None:
                 share = account.shares[pubend] = Share(history, lost_at_start=history.lost)
-                self._match_from(account, share, tick)
+                is_latest = first and consumer.wanted.start is StartAt.LATEST
+                self._match_from(account, share, tick if is_latest else min(tick, history.lost) if first else 0)
             elif tick < share.base:
                 self._match_from(account, share, tick)
             if share.start is None:
@@ -362,10 +368,10 @@ class Model(Oracle):
             account.removed = True
 
     def unsubscribed(self, row: Row) -> None:
-        """And nothing is kept for it."""
+        """And nothing is kept for it, unless some request is still on its way that makes it anew."""
         account = self.accounts.get(row.number)
         if account is not None:
-            account.unsubscribed = True
+            account.unsubscribed = all(c.attached or c.error is not None for c in account.consumers)
 
     def checkpoint(self) -> None:
         """Rows that nobody can use any more are not followed."""
@@ -427,7 +433,6 @@ class Model(Oracle):
         section = self.world.brokers[broker].loaded.config.role("phb")
         retains = [pubend.get("max_retain_seconds") for pubend in section.get("pubends", ())]
         self.retains.setdefault(broker, []).extend(retain for retain in retains if retain is not None)
-
 
     def _note_clock(self, broker: str, tick: Tick, since: int | None = None) -> None:
         """A pubend's present is at this tick at least, since then; or where the wall clock is."""

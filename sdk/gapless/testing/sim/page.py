@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gapless.testing.sim.lanes import speaks_for_itself
 from gapless.testing.sim.listening import LOST
+from gapless.testing.sim.naming import tell_long_ticks
 from gapless.testing.sim.page_parts import SCRIPT, STYLE
 from gapless.testing.sim.picture import BEGINS, ENDS, QUIET, Picture, picture
 from gapless.testing.sim.shrink import draws
@@ -71,8 +72,9 @@ def _summary(result: Result, command: str, left_out: Sequence[str]) -> Iterator[
     if failure is None:
         yield f"<h1>Nothing was wrong</h1><p class=when>in {result.now / 1e9:.3f} s</p>"
     else:
-        yield f"<h1><b>{escape(failure.oracle)}</b>{escape(failure.what)}</h1>"
-        yield f"<p class=when>{failure.at / 1e9:.3f} s after the beginning, <a href="#failure">down there</a></p>"
+        yield f"<h1><b>{escape(failure.oracle)}</b>{escape(tell_long_ticks(failure.what))}</h1>"
+        when = f"{failure.at / 1e9:.3f} s after the beginning"
+        yield f'<p class="when">{when}, <a href="#failure">down there</a></p>'
     facts = {
         "run": f"seed {options.seed}, router {options.router}, workload {options.workload}",
         "options": options.describe() or "all plain",
@@ -147,8 +149,9 @@ def _chart(close: Picture, wide: Picture) -> Iterator[str]:
         last = last if aside else line.at
         yield _row(number, line, lifelines, aside=aside)
     if close.failure is not None:
-        at = f"{close.failure.at / 1e9:.3f}"
-        yield f'<div class="row verdict" id="failure"><time>{at}</time>{lifelines.svg()}<p>✗ {escape(str(close.failure))}</p></div>'
+        time = f"<time>{close.failure.at / 1e9:.3f}</time>"
+        what = escape(tell_long_ticks(str(close.failure)))
+        yield f'<div class="row verdict" id="failure">{time}{lifelines.svg()}<p>✗ {what}</p></div>'
     yield "</section>"
 
 

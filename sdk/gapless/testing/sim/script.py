@@ -28,9 +28,9 @@ from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
 from gapless.testing.sim.lanes import Chart
 from gapless.testing.sim.listening import listen
+from gapless.testing.sim.naming import Names
 from gapless.testing.sim.options import MILLISECOND, SECOND, NetworkFaults, Options
 from gapless.testing.sim.picture import QUIET
-from gapless.testing.sim.telling import Names
 from gapless.testing.sim.trace import Trace
 from gapless.testing.sim.world import World
 

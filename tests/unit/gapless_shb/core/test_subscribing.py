@@ -139,6 +139,43 @@ def test_earliest_is_kept_by_the_pubend_before_it_is_acknowledged() -> None:
     assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + 3 * STEP)]
 
 
+def test_what_is_released_early_behind_a_hold_moves_nobody_that_has_begun() -> None:
+    """Found by the simulator (churn, local router, seed 1): the raised start hid the gap from its reader."""
+    desk = Desk()
+    desk.said.clear()
+    desk.ask(1, start=m.StartAt.EARLIEST)
+    desk.world.sync()
+    desk.world.sync()
+    (row,) = [effect.row for effect in desk.said if isinstance(effect, AskHold)]
+    (sid,) = row.at
+    desk.world.held_answers.clear()
+    desk.world.shb._on_held(Held(PUBEND, row.version, {sid: BASE + STEP}), desk.world.now, desk.world.wall)
+    desk.world.pump()
+    desk.world.sync()
+    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + STEP)]
+
+    stream = desk.world.shb._hosting.streams[PUBEND]
+    stream.holds.put(sid + 1, BASE + STEP, desk.world.now)
+    later = Held(PUBEND, stream.holds.version, {sid: BASE + 9 * STEP, sid + 1: BASE + 9 * STEP})
+    desk.world.shb._on_held(later, desk.world.now, desk.world.wall)
+
+    position = stream.positions[sid]
+    assert (position.start, position.acked) == (BASE + STEP, BASE + STEP)
+
+
+def test_a_creation_that_is_taken_back_is_answered() -> None:
+    """Found by the simulator (stories, local router, seed 9): its creator waited for ever."""
+    desk = Desk()
+    desk.ask(1, start=m.StartAt.EARLIEST)
+    subscription = desk.world.shb._hosting.registry.get(1)
+    assert subscription is not None
+    unsubscribe = m.Unsubscribe(7, subscription.name, subscription.client_id)
+    desk.world.shb._subscribing.on_unsubscribe(desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
+    desk.world.sync()
+
+    assert isinstance(desk.answer(1), m.RequestFailed)
+
+
 def test_whoever_comes_back_while_it_is_being_created_gets_the_answer() -> None:
     """The first session ended before the answer; the subscription is created once."""
     desk = Desk()

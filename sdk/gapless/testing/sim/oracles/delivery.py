@@ -31,10 +31,14 @@ class I1Match(Judge):
             for event in item.events():
                 logged = None if history is None else history.events.get(event.tick)
                 if logged is None:
-                    self.fail(f"{consumer.lane} was handed an event of {item.pubend} at {event.tick}, where none is logged")
+                    self.fail(
+                        f"{consumer.lane} was handed an event of {item.pubend} at {event.tick}, where none is logged"
+                    )
                 letter = logged.letter
                 if (event.body, event.topic, event.properties) != (letter.body, letter.topic, letter.properties):
-                    self.fail(f"{consumer.lane} was handed {event} in place of letter {letter.key}, which is logged there")
+                    self.fail(
+                        f"{consumer.lane} was handed {event} in place of letter {letter.key}, which is logged there"
+                    )
                 if not consumer.row.matches(letter.topic, letter.properties):
                     self.fail(
                         f"{consumer.lane} was handed letter {letter.key} ({letter.topic}, {letter.properties}) of "

@@ -90,7 +90,9 @@ class I4ExactlyOnce(Judge):
             database.token[pubend] = tick
         left = [pubend for pubend, uncommitted in database.uncommitted.items() if uncommitted.keys]
         if left:
-            self.fail(f"{consumer.lane} committed a token that names {', '.join(token.ticks)}, and was handed events of {left}")
+            self.fail(
+                f"{consumer.lane} committed a token that names {', '.join(token.ticks)}, and was handed events of {left}"
+            )
 
     def _commit(
         self, consumer: Consumer, database: Database, pubend: PubendId, tick: Tick, uncommitted: Uncommitted

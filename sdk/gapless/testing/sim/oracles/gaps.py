@@ -38,7 +38,9 @@ class I5GapLegal(Judge):
         if not share.history.sound or account.broker in self.model.damaged_brokers:
             return
         if item.end > share.history.lost:
-            self.fail(f"{consumer.lane} was told of a gap ({item.start}, {item.end}], and lost is up to {share.history.lost}: {item}")
+            self.fail(
+                f"{consumer.lane} was told of a gap ({item.start}, {item.end}], and lost is up to {share.history.lost}: {item}"
+            )
         probe = self._cause(account, share, item)
         if probe is None:
             self.fail(

@@ -88,7 +88,9 @@ class V1LiveDelivery(Judge):
     def _can_attach(self, consumer: Consumer, account: Account) -> bool:
         """A subscription is given when every pubend that its home knows counts it, and to one consumer at a time."""
         others = [other for other in account.consumers if other is not consumer and self.model.alive(other)]
-        heard = all(self._reach.is_heard(history, account) for history in self.model.histories.values() if history.broker)
+        heard = all(
+            self._reach.is_heard(history, account) for history in self.model.histories.values() if history.broker
+        )
         return not others and heard
 
     def _is_answered(self, producer: Producer) -> bool:
@@ -102,12 +104,14 @@ class V1LiveDelivery(Judge):
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """What an SHB asked last of a pubend."""
+    """What an SHB asked last of a pubend, since all is calm."""
 
     lowest: Tick
     last: int
     pause: int = 0
     """How long it had waited before it asked that again; 0 if it has asked once."""
+    resolved: bool = False
+    """Whether it was seen to come further, or to be content."""
 
 
 class V2LiveCuriosity(Judge):
@@ -122,12 +126,16 @@ class V2LiveCuriosity(Judge):
 
     def asked(self, broker: str, want: Want) -> None:
         """A PHB is asked."""
-        now = self.world.now
-        lowest = min((lo for lo, _ in want.ranges), default=0)
-        key = want.pubend, want.shb
-        before = self._asked.get(key)
-        repeated = before is not None and before.lowest == lowest
-        self._asked[key] = Asked(lowest, now, now - before.last if repeated and before is not None else 0)
+        if self.model.calm_since < 0 or not want.ranges:
+            return
+        now, lowest = self.world.now, want.ranges[0][0]
+        asked = self._asked.get((want.pubend, want.shb))
+        if asked is None:
+            self._asked[want.pubend, want.shb] = Asked(lowest, now)
+            return
+        asked.pause = now - asked.last if lowest == asked.lowest else 0
+        asked.resolved = asked.resolved or lowest > asked.lowest
+        asked.lowest, asked.last = lowest, now
 
     def settled(self) -> bool:
         """Whether every question has its answer."""
@@ -138,17 +146,19 @@ class V2LiveCuriosity(Judge):
         return "; ".join(self._open())
 
     def _open(self) -> list[str]:
-        """What was asked so lately that it may be asked again: questions are repeated at doubling intervals."""
         now = self.world.now
+        for asked in self._asked.values():
+            # Questions are repeated at doubling intervals: who has been silent for longer has his answer.
+            asked.resolved |= now - asked.last >= SECOND + min(5 * asked.pause // 2, LONGEST)
         return [
             f"{shb} asks {pubend} for what is above {asked.lowest}"
             for (pubend, shb), asked in self._asked.items()
-            if now - asked.last < SECOND + min(5 * asked.pause // 2, LONGEST) and self._concerns(pubend, shb)
+            if not asked.resolved and self._concerns(pubend, shb)
         ]
 
     def _concerns(self, pubend: PubendId, shb: ShbId) -> bool:
         history, home = self.model.histories.get(pubend), self.model.broker_of.get(shb)
-        if history is None or home is None or not history.sound:
+        if history is None or home is None or not history.sound or self.model.shb_of.get(home) != shb:
             return False
         return self._reach.brokers_meet(history.broker, home)
 
@@ -217,7 +227,9 @@ class V3LiveRelease(Judge):
             if home is None or self.model.shb_of.get(home) != shb or not self._reach.brokers_meet(history.broker, home):
                 return False
         homes = {self.model.broker_of[shb]: None for shb in members}
-        return all(self._needs_nothing(account, pubend) for account in self.model.accounts.values() if account.broker in homes)
+        return all(
+            self._needs_nothing(account, pubend) for account in self.model.accounts.values() if account.broker in homes
+        )
 
     def _needs_nothing(self, account: Account, pubend: PubendId) -> bool:
         if not account.durable:

@@ -87,10 +87,18 @@ class I6OneLog(Judge):
         if batch is None:
             if self.model.has_lost_disks:
                 return  # what a lost disk had is written again
-            self.fail(f"{pubend} writes a record at {put.index} of what nobody has published, or what is logged already")
+            self.fail(
+                f"{pubend} writes a record at {put.index} of what nobody has published, or what is logged already"
+            )
         first = batch.letters[0].key
-        if batch.put is not None and batch.put[1] == self.world.brokers[batch.put[0]].boots and self._runs(batch.put[0]):
-            self.fail(f"letters {first} and following are written to {pubend} at {put.index}, and were before, by {batch.put[0]}")
+        if (
+            batch.put is not None
+            and batch.put[1] == self.world.brokers[batch.put[0]].boots
+            and self._runs(batch.put[0])
+        ):
+            self.fail(
+                f"letters {first} and following are written to {pubend} at {put.index}, and were before, by {batch.put[0]}"
+            )
         batch.put = broker.name, broker.boots
         for other in operations:
             if other is put:
@@ -117,7 +125,9 @@ class I6OneLog(Judge):
             event = history.events.get(tick)
             if event is None:
                 self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, where nothing is logged")
-            matches = sum(account.row.matches(event.letter.topic, event.letter.properties) for account in self._at(broker))
+            matches = sum(
+                account.row.matches(event.letter.topic, event.letter.properties) for account in self._at(broker)
+            )
             if not matches:
                 self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, which matches nobody there")
             matched += matches
@@ -126,7 +136,9 @@ class I6OneLog(Judge):
             self.fail(f"the PFS record of {pubend} at {put.index} notes {noted} matches, and there can be {matched}")
 
     def _at(self, broker: SimBroker) -> Iterator[Account]:
-        return (account for account in self.model.accounts.values() if account.broker == broker.name and account.durable)
+        return (
+            account for account in self.model.accounts.values() if account.broker == broker.name and account.durable
+        )
 
 
 def _head(record: bytes) -> tuple[list[int], int, int]:

@@ -50,9 +50,13 @@ class I7Publish(Judge):
         if not histories[event.pubend].sound:
             return
         if before is not None and histories[before.pubend].sound:
-            self.fail(f"letter {key} is logged twice: at {before.tick} of {before.pubend} and at {event.tick} of {event.pubend}")
+            self.fail(
+                f"letter {key} is logged twice: at {before.tick} of {before.pubend} and at {event.tick} of {event.pubend}"
+            )
         if key in self._refused:
-            self.fail(f"letter {key} is logged at {event.tick} of {event.pubend}, and was refused: {self._refused[key]}")
+            self.fail(
+                f"letter {key} is logged at {event.tick} of {event.pubend}, and was refused: {self._refused[key]}"
+            )
 
     def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
         """What it says is so."""
@@ -67,7 +71,9 @@ class I7Publish(Judge):
             event = None if history is None else history.events.get(tick)
             if event is None or event.letter is not letter:
                 found = "nothing" if event is None else f"letter {event.letter.key}"
-                self.fail(f"{producer.name}: letter {letter.key} has a receipt for {tick} of {pubend}, where {found} is")
+                self.fail(
+                    f"{producer.name}: letter {letter.key} has a receipt for {tick} of {pubend}, where {found} is"
+                )
         elif letter.key not in self.model.places:
             self._claimed[letter.key] = f"a receipt without a tick of {pubend}"
 
@@ -77,7 +83,9 @@ class I7Publish(Judge):
             for letter in letters:
                 if letter.key in self.model.places and self.model.histories[self.model.places[letter.key].pubend].sound:
                     place = self.model.places[letter.key]
-                    self.fail(f"letter {letter.key} was refused ({error}), and is logged at {place.tick} of {place.pubend}")
+                    self.fail(
+                        f"letter {letter.key} was refused ({error}), and is logged at {place.tick} of {place.pubend}"
+                    )
                 self._refused[letter.key] = str(error)
 
     def ready(self, producer: Producer, sequence: int) -> None:
@@ -95,7 +103,9 @@ class I7Publish(Judge):
         if all(other.over or not other.client.running for other in others) and sequence < len(letters):
             following = letters[sequence]
             if following.key in places:
-                self.fail(f"{producer.name} has logged {sequence}, it is told, and letter {following.key}, the next, is too")
+                self.fail(
+                    f"{producer.name} has logged {sequence}, it is told, and letter {following.key}, the next, is too"
+                )
 
     def ended(self) -> None:
         """By now every log was read to its end."""

@@ -44,7 +44,9 @@ class I8Release(Judge):
         shb, pubend = progress.shb, progress.pubend
         released, delivered = self._progress.get((shb, pubend), (0, 0))
         if progress.released > progress.delivered:
-            self.fail(f"{shb} has released {pubend} up to {progress.released}, and delivered up to {progress.delivered} only")
+            self.fail(
+                f"{shb} has released {pubend} up to {progress.released}, and delivered up to {progress.delivered} only"
+            )
         if progress.released < released or progress.delivered < delivered:
             self.fail(
                 f"the progress of {shb} on {pubend} falls from {released} released and {delivered} delivered "
@@ -71,7 +73,14 @@ class I8Release(Judge):
         if share is None:
             return
         if share.start is None:
-            needed = next((tick for tick in share.between(max(before, share.acked), upto) if self.model.is_late(account, share, tick)), None)
+            needed = next(
+                (
+                    tick
+                    for tick in share.between(max(before, share.acked), upto)
+                    if self.model.is_late(account, share, tick)
+                ),
+                None,
+            )
         else:
             needed = share.first_between(max(before, share.start, share.acked), upto)
         if needed is None or self._is_early(history, min(upto, share.newest)):

@@ -63,7 +63,9 @@ class I12SingleAuthority(Judge):
         if said.between(silent_from, hi) != told:
             present = {*data.ticks}
             hidden = [tick for tick in said.ticks if silent_from < tick <= hi and tick not in present]
-            self.fail(f"{pubend} says silence in ({silent_from}, {hi}], where it had said letter {said.keys[hidden[0]]} at {hidden[0]}")
+            self.fail(
+                f"{pubend} says silence in ({silent_from}, {hi}], where it had said letter {said.keys[hidden[0]]} at {hidden[0]}"
+            )
         said.decided.add(silent_from, hi)
 
     def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
@@ -158,7 +160,9 @@ class I9Truth(Judge):
 
     def _judge(self, pubend: PubendId, tick: Tick, letter: Letter, stamp: Stamp) -> None:
         if stamp is None:
-            self.fail(f"letter {letter.key} is logged at {tick} of {pubend}, which an SHB was told is silent for everybody")
+            self.fail(
+                f"letter {letter.key} is logged at {tick} of {pubend}, which an SHB was told is silent for everybody"
+            )
         for shb, version in stamp.items():
             filters = self._interests[shb].filters.get(version, {}) if shb in self._interests else {}
             for sid, wanted in filters.items():

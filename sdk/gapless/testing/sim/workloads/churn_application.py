@@ -127,7 +127,10 @@ class Application:
             if not post.done:
                 return f"{post.outbox.name} is not worked off: {post.describe()}"
         for holding in self.holdings:
-            if not holding.row.ended and (not holding.living or holding.consumer() is None):
+            customer = holding.consumer()
+            if holding.row.ended:
+                continue
+            if customer is None or not holding.living or customer.core.phase is not Phase.ATTACHED:
                 return f"{holding.lane} has no consumer"
         return ""
 
@@ -163,9 +166,12 @@ class Application:
     def list_pubends(self, client: SimClient) -> None:
         """Asks for all pubends, and looks whether the answer makes sense."""
 
+        known = dict(self.known)  # an answer may be on its way for long: it is no older than the question
+
         def answered(rows: Sequence[PubendRow]) -> None:
             self.scene.probe("pubends listed")
-            check_pubends(client, rows, self.known, lossy=self.scene.lossy)
+            check_pubends(client, rows, known, lossy=self.scene.lossy)
+            self.known.update((row.pubend, (row.lost, row.stable)) for row in rows if row.stable)
 
         number = client.core.list_pubends(client.monotonic())
         client.ask(number, answered, lambda error: self._on_unlisted(client, error))

@@ -54,7 +54,7 @@ def check_names(client: SimClient, rows: Sequence[SubscriptionRow], asked: int, 
 def check_pubends(
     client: SimClient, rows: Sequence[PubendRow], known: dict[PubendId, tuple[Tick, Tick]], *, lossy: bool
 ) -> None:
-    """Each once, in bounds, and nothing has gone back since an earlier listing."""
+    """Each once, in bounds, and nothing has gone back since what was known of it when it was asked."""
     if len({row.pubend for row in rows}) != len(rows):
         raise wrong(client.name, f"a pubend is listed twice: {[row.pubend for row in rows]}")
     for row in rows:
@@ -67,4 +67,3 @@ def check_pubends(
         lost, stable = known.get(row.pubend, (0, 0))
         if not lossy and (row.lost < lost or row.stable < stable):
             raise wrong(client.name, f"{row.pubend} went back: from lost {lost}, stable {stable} to {row}")
-        known[row.pubend] = (max(lost, row.lost), max(stable, row.stable))

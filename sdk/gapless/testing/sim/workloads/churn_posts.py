@@ -121,9 +121,9 @@ class Post:
 
     def close(self) -> None:
         """Nobody works it off until somebody opens it again."""
-        self.home = None
-        if self.sender is not None and self.sender.alive:
-            self.sender.close()
+        sender, self.sender, self.home = self.sender, None, None
+        if sender is not None and sender.alive:
+            sender.close()
 
     def bury_zombies(self) -> None:
         """Closes what was left open; otherwise they would take the name back at their next reconnect."""

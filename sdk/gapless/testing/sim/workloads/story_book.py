@@ -29,12 +29,10 @@ if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.ticks import PubendId, Tick
     from gapless.testing.sim.application import Letter, Producer
-    from gapless.testing.sim.world import World
     from gapless.testing.sim.workloads.story_filters import Interest
     from gapless.testing.sim.workloads.story_telling import Script
+    from gapless.testing.sim.world import World
 
-Habits: TypeAlias = "dict[str, Any]"
-"""How a consumer consumes: the keywords of `Consumer`."""
 Attaching: TypeAlias = "Generator[Wait, None, Consumer | None]"
 
 PROBES = (
@@ -69,9 +67,8 @@ class Ledger(Oracle):
         """The keys of the letters, for rows that are in here."""
         self.receipts: dict[int, tuple[PubendId, Tick]] = {}
         """By the letter's key."""
-        self.refused: Counter[str] = Counter()
+        self.rejections: Counter[str] = Counter()
         """Batches that got no receipt, by the publisher's name."""
-        self.attachments: Counter[int] = Counter()
         self.losses = 0
         """How often a disk was replaced."""
 
@@ -85,17 +82,13 @@ class Ledger(Oracle):
         elif isinstance(item, Gap):
             self.gaps[number] += 1
 
-    def attached(self, consumer: Consumer, result: Any, begins: Any) -> None:
-        """It has its subscription."""
-        self.attachments[consumer.row.number] += 1
-
     def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
         """A letter is logged."""
         self.receipts[letter.key] = (pubend, tick)
 
     def not_published(self, producer: Producer, letters: Sequence[Letter], error: GaplessError) -> None:
         """A batch gets no receipt."""
-        self.refused[producer.name] += 1
+        self.rejections[producer.name] += 1
 
     def wiped(self, broker: Any) -> None:
         """What the broker held is lost."""
@@ -192,23 +185,31 @@ class Book:
         """Raises AssertionError for what no sane application has to expect."""
         assert isinstance(error, expected) or self.has_lost_data, f"a story did not expect {error!r}"
 
-    def wanted(self, row: Row, in_use: InUse = InUse.WAIT, **window: int) -> Wanted:
-        """What to ask for."""
-        wanted = row.wanted(in_use=in_use, **window)
+    def wanted(self, row: Row, in_use: InUse = InUse.WAIT, window: int = 0) -> Wanted:
+        """What to ask for. `window`: how many events may be on their way, if not as many as usual."""
+        wanted = row.wanted(in_use=in_use)
+        if window:
+            wanted = replace(wanted, window_events=window)
         if wanted.start is StartAt.TIME:
             wanted = replace(wanted, start_wall=self.walls[row.number])
         return wanted
 
     def attach(
-        self, client: SimClient, row: Row, *, in_use: InUse = InUse.WAIT, window: int = 0, kind: Any = None, **habits: Any
+        self,
+        client: SimClient,
+        row: Row,
+        *,
+        in_use: InUse = InUse.WAIT,
+        window: int = 0,
+        kind: Any = None,
+        **habits: Any,
     ) -> Attaching:
         """Attaches, however often it takes. None: the row is not there any more."""
-        windows = {"window_events": window} if window else {}
         while not row.ended:
             if row.number in self.leaving:
                 yield TRY_AGAIN
                 continue
-            consumer: Consumer = (kind or Consumer)(client, row, self.wanted(row, in_use, **windows), **habits)
+            consumer: Consumer = (kind or Consumer)(client, row, self.wanted(row, in_use, window), **habits)
             yield attached(consumer)
             if consumer.attached or not consumer.over:
                 return consumer  # it may have been taken over at once

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless.errors import GaplessError, PublisherFencedError, PublishUncertainError
+from gapless.errors import PublisherFencedError, PublishUncertainError, SubscriptionTakenOverError
 from gapless.testing.sim.application import Producer
 from gapless.testing.sim.network import MILLISECOND
-from gapless.testing.sim.workloads.story_book import Book, Desk, OtherProcess
+from gapless.testing.sim.workloads.story_book import TRY_AGAIN, Book, Desk, OtherProcess
 from gapless.testing.sim.workloads.story_telling import Teller, answered, opened, over
 
 if TYPE_CHECKING:
+    from gapless.errors import GaplessError
     from gapless.testing.sim.application import Consumer, Row, SimClient
     from gapless.testing.sim.workloads.story_telling import Script
 
@@ -23,6 +24,7 @@ PROBES = (
     "story.end.an unfinished removal",
     "story.end.letters left over",
     "story.end.a nameless one went on",
+    "story.end.taken over once more",
 )
 
 AT_ONCE = 50
@@ -93,25 +95,36 @@ class Ending:
                 book.teller.tell(self._work_off(client, desk), "ending", client)
 
     def _read(self, client: SimClient, row: Row) -> Script:
-        consumer = yield from self._book.attach(client, row)
-        if consumer is not None:
+        book = self._book
+        while not row.ended:
+            consumer = yield from book.attach(client, row)
+            if consumer is None:
+                return
             self.attached.append(row)
             yield over(consumer)
-            self._book.check(consumer.error)
+            if isinstance(consumer.error, SubscriptionTakenOverError):
+                # Its second process had asked for it before all came to an end, and is heard only now.
+                self._world.probe("story.end.taken over once more")
+            else:
+                book.check(consumer.error)
+                yield from book.unsubscribe(client, row)
+            yield TRY_AGAIN
 
     def _work_off(self, client: SimClient, desk: Desk) -> Script:
-        outbox = desk.outbox
-        producer = Producer(client, outbox, named=desk.named)
-        producer.on_over = self._on_over
-        yield opened(producer)
-        if producer.next < len(outbox.letters):
-            self._world.probe("story.end.letters left over")
-        while not producer.over and producer.next < len(outbox.letters):
-            producer.publish(AT_ONCE)
-            yield 10 * MILLISECOND
-            yield answered(producer)
-        if not producer.over:
-            self.worked_off.append(desk)
+        letters = desk.outbox.letters
+        while desk not in self.worked_off:
+            producer = Producer(client, desk.outbox, named=desk.named)
+            producer.on_over = self._on_over
+            yield opened(producer)
+            if producer.next < len(letters):
+                self._world.probe("story.end.letters left over")
+            while producer.publish(AT_ONCE):
+                yield 10 * MILLISECOND
+                yield answered(producer)
+            if producer.over:
+                yield TRY_AGAIN
+            else:
+                self.worked_off.append(desk)
 
     def _on_over(self, producer: Producer, error: GaplessError) -> None:
         self._book.check(error, PublishUncertainError, PublisherFencedError)

@@ -7,7 +7,7 @@ other. By hand means three-valued logic by hand, too: what is absent is neither 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
     from gapless.testing.sim.choices import Stream
@@ -36,7 +36,7 @@ def _is_shop(topic: str) -> bool:
     return topic.startswith("shop.")
 
 
-def _number(value: object) -> bool:
+def _number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -44,12 +44,12 @@ def _new_and_dear(topic: str, properties: Properties) -> bool:
     if not (_is_order(topic) and topic.endswith(".new") and topic.count(".") == 3):
         return False
     amount = properties.get("amount")
-    return _number(amount) and bool(amount > 500) and properties.get("currency") in ("EUR", "USD")
+    return _number(amount) and amount > 500 and properties.get("currency") in ("EUR", "USD")
 
 
 def _middling(topic: str, properties: Properties) -> bool:
     amount = properties.get("amount")
-    return _is_shop(topic) and _number(amount) and bool(100 <= amount <= 300)
+    return _is_shop(topic) and _number(amount) and 100 <= amount <= 300
 
 
 def _of_a_customer_with_a(topic: str, properties: Properties) -> bool:
@@ -57,7 +57,7 @@ def _of_a_customer_with_a(topic: str, properties: Properties) -> bool:
     return (topic == "shop.orders" or _is_order(topic)) and isinstance(customer, str) and customer[:1] == "A"
 
 
-def _without_note(topic: str, properties: Properties) -> bool:
+def _without_note(_topic: str, properties: Properties) -> bool:
     return "note" not in properties
 
 
@@ -74,10 +74,10 @@ def _high_and_not_north(topic: str, properties: Properties) -> bool:
     if len(levels) != 3 or levels[0] != "meters" or levels[2] != "power":
         return False
     value, station = properties.get("value"), properties.get("station")
-    return _number(value) and bool(value >= 0.5) and station is not None and station != "north"
+    return _number(value) and value >= 0.5 and station is not None and station != "north"
 
 
-def _not_urgent(topic: str, properties: Properties) -> bool:
+def _not_urgent(_topic: str, properties: Properties) -> bool:
     return properties.get("urgent") is False
 
 

@@ -89,11 +89,14 @@ class Operator(Story):
         rows: Sequence[PubendRow] = answer.result
         for row in rows:
             self._check_pubend(row, self.seen.get(row.pubend))
-            self.seen[row.pubend] = row
+            if row.stable:
+                self.seen[row.pubend] = row
         if rows:
             self.probe("saw pubends")
 
     def _check_pubend(self, row: PubendRow, before: PubendRow | None) -> None:
+        if not row.stable:
+            return  # it is recovering: what it has decided it does not know itself yet
         assert row.newest <= row.stable, f"{row}: an event beyond what is decided"
         assert row.lost <= row.stable, f"{row}: more is gone than was ever decided"
         assert row.released <= row.stable, f"{row}: more is released than was ever decided"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from gapless.errors import PublisherFencedError, PublishRejectedError, PublishUncertainError
@@ -88,7 +89,7 @@ class OrderService(Publishing):
         self.most = self.draws.pick((1, 3, 20))
         for _ in range(self.draws.between(1, 3)):
             outbox = self.outbox(ORDER_TOPICS)
-            self.part(lambda client, outbox=outbox: self.serve(client, outbox))
+            self.part(partial(self.serve, outbox=outbox))
 
     def serve(self, client: SimClient, outbox: Outbox) -> Script:
         """A process's whole life for one outbox."""
@@ -144,7 +145,7 @@ class Twins(Publishing):
         """Whose turn it is, as the twins believe."""
         self.processes = (self.client, self.book.other_process(self.client))
         for turn, client in enumerate(self.processes):
-            self.part(lambda client, turn=turn: self.live(client, turn), client)
+            self.part(partial(self.live, turn=turn), client)
 
     def live(self, client: SimClient, turn: int) -> Script:
         """One twin: works when it is its turn, or when the other one seems to be dead."""
@@ -164,11 +165,12 @@ class Twins(Publishing):
             self.processes[1 - turn].pause(self.time(100, 15_000))
 
     def _work(self, client: SimClient, turn: int) -> Script:
-        refusals = self.book.ledger.refused
+        refusals = self.book.ledger.rejections
         producer = yield from self.open(client, self.shared)
         before = refusals[producer.name]
         while not producer.over:
             if refusals[producer.name] > before:
+                self.probe("refused other content")
                 producer.close()  # who is right is what the brokers say: it asks them again
                 return
             self.write(self.shared, self.draws.between(1, 3))
@@ -209,7 +211,7 @@ class Meters(Publishing):
             if self.portion >= self.burst:
                 self.probe("burst in one batch")
             self.write(self.readings, self.burst)
-            while not producer.over and producer.publish(self.portion) == self.portion:
+            while producer.publish(self.portion) == self.portion:
                 yield self.draws.draw(3) * MILLISECOND
             if self.portion > 100:
                 self.probe("batch of many")

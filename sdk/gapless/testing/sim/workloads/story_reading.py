@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.messages import StartAt
@@ -68,7 +69,7 @@ class Projection(Reading):
     def plan(self) -> None:
         """What it projects, and how it commits."""
         self.interest = self.draws.pick(INTERESTS)
-        self.habits = {
+        self.habits: dict[str, Any] = {
             "commit_every": self.draws.pick((1, 3, 10)),
             "acknowledges": self.draws.pick(("at once", "never", "late")),
             "portion": self.draws.pick((None, 1, 7)),
@@ -254,9 +255,9 @@ class Quiet(Reading, Publishing):
             yield self.time(3_000, 12_000)
             self.probe("silent for long")
             (word,) = self.write(self.words, 1, marker=self.name)
-            while not producer.over and producer.publish(8):
+            while producer.publish(8):
                 yield answered(producer)
-            yield either(self.world, lambda word=word: self._heard(word.key), 20 * SECOND)  # type: ignore[misc]
+            yield either(self.world, partial(self._heard, word.key), 20 * SECOND)
             if self._heard(word.key):
                 self.probe("heard something")
 
@@ -288,8 +289,8 @@ class Odd(Reading):
             if self.row.ended:
                 self.row = self._new_row()
             self._say_so()
-            habits = {"acknowledges": self.acknowledges, "commit_every": 1 + self.draws.draw(4), "window": self.window}
-            consumer = yield from self.book.attach(client, self.row, **habits)
+            habits: dict[str, Any] = {"acknowledges": self.acknowledges, "commit_every": 1 + self.draws.draw(4)}
+            consumer = yield from self.book.attach(client, self.row, window=self.window, **habits)
             if consumer is None:
                 continue
             yield from self._consume(client, consumer)

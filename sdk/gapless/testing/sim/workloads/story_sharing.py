@@ -1,4 +1,4 @@
-"""Stories of several who want the same subscription: who waits, who takes it over, who comes and goes, who removes it."""
+"""Stories of several who want one subscription: who waits, takes it over, comes and goes, removes it."""
 
 from __future__ import annotations
 
@@ -190,8 +190,8 @@ class Flicker(Reading):
             self.probe("began again after a crash")
             yield from self.book.unsubscribe(client, self.row)
         while True:
-            self._choose()
-            consumer = Consumer(client, self.row, self.book.wanted(self.row))
+            row = self._choose()
+            consumer = Consumer(client, row, self.book.wanted(row))
             if not self.draws.chance(self.hurry):
                 yield attached(consumer)
                 yield either(self.world, over(consumer), self.time(1, 2_000))
@@ -200,18 +200,19 @@ class Flicker(Reading):
             in_hand = consumer.attached
             if in_hand and self.draws.chance(0.5):
                 consumer.leave()
-            yield from self.book.unsubscribe(client, self.row)
+            yield from self.book.unsubscribe(client, row)
             if not in_hand:
                 self._was_answered(consumer)
             self.probe("came and went")
             yield self.draws.draw(4) * self.time(1, 200)
 
-    def _choose(self) -> None:
+    def _choose(self) -> Row:
         interest = self.draws.pick(INTERESTS)
         if self.row is not None and self.row.selector != interest.selector:
             self.probe("another filter under the same name")
         start = self.draws.pick((StartAt.LATEST, StartAt.EARLIEST))
         self.row = self.subscription(interest, start=start)
+        return self.row
 
     def _was_answered(self, consumer: Consumer) -> None:
         """Whoever asks for a subscription has an answer by the time that it is removed: yes or no."""

@@ -54,6 +54,9 @@ class Teller:
         """All scripts stop where they are, for good."""
         self._over = True
 
+    def _is_over(self, telling: Telling) -> bool:
+        return self._over or telling.life.over
+
     def _later(self, telling: Telling, delay: int) -> None:
         at = self._world.now + delay
         if telling.client is not None:
@@ -61,7 +64,7 @@ class Teller:
         self._world.at(at, telling.lane, "story", self._go_on, telling, life=telling.life)
 
     def _go_on(self, telling: Telling) -> None:
-        if self._over:
+        if self._is_over(telling):
             return
         if telling.client is not None and telling.client.paused_until > self._world.now:
             self._later(telling, 0)
@@ -71,7 +74,7 @@ class Teller:
                 telling.wait = next(telling.script)
             except StopIteration:
                 return
-            if self._over or telling.life.over:
+            if self._is_over(telling):
                 return
             if not callable(telling.wait):
                 self._later(telling, telling.wait)

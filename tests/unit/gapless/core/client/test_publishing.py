@@ -230,6 +230,22 @@ def test_a_refused_batch_takes_no_sequence_from_those_behind_it() -> None:
     assert core.logged == 3
 
 
+def test_behind_a_refused_batch_sequences_are_used_again_under_another_epoch() -> None:
+    """Or a late copy of a batch, under the sequence it had first, would be logged as the next one."""
+    world = World().start()
+    publisher = world.open()
+    world.broker.rejects = b"bad"
+    for body in (b"a", b"bad", b"b"):
+        world.core.publish(publisher, columns(body), world.now)
+    world.pump()
+    world.advance(1)
+
+    assert [message.attempt for message in world.broker.messages(m.OpenPublisher)] == [1, 2]
+    sent = [(message.epoch, message.first) for message in world.broker.messages(m.Publish)]
+    assert len(set(sent)) == len(sent)
+    assert {first for epoch, first in sent if epoch == max(epoch for epoch, _ in sent)} == {2}
+
+
 def test_two_refused_batches_and_a_reconnect_between_them() -> None:
     world = World().start()
     publisher = world.open()

@@ -266,3 +266,19 @@ def test_runs_are_joined_only_where_they_go_on() -> None:
     append_runs(runs, [])
 
     assert runs == [TickRun(0, 4, 3), TickRun(100, 4, 1), TickRun(104, 8, 2)]
+
+
+def test_a_refusal_asks_for_nothing_that_was_acknowledged_before_it(broker: Any) -> None:
+    """A later batch overtook an earlier one on its way. Found by the simulator (router `hostile`)."""
+    client = broker.client()
+    client.open()
+    first, second, third = (client.publish(number, b"x") for number in (1, 2, 3))
+
+    broker.answer(third, Outcome(Verdict.RESUME, "event 2 is missing", sequence=2))
+    broker.answer(first, ok(1, 10))
+    broker.answer(second, ok(2, 20))
+
+    published, refused = client.hear()
+    assert isinstance(published, Published)
+    assert published.sequence == 2
+    assert refused == PublishRefused(1, 3, Code.RESUME, "event 2 is missing")

@@ -13,11 +13,12 @@ from gapless.core.client.items import Gap, Silence
 from gapless.core.events import EventColumns, encode_event
 from gapless.core.messages import TickRun
 from gapless.core.release import Cover, Minima
-from gapless.core.ticks import FOREVER, MILLISECOND, STEP, tick_at
+from gapless.core.ticks import FOREVER, STEP, tick_at
 from gapless.selectors.filters import Filter
 from gapless.testing.sim.application import KEY_BYTES
 from gapless.testing.sim.clocks import WALL_BEGIN
-from gapless.testing.sim.telling import Conversation, Names, Told, tell_frame, tell_item, tell_routing, tell_tick
+from gapless.testing.sim.naming import Names
+from gapless.testing.sim.telling import Conversation, Told, tell_frame, tell_item, tell_routing
 
 ONE = tick_at(WALL_BEGIN + 1_000)
 """The first tick of second 1 of a run."""
@@ -27,44 +28,6 @@ TWO = tick_at(WALL_BEGIN + 2_000)
 def events(*keys: int) -> EventColumns:
     bodies = [key.to_bytes(KEY_BYTES, "big") for key in keys]
     return EventColumns.of([encode_event("a", {}, None, body) for body in bodies], map(len, bodies))
-
-
-def test_a_tick_is_told_as_seconds_of_the_run() -> None:
-    assert tell_tick(ONE) == "1.000"
-    assert tell_tick(ONE + 3 * STEP + 7) == "1.000+3"
-    assert tell_tick(ONE - 1) == "1.000-1"
-    assert tell_tick(ONE - 2500 * MILLISECOND) == "-1.500"
-    assert tell_tick(0) == "0"
-    assert tell_tick(FOREVER) == "∞"
-
-
-def test_told_roughly_a_millisecond_is_a_point() -> None:
-    rough, exact = Names(rough=True), Names()
-
-    assert rough.range(ONE, ONE + 3 * STEP) == "at 1.000"
-    assert rough.range(ONE - 1, TWO) == "(1.000, 2.000]"
-    assert exact.range(ONE, ONE + 3 * STEP) == "(1.000, 1.000+3]"
-    assert rough.events([7, 8], [ONE, TWO]) == "#7 #8"
-    assert exact.events([7, 8], [ONE, TWO]) == "#7@1.000 #8@2.000"
-
-
-def test_of_many_the_first_and_the_last_are_told() -> None:
-    names = Names(rough=True)
-
-    assert names.events(range(1, 9)) == "8 events #1 … #8"
-    assert names.ranges([(ONE, TWO)] * 6).endswith("and 2 more")
-
-
-def test_another_epoch_is_another_pubend() -> None:
-    names = Names({"phb1": "flights"})
-
-    assert [names.pubend(pubend) for pubend in ("phb1@a", "phb1@b", "phb1@a", "b@a")] == [
-        "flights",
-        "flights(2)",
-        "flights",
-        "b",
-    ]
-    assert names.shb("b@z") == "b", "an SHB may be called like a pubend"
 
 
 def talk(*said: tuple[str, typing.Any]) -> list[str]:

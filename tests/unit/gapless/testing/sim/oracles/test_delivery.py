@@ -1,0 +1,251 @@
+"""I1, I2, I3 and I10, each with something that breaks it and something that nearly does."""
+
+from __future__ import annotations
+
+from gapless.testing.sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
+from unit.gapless.testing.sim.oracles.hands import EARLIEST, LATEST, Hands, violates
+
+# I1
+
+
+def test_i1_what_is_handed_out_must_be_logged_there() -> None:
+    hands = Hands(I1Match)
+    hands.log((10, 1), (20, 2))
+    reader = hands.attach(hands.row(), p=5)
+
+    hands.hand(reader, (10, 1), (20, 2))
+    with violates("I1"):
+        hands.hand(reader, (30, 3))
+
+
+def test_i1_and_be_the_event_that_was_logged() -> None:
+    hands = Hands(I1Match)
+    hands.log((10, 1), (20, 2))
+    reader = hands.attach(hands.row(), p=5)
+
+    with violates("I1"):
+        hands.hand(reader, (10, 2))
+
+
+def test_i1_and_be_what_the_application_wants() -> None:
+    hands = Hands(I1Match)
+    hands.letter(1, k=1)
+    hands.letter(2, k=2)
+    hands.log((10, 1), (20, 2))
+    reader = hands.attach(hands.row(k=1), p=5)
+
+    hands.hand(reader, (10, 1))
+    with violates("I1"):
+        hands.hand(reader, (20, 2))
+
+
+# I2
+
+
+def test_i2_ticks_rise() -> None:
+    hands = Hands(I2Order)
+    hands.log((10, 1), (20, 2))
+    reader = hands.attach(hands.row(), p=5)
+
+    hands.hand(reader, (10, 1))
+    hands.silence(reader, 10, 15)
+    hands.hand(reader, (20, 2))
+    with violates("I2"):
+        hands.hand(reader, (20, 2))
+
+
+def test_i2_the_first_one_lies_above_the_token() -> None:
+    hands = Hands(I2Order)
+    hands.log((10, 1), (20, 2))
+    reader = hands.attach(hands.row(), p=10)
+
+    with violates("I2"):
+        hands.hand(reader, (10, 1))
+
+
+def test_i2_a_silence_does_not_go_back() -> None:
+    hands = Hands(I2Order)
+    hands.log((10, 1))
+    reader = hands.attach(hands.row(), p=5)
+
+    hands.silence(reader, 5, 9)
+    with violates("I2"):
+        hands.silence(reader, 8, 12)
+
+
+# I3
+
+
+def test_i3_nothing_is_left_out_of_a_delivery() -> None:
+    hands = Hands(I3Gapless)
+    hands.log((10, 1), (20, 2), (30, 3))
+    reader = hands.attach(hands.row(), p=5)
+
+    hands.hand(reader, (10, 1))
+    with violates("I3"):
+        hands.hand(reader, (30, 3))
+
+
+def test_i3_what_does_not_match_may_be_left_out() -> None:
+    hands = Hands(I3Gapless)
+    hands.letter(2, k=7)
+    hands.log((10, 1), (20, 2), (30, 3))
+    reader = hands.attach(hands.row(k=1), p=5)
+
+    hands.hand(reader, (10, 1))
+    hands.hand(reader, (30, 3))
+
+
+def test_i3_a_silence_hides_nothing() -> None:
+    hands = Hands(I3Gapless)
+    hands.log((10, 1), (20, 2))
+    reader = hands.attach(hands.row(), p=5)
+
+    hands.silence(reader, 5, 9)
+    with violates("I3"):
+        hands.silence(reader, 9, 10)
+
+
+def test_i3_nor_does_a_token_that_moved_on_by_itself() -> None:
+    hands = Hands(I3Gapless)
+    hands.log((10, 1), (20, 2))
+    reader = hands.attach(hands.row(), p=5)
+    hands.hand(reader, (10, 1))
+
+    hands.commit(reader, p=19)
+    with violates("I3"):
+        hands.commit(reader, p=20)
+
+
+def test_i3_a_gap_may_hide_what_is_in_it_and_nothing_before() -> None:
+    hands = Hands(I3Gapless)
+    hands.log((10, 1), (20, 2), (30, 3))
+    reader, other = hands.attach(hands.row(), p=5), hands.attach(hands.row(), p=5)
+
+    hands.gap(reader, 9, 20)
+    hands.hand(reader, (30, 3))
+    with violates("I3"):
+        hands.gap(other, 10, 20)
+
+
+def test_i3_a_session_that_begins_beyond_the_token_hides_what_lies_between() -> None:
+    hands = Hands(I3Gapless)
+    hands.log((10, 1), (20, 2))
+    row = hands.row()
+    hands.attach(row, p=5)
+    row.token = hands.token(p=5)
+
+    with violates("I3"):
+        hands.attach(row, p=12)
+
+
+def test_i3_an_event_that_comes_to_light_too_late_was_hidden() -> None:
+    hands = Hands(I3Gapless)
+    reader = hands.attach(hands.row(), p=5)
+    hands.say(0, 9)
+    hands.silence(reader, 5, 9)
+
+    hands.say(9, 20, (20, 1))
+    with violates("I3"):
+        hands.say(7, 9, (8, 2))
+
+
+def test_i3_of_a_pubend_found_later_all_is_owed_that_was_published_since_it_counts_the_broker() -> None:
+    hands = Hands(I3Gapless)
+    hands.opens(members=[])
+    hands.log((10, 1))
+    reader = hands.attach(hands.row())
+    hands.world.now += 1
+    hands.log((20, 2))
+    hands.model.called("node1", 0, "enrolled", ("p@1", "node1@disk", 25))
+    hands.world.now += 1
+    hands.log((30, 3), (40, 4))
+
+    with violates("I3"):
+        hands.hand(reader, (40, 4))
+
+
+def test_i3_and_what_came_before_that_is_not() -> None:
+    hands = Hands(I3Gapless)
+    hands.opens(members=[])
+    hands.log((10, 1))
+    reader = hands.attach(hands.row())
+    hands.world.now += 1
+    hands.log((20, 2))
+    hands.model.called("node1", 0, "enrolled", ("p@1", "node1@disk", 25))
+    hands.world.now += 1
+    hands.log((30, 3), (40, 4))
+
+    hands.hand(reader, (30, 3))
+    hands.hand(reader, (40, 4))
+
+
+# I10
+
+
+def test_i10_what_is_published_after_the_subscription_lies_behind_its_start() -> None:
+    hands = Hands(I10Start)
+    hands.opens()
+    hands.attach(hands.row(start=LATEST), p=15)
+    hands.letter(1)
+    hands.log((16, 1))
+    hands.world.now += 1
+
+    with violates("I10"):
+        hands.say(0, 10, (10, 2))
+
+
+def test_i10_what_was_on_its_way_may_lie_before_it() -> None:
+    hands = Hands(I10Start)
+    hands.opens()
+    hands.letter(1)
+    hands.attach(hands.row(start=LATEST), p=15)
+
+    hands.log((10, 1))
+
+
+def test_i10_the_earliest_is_all_that_is_not_lost() -> None:
+    hands = Hands(I10Start)
+    hands.opens()
+    hands.log((10, 1), (20, 2), (30, 3))
+    hands.chop(10)
+
+    hands.attach(hands.row(start=EARLIEST), 1, p=19)
+    with violates("I10"):
+        hands.attach(hands.row(start=EARLIEST), 2, p=20)
+
+
+def test_i10_without_a_token_it_goes_on_where_the_application_has_acknowledged() -> None:
+    hands = Hands(I10Start)
+    hands.opens()
+    row = hands.row(keeps_token=False)
+    reader = hands.attach(row, p=5)
+    hands.log((10, 1), (20, 2))
+    hands.acknowledge(reader, p=10)
+    hands.leave(reader)
+
+    hands.leave(hands.attach(row, p=7))
+    hands.leave(hands.attach(row, p=19))
+    with violates("I10"):
+        hands.attach(row, p=20)
+
+
+def test_i10_a_subscription_does_not_vanish() -> None:
+    hands = Hands(I10Start)
+    hands.opens()
+    row = hands.row()
+    hands.leave(hands.attach(row, 1, p=5))
+    hands.leave(hands.attach(row, 1, p=5))
+
+    with violates("I10"):
+        hands.attach(row, 2, p=9)
+
+
+def test_i10_unless_somebody_has_removed_it() -> None:
+    hands = Hands(I10Start)
+    hands.opens()
+    row = hands.row()
+    hands.leave(hands.attach(row, 1, p=5))
+    hands.observe.unsubscribing(row)
+
+    hands.attach(row, 2, p=9)

@@ -1,0 +1,120 @@
+"""I5: who may be told of a gap."""
+
+from __future__ import annotations
+
+from gapless.core.ticks import tick_at
+from gapless.testing.sim.clocks import WALL_BEGIN
+from gapless.testing.sim.options import SECOND
+from gapless.testing.sim.oracles.gaps import BELOW_OWN_ACKNOWLEDGEMENT, I5GapLegal
+from unit.gapless.testing.sim.oracles.hands import P, TOKEN, Hands, violates
+
+AT = tick_at(WALL_BEGIN)
+
+
+def logged(**options: float) -> Hands:
+    """Two letters, of which the first is gone; the clock stands a second later."""
+    hands = Hands(I5GapLegal, **options)
+    hands.opens()
+    hands.log((AT, 1), (AT + 10, 2))
+    hands.world.now = SECOND
+    hands.say(AT + 10, tick_at(WALL_BEGIN + 1000))
+    return hands
+
+
+def test_nobody_is_told_of_one_while_nothing_is_released_early() -> None:
+    hands = logged()
+    reader = hands.attach(hands.row(), p=AT - 5)
+    hands.chop(AT)
+
+    with violates("I5"):
+        hands.gap(reader, AT - 5, AT)
+
+
+def test_with_early_release_what_is_too_old_may_be_gone() -> None:
+    hands = logged(max_retain_seconds=0.5)
+    reader = hands.attach(hands.row(), p=AT - 5)
+    hands.chop(AT)
+
+    hands.gap(reader, AT - 5, AT)
+    assert hands.world.probes["oracle.gap of early release"] == 1
+
+
+def test_and_what_is_young_may_not() -> None:
+    hands = logged(max_retain_seconds=2.0)
+    reader = hands.attach(hands.row(), p=AT - 5)
+    hands.chop(AT)
+
+    with violates("I5"):
+        hands.gap(reader, AT - 5, AT)
+
+
+def test_a_gap_does_not_reach_beyond_what_is_lost() -> None:
+    hands = logged(max_retain_seconds=0.5)
+    reader = hands.attach(hands.row(), p=AT - 5)
+    hands.chop(AT)
+
+    with violates("I5"):
+        hands.gap(reader, AT - 5, AT + 1)
+
+
+def test_who_comes_back_behind_his_own_acknowledgement_may_meet_one_and_is_counted() -> None:
+    hands = logged()
+    row = hands.row()
+    reader = hands.attach(row, p=AT - 5)
+    hands.acknowledge(reader, p=AT)
+    hands.chop(AT + 10)
+
+    again = hands.attach(row, p=AT - 5)
+    hands.gap(again, AT - 5, AT)
+    assert hands.world.probes[BELOW_OWN_ACKNOWLEDGEMENT] == 1
+    with violates("I5"):
+        hands.gap(again, AT, AT + 1)
+
+
+def test_a_token_of_what_was_lost_begins_with_a_gap() -> None:
+    hands = logged()
+    hands.chop(AT)
+    reader = hands.attach(hands.row(start=TOKEN, start_token=hands.token(p=AT - 5)), p=AT - 5)
+    hands.chop(AT + 10)
+
+    hands.gap(reader, AT - 5, AT)
+    with violates("I5"):
+        hands.gap(reader, AT, AT + 10)
+
+
+def test_the_earliest_does_not() -> None:
+    hands = logged()
+    hands.chop(AT)
+    reader = hands.attach(hands.row(), p=AT - 5)
+
+    with violates("I5"):
+        hands.gap(reader, AT - 5, AT)
+
+
+def test_a_retired_broker_tells_of_what_it_missed() -> None:
+    hands = logged()
+    reader = hands.attach(hands.row(), p=AT - 5)
+    hands.chop(AT)
+    hands.observe.retired("node1@other")
+
+    with violates("I5"):
+        hands.gap(reader, AT - 5, AT - 1)
+    hands.observe.retired("node1@disk")
+    hands.gap(reader, AT - 1, AT)
+
+
+def test_one_that_is_not_durable_begins_anew_with_each_session() -> None:
+    hands = logged()
+    reader = hands.attach(hands.row(name=None), p=AT - 5)
+    hands.chop(AT)
+
+    hands.gap(reader, AT - 5, AT)
+
+
+def test_behind_an_old_copy_of_a_disk_nothing_is_sure() -> None:
+    hands = logged()
+    reader = hands.attach(hands.row(), p=AT - 5)
+    hands.model.restored(hands.world.brokers["node1"])
+
+    hands.gap(reader, AT - 5, AT)
+    assert hands.model.histories[P].damaged

@@ -1,0 +1,126 @@
+"""I6: an event is written once, and an SHB writes ticks alone."""
+
+from __future__ import annotations
+
+from struct import pack
+from typing import Any
+
+from gapless.core.effects import Put, Set
+from gapless.core.events import encode_event
+from gapless.testing.sim.oracles.logs import I6OneLog
+from unit.gapless.testing.sim.oracles.hands import NODE, P, Hands, violates
+
+
+def record(hands: Hands, *keys: int) -> bytes:
+    """A record of a log: something, and then the events."""
+    letters = [hands.letter(key) for key in keys]
+    return b"head" + b"".join(encode_event(each.topic, each.properties, None, each.body) for each in letters)
+
+
+def writes(hands: Hands, *operations: Any, broker: str = NODE) -> None:
+    hands.observe.written(hands.world.brokers[broker], operations)
+
+
+def runs(hands: Hands, *, boots: int) -> None:
+    broker = hands.world.brokers[NODE]
+    broker.boots, broker.life.over = boots, False
+
+
+def test_an_event_is_written_to_one_log() -> None:
+    hands = Hands(I6OneLog)
+    runs(hands, boots=1)
+
+    writes(hands, Put(f"phb.{P}", 10, record(hands, 1)))
+    with violates("I6"):
+        writes(hands, Put("phb.q@1", 10, record(hands, 1)))
+
+
+def test_a_write_that_a_crash_took_is_done_again() -> None:
+    hands = Hands(I6OneLog)
+    runs(hands, boots=1)
+    writes(hands, Put(f"phb.{P}", 10, record(hands, 1)))
+
+    runs(hands, boots=2)
+    writes(hands, Put(f"phb.{P}", 20, record(hands, 1)))
+
+
+def test_one_that_it_did_not_take_is_not() -> None:
+    hands = Hands(I6OneLog)
+    runs(hands, boots=1)
+    writes(hands, Put(f"phb.{P}", 10, record(hands, 1)))
+    hands.log((10, 1))
+
+    runs(hands, boots=2)
+    with violates("I6"):
+        writes(hands, Put(f"phb.{P}", 20, record(hands, 1)))
+
+
+def test_what_nobody_published_is_not_written() -> None:
+    hands = Hands(I6OneLog)
+
+    with violates("I6"):
+        writes(hands, Put(f"phb.{P}", 10, b"anything"))
+
+
+def test_an_event_is_written_nowhere_else() -> None:
+    hands = Hands(I6OneLog)
+    runs(hands, boots=1)
+    written = record(hands, 1)
+
+    with violates("I6"):
+        writes(hands, Put(f"phb.{P}", 10, written), Set("cache", b"1", b"copy of " + written[4:]))
+
+
+def test_there_are_no_other_streams() -> None:
+    hands = Hands(I6OneLog)
+
+    with violates("I6"):
+        writes(hands, Put("journal", 10, b"something"))
+
+
+# The PFS.
+
+
+def test_a_tick_costs_eight_bytes_and_sixteen_per_match() -> None:
+    hands = Hands(I6OneLog)
+    hands.log((10, 1))
+    hands.subscribe(hands.row())
+    one_match = pack("<QQQ", 10, 1, 0)
+
+    writes(hands, Put(f"pfs/{P}", 10, one_match))
+    with violates("I6"):
+        writes(hands, Put(f"pfs/{P}", 10, one_match + b"more"))
+    with violates("I6"):
+        writes(hands, Put(f"pfs/{P}", 10, one_match + pack("<QQ", 2, 0)))
+
+
+def test_a_tick_that_nobody_matches_costs_nothing() -> None:
+    hands = Hands(I6OneLog)
+    hands.log((10, 1))
+    hands.subscribe(hands.row(k=7))
+
+    with violates("I6"):
+        writes(hands, Put(f"pfs/{P}", 10, pack("<QQQ", 10, 1, 0)))
+
+
+def test_several_ticks_share_a_record() -> None:
+    hands = Hands(I6OneLog)
+    hands.letter(2, k=2)
+    hands.log((10, 1), (20, 2))
+    hands.subscribe(hands.row(k=1))
+    hands.subscribe(hands.row())
+    ticks = pack("<QQQ", 1 << 63 | 2, 10, 20)
+    one, both = pack("<QQB", 1, 0, 0b01), pack("<QQB", 2, 0, 0b11)
+
+    writes(hands, Put(f"pfs/{P}", 20, ticks + one + both))
+    with violates("I6"):
+        writes(hands, Put(f"pfs/{P}", 20, ticks + both + both))
+
+
+def test_a_pfs_has_no_tick_that_is_not_logged() -> None:
+    hands = Hands(I6OneLog)
+    hands.log((10, 1))
+    hands.subscribe(hands.row())
+
+    with violates("I6"):
+        writes(hands, Put(f"pfs/{P}", 11, pack("<QQQ", 11, 1, 0)))

@@ -1,0 +1,158 @@
+"""I7: receipts, refusals, and what a publisher that comes back is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.errors import PublishRejectedError, PublishUncertainError, VolumeCorruptError
+from gapless.testing.sim.oracles.publishing import I7Publish
+from unit.gapless.testing.sim.oracles.hands import Hands, violates
+
+
+def test_a_receipt_names_the_place() -> None:
+    hands = Hands(I7Publish)
+    hands.log((10, 1), (20, 2))
+
+    hands.receipt(1, 10)
+    with violates("I7"):
+        hands.receipt(2, 30)
+
+
+def test_and_not_the_place_of_another() -> None:
+    hands = Hands(I7Publish)
+    hands.log((10, 1), (20, 2))
+
+    with violates("I7"):
+        hands.receipt(2, 10)
+
+
+def test_a_receipt_may_come_before_the_phb_has_told_of_the_event_again() -> None:
+    hands = Hands(I7Publish)
+    hands.say(0, 5)
+
+    hands.receipt(1, 10)
+    hands.say(5, 10, (10, 1), reply=True)
+    hands.observe.ended()
+
+
+def test_a_receipt_is_durable() -> None:
+    hands = Hands(I7Publish)
+    hands.log((10, 1))
+
+    with violates("I7"):
+        hands.receipt(1, 10, durable=False)
+
+
+def test_a_letter_is_logged_once() -> None:
+    hands = Hands(I7Publish)
+    hands.log((10, 1))
+    hands.say(0, 10, (10, 1), reply=True)
+
+    with violates("I7"):
+        hands.log((20, 1))
+
+
+def test_also_of_two_pubends() -> None:
+    hands = Hands(I7Publish)
+    hands.log((10, 1))
+
+    with violates("I7"):
+        hands.say(0, 10, (10, 1), pubend="q@1", broker="node1")
+
+
+def test_a_pubend_whose_disk_is_gone_does_not_count() -> None:
+    hands = Hands(I7Publish)
+    hands.opens()
+    hands.log((10, 1))
+    hands.observe.wiped(hands.world.brokers["node1"])
+
+    hands.say(0, 10, (10, 1), pubend="p@2")
+
+
+def test_what_is_refused_is_not_logged() -> None:
+    hands = Hands(I7Publish)
+    letter = hands.letter(1)
+    hands.observe.not_published(hands.producer, [letter], PublishRejectedError("no"))
+
+    with violates("I7"):
+        hands.log((10, 1))
+
+
+def test_and_was_not_logged() -> None:
+    hands = Hands(I7Publish)
+    hands.log((10, 1))
+
+    with violates("I7"):
+        hands.observe.not_published(hands.producer, [hands.letter(1)], PublishRejectedError("no"))
+
+
+def test_what_is_uncertain_may_be() -> None:
+    hands = Hands(I7Publish)
+    hands.observe.not_published(hands.producer, [hands.letter(1)], PublishUncertainError("who knows"))
+
+    hands.log((10, 1))
+
+
+def test_a_refused_letter_may_be_published_anew() -> None:
+    hands = Hands(I7Publish)
+    letter = hands.letter(1)
+    hands.observe.not_published(hands.producer, [letter], PublishRejectedError("no"))
+    hands.observe.published(hands.producer, [letter])
+
+    hands.log((10, 1))
+
+
+def test_a_publisher_that_comes_back_is_told_of_every_receipt() -> None:
+    hands = Hands(I7Publish)
+    hands.log((10, 1), (20, 2))
+    hands.receipt(1, 10)
+    hands.receipt(2, 20)
+
+    hands.observe.ready(hands.producer, 2)
+    with violates("I7"):
+        hands.observe.ready(hands.producer, 1)
+
+
+def test_and_of_every_letter_that_is_logged() -> None:
+    hands = Hands(I7Publish)
+    hands.log((10, 1), (20, 2))
+
+    with violates("I7"):
+        hands.observe.ready(hands.producer, 1)
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_and_of_none_that_is_not(comes: bool) -> None:  # noqa: FBT001 - a case
+    hands = Hands(I7Publish)
+    hands.log((10, 1))
+    hands.letter(2)
+    hands.observe.ready(hands.producer, 2)
+
+    if comes:
+        hands.say(10, 20, (20, 2), reply=True)
+        hands.observe.ended()
+    else:
+        with violates("I7"):
+            hands.observe.ended()
+
+
+def test_a_twin_may_log_more_meanwhile() -> None:
+    hands = Hands(I7Publish)
+    twin = hands.publisher()
+    twin.outbox = hands.producer.outbox
+    hands.log((10, 1), (20, 2))
+
+    hands.observe.ready(twin, 1)
+    hands.producer.over = True
+    with violates("I7"):
+        hands.observe.ready(twin, 1)
+
+
+def test_a_broker_opens_its_own_volume() -> None:
+    hands = Hands(I7Publish)
+    broker = hands.world.brokers["node1"]
+
+    with violates("I7"):
+        hands.observe.refused(broker, VolumeCorruptError("a hole"))
+    hands.model.restored(broker)
+    hands.observe.refused(broker, VolumeCorruptError("a hole"))

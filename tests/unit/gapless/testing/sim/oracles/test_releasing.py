@@ -1,0 +1,149 @@
+"""I8: what may be released, and progress that does not fall."""
+
+from __future__ import annotations
+
+from gapless.core.ticks import tick_at
+from gapless.testing.sim.clocks import WALL_BEGIN
+from gapless.testing.sim.options import SECOND
+from gapless.testing.sim.oracles.releasing import I8Release
+from unit.gapless.testing.sim.oracles.hands import P, Hands, violates
+
+AT = tick_at(WALL_BEGIN)
+
+
+def reading(k: int | None = None, **options: float) -> tuple[Hands, object]:
+    """A subscription, and two letters behind its start, one second old."""
+    hands = Hands(I8Release, **options)
+    hands.opens()
+    reader = hands.attach(hands.row(k), p=AT)
+    hands.log((AT + 10, 1), (AT + 20, 2))
+    hands.world.now = SECOND
+    hands.say(AT + 20, tick_at(WALL_BEGIN + 1000))
+    return hands, reader
+
+
+def test_what_somebody_needs_is_not_released() -> None:
+    hands, _ = reading()
+
+    hands.chop(AT + 9)
+    with violates("I8"):
+        hands.chop(AT + 10)
+
+
+def test_nor_called_lost() -> None:
+    hands, _ = reading()
+
+    with violates("I8"):
+        hands.say(tick_at(WALL_BEGIN + 1000), tick_at(WALL_BEGIN + 1001), lost=AT + 15)
+
+
+def test_what_is_acknowledged_is() -> None:
+    hands, reader = reading()
+    hands.acknowledge(reader, p=AT + 10)
+
+    hands.chop(AT + 19)
+    with violates("I8"):
+        hands.chop(AT + 20)
+
+
+def test_what_does_not_match_is() -> None:
+    hands, _ = reading(k=7)
+
+    hands.chop(AT + 20)
+
+
+def test_what_was_removed_needs_nothing() -> None:
+    hands, reader = reading()
+    hands.observe.unsubscribing(reader.row)  # type: ignore[attr-defined]
+
+    hands.chop(AT + 20)
+
+
+def test_one_that_is_not_durable_needs_nothing() -> None:
+    hands = Hands(I8Release)
+    hands.opens()
+    hands.attach(hands.row(name=None), p=AT)
+    hands.log((AT + 10, 1))
+
+    hands.chop(AT + 10)
+
+
+def test_a_retired_broker_needs_nothing() -> None:
+    hands, _ = reading()
+    hands.observe.retired("node1@disk")
+
+    hands.chop(AT + 20)
+
+
+def test_early_release_takes_what_is_old_and_noted_everywhere() -> None:
+    hands, _ = reading(max_retain_seconds=0.5)
+    hands.progress(AT, AT + 10)
+
+    hands.chop(AT + 10)
+    with violates("I8"):
+        hands.chop(AT + 20)
+
+
+def test_early_release_does_not_take_what_is_young() -> None:
+    hands, _ = reading(max_retain_seconds=2.0)
+    hands.progress(AT, AT + 20)
+
+    with violates("I8"):
+        hands.chop(AT + 10)
+
+
+def test_what_was_promised_to_be_kept_is_kept() -> None:
+    hands, reader = reading(min_retain_seconds=2.0)
+    hands.acknowledge(reader, p=AT + 20)
+
+    with violates("I8"):
+        hands.chop(AT + 10)
+    hands.world.now = 3 * SECOND
+    hands.chop(AT + 20)
+
+
+def test_of_a_pubend_found_later_what_came_once_it_counts_the_broker_is_needed() -> None:
+    hands = Hands(I8Release)
+    hands.opens(members=[])
+    hands.attach(hands.row())
+    hands.world.now += 1
+    hands.log((AT + 10, 1))
+    hands.model.called("node1", 0, "enrolled", (P, "node1@disk", AT + 15))
+    hands.log((AT + 20, 2))
+    hands.model.share_of(hands.model.accounts[1], P)
+
+    hands.chop(AT + 10)
+    with violates("I8"):
+        hands.chop(AT + 20)
+
+
+def test_progress_does_not_fall_whatever_crashes() -> None:
+    hands, _ = reading()
+    hands.progress(5, 7)
+    hands.progress(5, 7)
+
+    with violates("I8"):
+        hands.progress(4, 9)
+
+
+def test_delivered_falls_as_little() -> None:
+    hands, _ = reading()
+    hands.progress(5, 7)
+
+    with violates("I8"):
+        hands.progress(5, 6)
+
+
+def test_nobody_has_released_what_is_not_delivered() -> None:
+    hands, _ = reading()
+
+    with violates("I8"):
+        hands.progress(8, 7)
+
+
+def test_another_broker_may_have_done_less() -> None:
+    hands, _ = reading()
+    hands.progress(5, 7)
+
+    hands.progress(1, 2, shb="node1@new disk")
+    hands.progress(1, 2, pubend="q@1")
