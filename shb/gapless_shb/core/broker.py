@@ -128,6 +128,7 @@ class SubscriberHostingBroker:
             self._deadlines.set(timer, now + after * _MILLISECOND)
         self._hosting.write_start()
         for stream in self._streams():
+            stream.holds.renew(now)
             self._hosting.write_holds(stream)
 
     # -------------------------------------------------------------------------------------- the tables

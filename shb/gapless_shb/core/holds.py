@@ -41,6 +41,11 @@ class Holds:
         self._changed(now)
         return True
 
+    def renew(self, now: int) -> None:
+        """After a restart: the pubend may not have heard the last change, least of all that nothing is held."""
+        if self.version:
+            self._changed(now)
+
     def on_held(self, held: Held) -> list[tuple[int, Tick]]:
         """The pubend keeps the row; returns what the entries were resolved to, if the answer is to this row."""
         if held.version != self.version or self.answered == self.version:

@@ -71,3 +71,25 @@ def test_dropping_says_so_and_needs_a_new_version() -> None:
     assert holds.version == version
     assert holds.drop(1, 0)
     assert holds.version == version + 1
+
+
+def test_after_a_restart_the_row_is_said_again_even_if_it_is_empty() -> None:
+    """Found by the simulator (stories, router hostile, seed 7): a lost farewell pinned the log for ever."""
+    holds = Holds("shb", "p@1", version=4, durable=4)
+    assert holds.due(0) is None
+
+    holds.renew(10)
+    assert holds.due(10) is None, "the new version is not durable yet"
+    holds.durable = holds.version
+    row = holds.due(10)
+
+    assert row is not None
+    assert (row.version, dict(row.at)) == (5, {})
+
+
+def test_a_row_that_never_was_needs_no_farewell() -> None:
+    holds = Holds("shb", "p@1")
+    holds.renew(10)
+
+    assert holds.due(10) is None
+    assert holds.version == 0
