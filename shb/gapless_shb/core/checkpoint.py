@@ -100,7 +100,7 @@ def released(stream: Constream) -> Tick:
     """Up to where nobody needs anything, once everything up to the head is durable. It never falls."""
     lowest = stream.head
     for position in stream.pinning.values():
-        lowest = min(lowest, position.release(stream.latest_delivered, stream.head))
+        lowest = min(lowest, stream.release(position))
     return max(stream.released, lowest)
 
 

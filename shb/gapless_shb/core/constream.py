@@ -100,10 +100,19 @@ class Constream:
         if position.changed:
             self._changed[sid] = None
         if position.quiet:
-            position.release(self.latest_delivered, self.head)
+            self.release(position)
             self.pinning.pop(sid, None)
         else:
             self.pinning[sid] = position
+
+    def release(self, position: Position) -> Tick:
+        """Brings what a position has released up to date, and returns it."""
+        return position.release(self.latest_delivered, self.head, self.released)
+
+    def silent(self, position: Position) -> tuple[Tick, Tick]:
+        """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
+        self.release(position)
+        return position.silent()
 
     def take_changed(self) -> list[int]:
         """The durable subscriptions whose positions changed since the last call."""

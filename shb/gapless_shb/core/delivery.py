@@ -63,7 +63,7 @@ class Delivery:
         self._record.masks[sid] = mask
         stream = self._stream
         if sid not in stream.pinning:
-            position.release(stream.latest_delivered, stream.head)
+            stream.release(position)
             stream.pinning[sid] = position
         position.last_tick = self._batch.ticks[mask.bit_length() - 1]
 

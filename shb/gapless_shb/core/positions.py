@@ -53,9 +53,16 @@ class Position:
             self.quiet_from = max(self.quiet_from, min(event, tick))
             self.changed = True
 
-    def release(self, latest_delivered: Tick, head: Tick) -> Tick:
-        """Moves `released` up as far as it may go, and returns it."""
-        floor = latest_delivered if self.quiet else min(max(self.acked, self.passed), head, latest_delivered)
+    def release(self, latest_delivered: Tick, head: Tick, handed_over: Tick = 0) -> Tick:
+        """Moves `released` up as far as it may go, and returns it.
+
+        `handed_over` is the released(p) of the newest checkpoint, durable or not yet: one that is quiet is part
+        of what was said there, and must remember it when its next event comes before the checkpoint is durable.
+        """
+        if self.quiet:
+            floor = max(latest_delivered, handed_over)
+        else:
+            floor = min(max(self.acked, self.passed), head, latest_delivered)
         self.released = max(self.released, floor)
         return self.released
 

@@ -35,6 +35,9 @@ class Host(Protocol):
     def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
         """Reads PFS records; answered by `Reader.on_read`."""
 
+    def silent(self, position: Position) -> tuple[Tick, Tick]:
+        """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
+
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks the network for RAW knowledge of these ranges; it comes to `Reader.offer`."""
 
@@ -89,7 +92,7 @@ class Reader:
     def step(self, host: Host, now: int, wall: int) -> None:
         """Goes on as far as it can without waiting."""
         while True:
-            self._harvest()
+            self._harvest(host)
             self._send(host.pubend, wall)
             if self._ready or self._reading_upto is not None or self._fetch is not None:
                 return
@@ -125,11 +128,11 @@ class Reader:
         self._fetch = TickFetch(self.horizon, ticks, upto)
         host.fetch(self._fetch.ranges(), now)
 
-    def _harvest(self) -> None:
+    def _harvest(self, host: Host) -> None:
         fetch = self._fetch
         if fetch is None or not fetch.complete:
             return
-        self._ready.extend(fetch.segments(self.position.silent()))
+        self._ready.extend(fetch.segments(host.silent(self.position)))
         self._ready_upto = fetch.upto
         if isinstance(fetch, RangeFetch):
             self._window.learn(fetch.size)

@@ -92,3 +92,22 @@ def test_a_changed_filter_joins_again() -> None:
 
     assert position.since == FOREVER
     assert position.changed
+
+
+def test_one_that_is_quiet_goes_along_with_what_was_handed_over() -> None:
+    """Found by the simulator (churn, local router, seed 151): an event came before that checkpoint was durable.
+
+    Without this its application, coming back, met a gap where there was nothing for it.
+    """
+    position = Position(100, since=100, acked=100, quiet_from=100)
+    assert position.quiet
+    position.release(latest_delivered=500, head=900, handed_over=800)
+    position.last_tick = 850
+
+    assert position.silent() == (100, 800)
+
+
+def test_one_that_is_not_quiet_does_not() -> None:
+    position = Position(100, since=100, acked=100, last_tick=850)
+
+    assert position.release(latest_delivered=500, head=900, handed_over=800) == 100
