@@ -56,6 +56,8 @@ class SimBroker:
         self.engine: Engine | None = None
         self.machine: Machine | None = None
         self.boots = 0
+        self.tampered = False
+        """Whether an operator has put an old copy of its disk back: to be refused then is right."""
         self.given_up = False
         """Whether an operator is needed to bring it up: its volume was refused."""
         self.paused_until = 0
@@ -183,9 +185,16 @@ class SimBroker:
         """An empty disk, in place of one that is lost or that nobody may use any more."""
         assert not self.running
         self.disk = self._new_disk()
-        self.given_up = False
+        self.given_up = self.tampered = False
         self.world.note(self.name, "new disk", "everything that was on the old one is lost")
         self.world.observe.wiped(self)
+
+    def put_back(self, copy: object) -> None:
+        """An old copy of its disk, as if nothing had happened since."""
+        assert not self.running
+        self.tampered = True
+        self.disk.restore(copy)
+        self.world.note(self.name, "old disk", "an old copy is put back")
 
     def fail_disk(self, what: str, how: str) -> None:
         """Something goes wrong with the disk; see `Disk.fail`."""
@@ -240,7 +249,8 @@ class SimBroker:
         self.world.note(self.name, "refused", str(error))
         self._over()
         self.disk.kill()
-        self.world.observe.refused(self, error)
+        if not self.tampered:
+            self.world.observe.refused(self, error)
 
     def _failed_to_open(self, error: StorageError) -> None:
         self.world.note(self.name, "open failed", str(error))

@@ -310,7 +310,7 @@ class Faults:
             return
         self._world.probe("operator.restore")
         broker.kill()
-        broker.disk.restore(copy)
+        broker.put_back(copy)
         self._world.after(5 * SECOND, broker.name, "replace", self._replace_if_refused, broker)
 
     def _replace_if_refused(self, broker: SimBroker) -> None:

@@ -138,7 +138,11 @@ class Pipe:
         self.on_payloads(payloads)
 
     def inject(self, payloads: list[bytes]) -> None:
-        """Something arrives that was not sent on this link."""
+        """Something arrives that was not sent on this link, but never as the very first."""
+        if not self._last_arrival or self._last_arrival >= self._world.now:
+            later = self._world.now + SECOND
+            self._world.at(later, self.target, "stale", self.inject, payloads, life=self._link.life)
+            return
         self._arrive([payload for payload in payloads if len(payload) <= self.limit] or [payloads[0][: self.limit]])
 
     def resume(self) -> None:

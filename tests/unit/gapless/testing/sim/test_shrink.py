@@ -109,6 +109,26 @@ def test_another_failure_is_not_the_same() -> None:
     assert smallest.options.network.loss == 0.2
 
 
+def test_a_run_that_takes_much_longer_is_not_smaller() -> None:
+    """Without the draw of the network at step 40, the same failure comes at step 399."""
+
+    def fails(_: Options, step: int, network: int, process: int) -> str:
+        return "I1" if (step >= 40 and network) or step == 399 else ""
+
+    toy = Toy(fails)
+    first = toy(BUSY, None)
+    crowded = replace(first, steps=first.steps * 10)
+
+    def run(options: Options, tape: Tape | None) -> Result:
+        result = toy(options, tape)
+        return replace(result, steps=result.steps * 10)
+
+    smallest = shrink(run, crowded).smallest
+
+    assert smallest.steps < 500
+    assert draws(smallest.tape) == 1
+
+
 def test_what_comes_behind_the_failure_is_cut_off() -> None:
     toy = Toy(lambda _, step, *__: "I1" if step == 100 else "")
 

@@ -31,14 +31,14 @@ SHB = "node1@disk"
 
 def violates(oracle: str) -> Any:
     """In there the oracle must find something."""
-    return pytest.raises(Violation, match=f"^{oracle}: ")
+    return pytest.raises(Violation, match=rf"^{oracle}: ")
 
 
 class Stand(SimpleNamespace):
     """Stands for a consumer or a producer: only what oracles look at, and equal to nobody else."""
 
     __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 class Hands:

@@ -36,7 +36,7 @@ def test_and_no_more() -> None:
 def test_a_core_that_contradicts_itself_is_told_apart() -> None:
     hands, routing = opened()
 
-    with pytest.raises(Violation, match="^cores: "):
+    with pytest.raises(Violation, match=r"^cores: "):
         routing.called(NODE, 0, "know", (hands.knowledge(0, 10), None))
 
 

@@ -6,7 +6,7 @@ from gapless.core.ticks import tick_at
 from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.options import SECOND
 from gapless.testing.sim.oracles.gaps import BELOW_OWN_ACKNOWLEDGEMENT, I5GapLegal
-from unit.gapless.testing.sim.oracles.hands import P, TOKEN, Hands, violates
+from unit.gapless.testing.sim.oracles.hands import TOKEN, Hands, P, violates
 
 AT = tick_at(WALL_BEGIN)
 

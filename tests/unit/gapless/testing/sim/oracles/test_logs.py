@@ -8,7 +8,7 @@ from typing import Any
 from gapless.core.effects import Put, Set
 from gapless.core.events import encode_event
 from gapless.testing.sim.oracles.logs import I6OneLog
-from unit.gapless.testing.sim.oracles.hands import NODE, P, Hands, violates
+from unit.gapless.testing.sim.oracles.hands import NODE, Hands, P, violates
 
 
 def record(hands: Hands, *keys: int) -> bytes:

@@ -122,7 +122,7 @@ def test_and_of_every_letter_that_is_logged() -> None:
 
 
 @pytest.mark.parametrize("comes", [True, False])
-def test_and_of_none_that_is_not(comes: bool) -> None:  # noqa: FBT001 - a case
+def test_and_of_none_that_is_not(comes: bool) -> None:
     hands = Hands(I7Publish)
     hands.log((10, 1))
     hands.letter(2)

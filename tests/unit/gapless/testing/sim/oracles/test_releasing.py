@@ -6,7 +6,7 @@ from gapless.core.ticks import tick_at
 from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.options import SECOND
 from gapless.testing.sim.oracles.releasing import I8Release
-from unit.gapless.testing.sim.oracles.hands import P, Hands, violates
+from unit.gapless.testing.sim.oracles.hands import Hands, P, violates
 
 AT = tick_at(WALL_BEGIN)
 

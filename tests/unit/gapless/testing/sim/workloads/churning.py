@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gapless.testing.sim.application import Row, SimClient
+from gapless.testing.sim.application import Consumer, Row, SimClient
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
 from gapless.testing.sim.faults import Faults
+from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.options import SECOND, Options
 from gapless.testing.sim.trace import Trace
 from gapless.testing.sim.workloads.churn import Churn
 from gapless.testing.sim.workloads.churn_application import Application, SecondProcess
-from gapless.testing.sim.workloads.churn_holdings import Habits, Holding
+from gapless.testing.sim.workloads.churn_customers import Habits
+from gapless.testing.sim.workloads.churn_holdings import Holding
 from gapless.testing.sim.workloads.churn_posts import Post
 from gapless.testing.sim.workloads.churn_scene import Scene
 
@@ -70,6 +72,26 @@ class Stage:
 
     def publish(self, post: Post, count: int) -> None:
         post.put([self.scene.letters.write() for _ in range(count)])
+
+
+class Commits(Oracle):
+    """Who has committed, in order."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage.world)
+        self.by: list[str] = []
+        stage.world.observe.add(self)
+
+    def committed(self, consumer: Consumer, token: object) -> None:
+        self.by.append(consumer.client.name)
+
+
+def publish(stage: Stage, count: int = 1) -> None:
+    """So many letters, one after another, through the first outbox of the application."""
+    post = stage.application.posts[0] if stage.application.posts else stage.post()
+    for _ in range(count):
+        stage.publish(post, 1)
+        stage.run(0.2)
 
 
 class Play:

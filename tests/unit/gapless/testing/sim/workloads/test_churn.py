@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from gapless.testing.sim.options import SECOND, NetworkFaults, Options, ProcessFaults
-from gapless.testing.sim.workloads import WORKLOADS
 from gapless.testing.sim.workloads import PROBES as ALL_PROBES
+from gapless.testing.sim.workloads import WORKLOADS
 from gapless.testing.sim.workloads.churn import PROBES, Churn
 from unit.gapless.testing.sim.workloads.churning import Play
 
@@ -100,7 +100,7 @@ def test_a_seed_makes_the_same_run_again_in_any_process() -> None:
     first, again, other = digest_of(3), digest_of(3), digest_of(4)
     script = "from unit.gapless.testing.sim.workloads.test_churn import digest_of; print(digest_of(3))"
     environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join(sys.path)}
-    elsewhere = subprocess.run(  # noqa: S603 - this very Python
+    elsewhere = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
 

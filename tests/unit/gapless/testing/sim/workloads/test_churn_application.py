@@ -122,7 +122,7 @@ def test_a_subscription_that_is_missing_in_a_listing_is_wrong() -> None:
 def test_a_listing_that_fails_without_a_good_reason_is_wrong(error: GaplessError) -> None:
     stage = Stage()
     stage.application.list_pubends(stage.first)
-    number, question = list(stage.first._owners.items())[-1]  # noqa: SLF001 - what hears the answer
+    number, question = list(stage.first._owners.items())[-1]
 
     assert number
     with pytest.raises(AssertionError, match="a listing failed"):

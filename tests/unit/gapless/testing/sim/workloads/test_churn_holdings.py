@@ -14,29 +14,7 @@ from gapless.errors import (
     SubscriptionTakenOverError,
     TokenMismatchError,
 )
-from gapless.testing.sim.application import Consumer
-from gapless.testing.sim.observing import Oracle
-from gapless.testing.sim.workloads.churn_holdings import Habits, with_token, without_token
-from unit.gapless.testing.sim.workloads.churning import Stage
-
-
-class Commits(Oracle):
-    """How many commits each process has made."""
-
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage.world)
-        self.by: list[str] = []
-        stage.world.observe.add(self)
-
-    def committed(self, consumer: Consumer, token: object) -> None:
-        self.by.append(consumer.client.name)
-
-
-def publish(stage: Stage, count: int = 1) -> None:
-    post = stage.application.posts[0] if stage.application.posts else stage.post()
-    for _ in range(count):
-        stage.publish(post, 1)
-        stage.run(0.2)
+from unit.gapless.testing.sim.workloads.churning import Commits, Stage, publish
 
 
 def test_it_is_consumed_and_committed() -> None:
@@ -61,41 +39,6 @@ def test_after_a_crash_it_is_consumed_again() -> None:
 
     assert customer is not None
     assert customer.wanted.positions == dict(token.ticks)  # type: ignore[union-attr]
-
-
-def test_a_takeover_has_the_claim_and_the_other_one_cannot_commit() -> None:
-    stage = Stage()
-    commits, holding = Commits(stage), stage.hold(habits=Habits(pace=500_000_000))
-    publish(stage, 4)
-    before = len(commits.by)
-    stage.first.pause(100_000_000)  # it has events in its hands, and does not hear that it has lost them
-    customer = holding.consume(stage.second, in_use=InUse.TAKEOVER)
-    stage.run(0.05)
-
-    assert holding.claimant is customer
-    assert holding.home is stage.second
-    old = next(other for other in holding.customers if other.client is stage.first)
-    old.commit()
-    assert len(commits.by) == before
-    assert old.over
-    assert stage.probed("stale commit refused") == 1
-
-
-def test_whoever_read_the_token_too_early_reads_it_again() -> None:
-    stage = Stage()
-    holding = stage.hold()
-    waiting = holding.consume(stage.second, in_use=InUse.WAIT)
-    publish(stage, 2)
-    first = holding.consumer()
-    assert first is not None
-    holding.depart(first)
-    stage.run(1)
-    customer = holding.consumer()
-
-    assert waiting.over
-    assert customer is not None
-    assert customer.asked_with is holding.row.token
-    assert stage.probed("position moved meanwhile") == 1
 
 
 def test_one_that_is_not_durable_ends_with_its_consumer() -> None:
@@ -193,22 +136,6 @@ def test_while_another_process_is_asking_it_must_not_be_removed() -> None:
     assert not holding.pending_elsewhere(stage.first)
 
 
-def test_in_the_end_it_takes_all_there_is_and_acknowledges() -> None:
-    stage = Stage()
-    slow = Habits(pace=10**12, acknowledges="never", window=(("window_events", 1),))
-    holding = stage.hold(habits=slow)
-    publish(stage, 3)
-    stage.scene.calm_now = True
-    holding.calm()
-    stage.run(2)
-    customer = holding.consumer()
-
-    assert customer is not None
-    assert customer.acknowledges == "at once"
-    assert customer.wanted.window_events > 1
-    assert not customer.core.buffered_events
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -263,14 +190,3 @@ def test_where_a_disk_was_lost_it_is_another_row() -> None:
     assert before.ended
     assert again.row.number != before.number
     assert again.row.created
-
-
-def test_tokens_are_put_into_a_request_and_taken_out() -> None:
-    stage = Stage()
-    holding = stage.hold()
-    token = holding.row.token
-    assert token is not None
-    wanted = with_token(without_token(holding.row.wanted()), token)
-
-    assert wanted == holding.row.wanted()
-    assert without_token(wanted).positions is None

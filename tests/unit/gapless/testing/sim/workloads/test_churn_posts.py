@@ -75,7 +75,7 @@ def test_a_second_publisher_fences_the_first_which_is_buried_then() -> None:
     stage.run(1)
     stage.publish(post, 3)
     # The forgotten one takes the name back when it connects again, and the newer one finds that out.
-    stage.world.network.reset_some(lambda count: 0)
+    stage.world.network.reset_some(lambda _: 0)
     stage.run(2)
     stage.publish(post, 1)
     stage.run(2)

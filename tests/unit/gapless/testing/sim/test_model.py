@@ -1,0 +1,177 @@
+"""The model: what is owed to whom."""
+
+from __future__ import annotations
+
+from gapless.core.effects import Chop, Operation, Put
+from gapless.core.ticks import tick_at
+from gapless.testing.sim.clocks import WALL_BEGIN
+from gapless.testing.sim.model import begins_of, chops
+from gapless.testing.sim.options import SECOND
+from unit.gapless.testing.sim.oracles.hands import EARLIEST, NODE, SHB, Hands, P, violates
+
+
+def test_the_truth_is_all_that_was_ever_said() -> None:
+    hands = Hands()
+    hands.say(10, 20, (20, 2))
+    hands.say(0, 10, (10, 1), reply=True)
+    hands.say(10, 20, lost=30, reply=True)
+    history = hands.model.histories[P]
+
+    assert history.ticks == [10, 20]
+    assert history.newest == 20
+    assert history.lost == 30
+    assert hands.model.places[1].tick == 10
+
+
+def test_a_receipt_is_a_part_of_it() -> None:
+    hands = Hands()
+    hands.receipt(1, 10)
+
+    assert hands.model.histories[P].events[10].letter.key == 1
+
+
+def test_what_nobody_published_is_no_truth() -> None:
+    hands = Hands()
+    unknown = hands.knowledge(0, 10, [(10, 1)])
+    del hands.model.letters[1]
+
+    with violates("I1"):
+        hands.observe.known(NODE, unknown)
+
+
+def test_listeners_hear_of_each_event_once() -> None:
+    hands = Hands()
+    heard: list[int] = []
+    hands.model.listeners.append(lambda event: heard.append(event.tick))
+    hands.log((10, 1), (20, 2))
+    hands.say(0, 20, (10, 1), (20, 2), reply=True)
+
+    assert heard == [10, 20]
+
+
+def test_a_share_is_what_matches() -> None:
+    hands = Hands()
+    hands.letter(2, k=2)
+    hands.log((10, 1), (20, 2))
+    reader = hands.attach(hands.row(k=1), p=0)
+    hands.log((30, 3))
+    share = hands.model.share(reader, P)
+    assert share is not None
+
+    assert share.ticks == [10, 30]
+    assert share.between(10, 30) == [30]
+    assert share.first_between(10, 29) is None
+    assert share.first_between(10, 30) == 30
+    assert share.newest == 30
+
+
+def test_whoever_begins_at_the_earliest_is_judged_by_what_was_there() -> None:
+    hands = Hands()
+    hands.log((10, 1), (20, 2))
+    reader = hands.attach(hands.row(start=EARLIEST), p=15)
+    share = hands.model.share(reader, P)
+    assert share is not None
+
+    assert share.ticks == [10, 20]
+    assert share.start == 15
+
+
+def test_what_came_while_nobody_used_a_row_is_looked_at_when_somebody_does() -> None:
+    hands = Hands()
+    row = hands.row()
+    hands.leave(hands.attach(row, p=5))
+    row.ended = True
+    hands.observe.checkpoint()
+    hands.log((10, 1))
+    assert hands.model.followed == []
+
+    row.ended = False
+    reader = hands.attach(row, p=5)
+    share = hands.model.share(reader, P)
+    assert share is not None
+    assert share.ticks == [10]
+
+
+def test_another_subscription_of_a_row_begins_anew() -> None:
+    hands = Hands()
+    row = hands.row()
+    hands.leave(hands.attach(row, 1, p=5))
+    hands.attach(row, 2, p=9)
+
+    assert hands.model.accounts[1].shares[P].start == 9
+    assert hands.model.accounts[1].remade
+
+
+def test_acknowledgements_only_rise() -> None:
+    hands = Hands()
+    hands.log((10, 1))
+    reader = hands.attach(hands.row(), p=5)
+    hands.acknowledge(reader, p=9)
+    hands.acknowledge(reader, p=7)
+
+    assert hands.model.accounts[1].shares[P].acked == 9
+
+
+def test_an_event_of_a_pubend_found_later_is_owed_once_the_pubend_counts_the_broker() -> None:
+    hands = Hands()
+    hands.opens(members=[])
+    reader = hands.attach(hands.row())
+    hands.world.now += 1
+    hands.log((10, 1), (20, 2))
+    account = hands.model.accounts[1]
+    share = hands.model.share(reader, P)
+    assert share is not None
+
+    assert hands.model.first_late(account, share, 100) is None
+    hands.model.called(NODE, 0, "enrolled", (P, SHB, 15))
+    assert hands.model.first_late(account, share, 100) == 20
+
+
+def test_a_lost_disk_ends_what_was_promised() -> None:
+    hands = Hands()
+    hands.opens()
+    hands.log((10, 1))
+    hands.attach(hands.row(), p=5)
+    before = hands.model.has_lost_disks, hands.model.histories[P].sound
+
+    hands.observe.wiped(hands.world.brokers[NODE])
+    assert before == (False, True)
+    assert (hands.model.has_lost_disks, hands.model.histories[P].sound) == (True, False)
+    assert not hands.model.accounts[1].exists
+
+
+def test_an_event_may_be_too_old_by_a_clock_that_was_ahead() -> None:
+    hands = Hands(max_retain_seconds=1.0)
+    at = tick_at(WALL_BEGIN)
+    hands.opens()
+    hands.log((at, 1))
+    history = hands.model.histories[P]
+
+    hands.world.now = SECOND // 2
+    assert not hands.model.is_early(history, at)
+    hands.say(at, tick_at(WALL_BEGIN + 1000))
+    assert hands.model.is_early(history, at), "the pubend itself was as far as that"
+
+
+def test_without_a_policy_nothing_is_too_old() -> None:
+    hands = Hands()
+    hands.opens()
+    hands.log((10, 1))
+    hands.world.now = 1000 * SECOND
+
+    assert not hands.model.is_early(hands.model.histories[P], 10)
+
+
+def test_a_consumer_begins_where_its_application_said() -> None:
+    hands = Hands()
+    row = hands.row()
+    row.token = hands.token(p=7)
+    reader = hands.subscribe(row)
+
+    assert begins_of(reader, hands.positions(p=9, q=3)) == hands.positions(p=7, q=3)
+
+
+def test_chops_of_logs_are_found_among_other_writes() -> None:
+    operations: list[Operation] = [Put(f"phb.{P}", 5, b""), Chop(f"pfs/{P}", 5), Chop(f"phb.{P}", 9)]
+
+    assert list(chops(operations)) == [(P, 9)]
