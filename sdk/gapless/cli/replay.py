@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gapless.testing.campaign import Plan
+    from gapless.testing.sim.choices import Tape
+    from gapless.testing.sim.options import Options
     from gapless.testing.sim.result import Result
     from gapless.testing.sim.shrink import Shrunk
 
@@ -16,10 +20,13 @@ SECOND = 1_000_000_000
 RUNS_MAX = 600
 
 
-def replay(plan: Plan, seed: int, *, page: Path | None, shrink: bool, as_json: bool) -> int:
+def replay(
+    plan: Plan, seed: int, *, page: Path | None, regression: Path | None, shrink: bool, as_json: bool
+) -> int:
     """Runs a seed under each router of the plan and shows what came of it. Returns the exit status."""
     from rich.console import Console
 
+    from gapless.testing.sim.regression import write_regression
     from gapless.testing.sim.run import run_seed
 
     console = Console(stderr=as_json)
@@ -33,8 +40,13 @@ def replay(plan: Plan, seed: int, *, page: Path | None, shrink: bool, as_json: b
             status = 1
             small = _shrunk(console, result) if shrink else None
         _show(console, result, small, as_json=as_json)
+        shown = small.smallest if small is not None else result
         if page is not None:
-            _write_page(console, small.smallest if small is not None else result, _named(page, router, plan))
+            left_out = small.left_out if small is not None else ()
+            _write_page(console, shown, left_out, _named(page, router, plan))
+        if regression is not None and shown.violation is not None:
+            path = write_regression(regression, shown, str(shown.violation))
+            console.print(f"The regression is {path}", soft_wrap=True, highlight=False)
     return status
 
 
@@ -45,12 +57,19 @@ def _shrunk(console: Console, failing: Result) -> Shrunk:
 
     with console.status("looking for a smaller run that fails alike") as status:
 
-        def report(progress: Progress) -> None:
-            status.update(f"{progress.runs} runs, {progress.smallest.steps:,} steps left; {progress.left_out}")
+        smallest = failing.steps
 
-        return shrink_run(
-            lambda options, tape: run_seed(options, tape, keep=True), failing, runs_max=RUNS_MAX, on_progress=report
-        )
+        def report(progress: Progress) -> None:
+            nonlocal smallest
+            smallest = progress.smallest.steps
+            status.update(f"{progress.runs} runs, {smallest:,} steps left; {progress.left_out}")
+
+        def run(options: Options, tape: Tape | None) -> Result:
+            return run_seed(options, tape, steps_max=max(300, smallest * 5 // 4))
+
+        shrunk = shrink_run(run, failing, runs_max=RUNS_MAX, on_progress=report)
+        told = run_seed(shrunk.smallest.options, shrunk.smallest.tape, keep=True)
+        return replace(shrunk, smallest=told)
 
 
 def _show(console: Console, result: Result, small: Shrunk | None, *, as_json: bool) -> None:
@@ -65,8 +84,10 @@ def _show(console: Console, result: Result, small: Shrunk | None, *, as_json: bo
     if shown.violation is not None:
         if small is not None:
             console.print(f"smaller: {small}", soft_wrap=True, highlight=False)
+            if small.unstable:
+                console.print(f"[bold red]not deterministic[/]: {small.unstable}", soft_wrap=True, highlight=False)
             console.print(f"what is left of it: {shown.options.describe()}", soft_wrap=True, highlight=False)
-        print(lanes_text(shown.lines, violation=shown.violation, width=console.width))
+        print(lanes_text(shown.lines, shown.violation, width=max(80, console.width)))
         console.print(f"[bold red]{shown.violation}[/]", soft_wrap=True, highlight=False)
     else:
         console.print(
@@ -96,8 +117,9 @@ def _named(page: Path, router: str, plan: Plan) -> Path:
     return page if len(plan.routers) == 1 else page.with_stem(f"{page.stem}-{router}")
 
 
-def _write_page(console: Console, result: Result, page: Path) -> None:
+def _write_page(console: Console, result: Result, left_out: Sequence[str], page: Path) -> None:
     from gapless.testing.sim.page import page_html
 
-    page.write_text(page_html(result), encoding="utf-8")
+    command = f"gapless simulate --router {result.options.router} --seed {result.options.seed}"
+    page.write_text(page_html(result, command=command, left_out=left_out), encoding="utf-8")
     console.print(f"The page is {page}", soft_wrap=True, highlight=False)

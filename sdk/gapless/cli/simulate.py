@@ -41,7 +41,16 @@ def simulate(
     workload: Annotated[str | None, typer.Option(help="churn or stories; drawn by the seed if it is not given.")] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="How many at a time; else one on each core.")] = None,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="With --seed: the run as one HTML page.")] = None,
+    regression: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With --seed: keep what fails there, to be run again.")
+    ] = None,
     shrink: Annotated[bool, typer.Option(help="With --seed: look for a smaller run that fails alike.")] = True,
+    exhaustive: Annotated[
+        int | None,
+        typer.Option(min=1, max=2, metavar="FAULTS", help="Instead of seeds: so many faults at every position."),
+    ] = None,
+    scopes: Annotated[int, typer.Option(min=1, help="With --exhaustive: only the first so many scopes.")] = 24,
+    stride: Annotated[int, typer.Option(min=1, help="With --exhaustive: only each so manieth position.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Run whole systems under virtual time through faults that no test bed reaches, and check every promise.
@@ -51,12 +60,16 @@ def simulate(
     """
     from gapless.testing.campaign import Plan
 
+    if exhaustive is not None:
+        from gapless.cli.exhausting import exhaust_scopes
+
+        raise typer.Exit(exhaust_scopes(exhaustive, scopes, stride, processes, as_json=as_json))
     plan = Plan(tuple(router or ROUTERS), workload, _kinds(faults))
     _check(plan)
     if seed is not None:
         from gapless.cli.replay import replay
 
-        raise typer.Exit(replay(plan, seed, page=page, shrink=shrink, as_json=as_json))
+        raise typer.Exit(replay(plan, seed, page=page, regression=regression, shrink=shrink, as_json=as_json))
     total = _run(plan, _seeds(first, seeds, minutes), processes, None if minutes is not None else seeds, as_json=as_json)
     if total.failures:
         raise typer.Exit(1)

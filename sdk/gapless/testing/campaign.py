@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.exhaustive import Case, run_case
 from gapless.testing.sim.options import FAULTS, Options, draw_options
 from gapless.testing.sim.result import Failure, Result
 from gapless.testing.sim.run import run_seed
@@ -104,5 +105,20 @@ def campaign(plan: Plan, seeds: Iterable[int], *, processes: int | None = None) 
         yield from pool.imap_unordered(_run_task, tasks, chunksize=4)
 
 
+def exhaust(cases: Iterable[Case], *, processes: int | None = None) -> Iterator[tuple[Case, Failure | None]]:
+    """Runs every case of small scopes, on all cores, and yields what was wrong with each."""
+    count = processes or os.cpu_count() or 1
+    if count == 1:
+        yield from ((case, run_case(case)) for case in cases)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(count, maxtasksperchild=50) as pool:
+        yield from pool.imap_unordered(_run_case, cases, chunksize=64)
+
+
 def _run_task(task: tuple[Plan, int, str]) -> Summary:
     return run_one(*task)
+
+
+def _run_case(case: Case) -> tuple[Case, Failure | None]:
+    return case, run_case(case)

@@ -59,7 +59,6 @@ class DiskFaults:
     fail_write: float = 0.0
     full: float = 0.0
     low: float = 0.0
-    unreadable: float = 0.0
     wipe: float = 0.0
     restore: float = 0.0
     """Old copies that an operator puts back."""
@@ -149,24 +148,46 @@ def _describe(values: dict[str, Any], plain: dict[str, Any], prefix: str, shown:
     for name, value in values.items():
         if isinstance(value, dict):
             _describe(value, plain[name], f"{prefix}{name}.", shown)
+        elif name == "hostility":
+            shown += [f"{kind}={_short(rate)}" for kind, rate in value if rate]
         elif value != plain[name]:
-            shown.append(f"{prefix}{name}={value}")
+            shown.append(f"{prefix}{name}={_short(value)}")
+
+
+def _short(value: Any) -> str:
+    """Times in the unit in which they are few, rates with two digits."""
+    if isinstance(value, float):
+        return f"{value:.2g}"
+    if isinstance(value, int) and not isinstance(value, bool) and value >= MICROSECOND:
+        for unit, size in (("s", SECOND), ("ms", MILLISECOND), ("us", MICROSECOND)):
+            if value % size == 0:
+                return f"{value // size}{unit}"
+    return str(value)
+
+
+class _Draws:
+    """Draws whether a class of faults is on, and how often it comes."""
+
+    def __init__(self, stream: Stream, faults: tuple[str, ...]) -> None:
+        self._stream = stream
+        self._faults = faults
+
+    def on(self, kind: str, share: float) -> bool:
+        """Whether something of this class is on."""
+        wanted = self._stream.chance(share)
+        return wanted and kind in self._faults
+
+    def rate(self, kind: str, most: float, share: float = 0.4) -> float:
+        """How often it comes, in eighths of the most; 0 if it is off."""
+        return most * (1 + self._stream.draw(8)) / 8 if self.on(kind, share) else 0.0
 
 
 def draw_options(
     seed: int, draws: Stream, *, router: str, workload: str | None = None, faults: tuple[str, ...] = FAULTS
 ) -> Options:
     """The options of a seed. Only these classes of faults can be on."""
-
-    def on(kind: str, share: float = 0.5) -> bool:
-        wanted = draws.chance(share)
-        return wanted and kind in faults
-
-    def rate(kind: str, most: float, share: float = 0.4) -> float:
-        return most * (1 + draws.draw(8)) / 8 if on(kind, share) else 0.0
-
-    local = router == "local"
-    options = Options(
+    local, rates = router == "local", _Draws(draws, faults)
+    return Options(
         seed=seed,
         router=router,
         workload=workload or draws.pick(("churn", "stories")),
@@ -180,53 +201,65 @@ def draw_options(
         rate=float(draws.pick((8, 3, 20, 40))),
         max_retain_seconds=float(draws.pick((2, 5, 10))) if draws.chance(0.25) else None,
         min_retain_seconds=float(draws.pick((0, 0, 0, 3))),
-        retires=0.05 if on("operator", 0.15) else 0.0,
-        additions=0.1 if on("operator", 0.2) else 0.0,
-        policy_changes=0.1 if on("operator", 0.15) else 0.0,
+        retires=0.05 if rates.on("operator", 0.15) else 0.0,
+        additions=0.1 if rates.on("operator", 0.2) else 0.0,
+        policy_changes=0.1 if rates.on("operator", 0.15) else 0.0,
         wants_silence=draws.pick((0.3, 0.0, 1.0)),
+        network=_draw_network(draws, rates),
+        disk=_draw_disk(draws, rates),
+        process=_draw_process(rates),
+        clock=_draw_clock(draws, rates),
+        hostility=tuple((name, rates.rate("network", 0.3, 0.35)) for name in BEHAVIOURS) if router == "hostile" else (),
     )
-    return replace(
-        options,
-        network=NetworkFaults(
-            delay=draws.pick((300, 50, 5_000, 50_000)) * MICROSECOND,
-            loss=rate("network", 0.2),
-            repeat=rate("network", 0.1),
-            bytewise=draws.pick((0.05, 0.0, 1.0)),
-            garble=rate("network", 0.02, 0.2),
-            slow=rate("network", 0.5, 0.25),
-            slow_rate=draws.pick((20_000, 2_000, 200_000)),
-            stale=rate("network", 0.5, 0.3),
-            resets=rate("network", 1.0),
-            flaps=rate("network", 0.5, 0.3),
-            cuts=rate("network", 0.4),
-        ),
-        disk=DiskFaults(
-            sync_time=draws.pick((1_000, 100, 20_000, 200_000)) * MICROSECOND,
-            read_time=draws.pick((200, 20, 20_000)) * MICROSECOND,
-            stall=rate("disk", 0.02, 0.2),
-            fail_sync=rate("disk", 0.2, 0.3),
-            fail_write=rate("disk", 0.1, 0.2),
-            full=rate("disk", 0.1, 0.15),
-            low=rate("disk", 0.1, 0.15),
-            unreadable=0.0,
-            wipe=rate("operator", 0.05, 0.06),
-            restore=rate("operator", 0.05, 0.06),
-        ),
-        process=ProcessFaults(
-            crash=rate("process", 0.4),
-            kill=rate("process", 0.4, 0.3),
-            fuse=rate("process", 0.4),
-            crash_in_recovery=rate("process", 0.3, 0.3),
-            pause=rate("process", 0.3, 0.3),
-            slow=rate("process", 0.2, 0.2),
-            client_crash=rate("process", 0.4),
-            client_pause=rate("process", 0.3, 0.3),
-        ),
-        clock=ClockFaults(
-            drift_ppm=draws.pick((200, 20_000)) if on("clock", 0.4) else 0,
-            offset_ms=draws.pick((50, 2_000, 30_000)) if on("clock", 0.4) else 0,
-            jumps=rate("clock", 0.2, 0.3),
-            jump_ms=draws.pick((100, 3_000, 90_000, 7_200_000)),
-        ),
-        hostility=() if local else tuple((name, rate("network", 0.3, 0.35)) for name in BEHAVIOURS),
+
+
+def _draw_network(draws: Stream, rates: _Draws) -> NetworkFaults:
+    return NetworkFaults(
+        delay=draws.pick((300, 50, 5_000, 50_000)) * MICROSECOND,
+        loss=rates.rate("network", 0.2),
+        repeat=rates.rate("network", 0.1),
+        bytewise=draws.pick((0.05, 0.0, 1.0)),
+        garble=rates.rate("network", 0.02, 0.2),
+        slow=rates.rate("network", 0.5, 0.25),
+        slow_rate=draws.pick((20_000, 2_000, 200_000)),
+        stale=rates.rate("network", 0.5, 0.3),
+        resets=rates.rate("network", 1.0),
+        flaps=rates.rate("network", 0.5, 0.3),
+        cuts=rates.rate("network", 0.4),
+    )
+
+
+def _draw_disk(draws: Stream, rates: _Draws) -> DiskFaults:
+    return DiskFaults(
+        sync_time=draws.pick((1_000, 100, 20_000, 200_000)) * MICROSECOND,
+        read_time=draws.pick((200, 20, 20_000)) * MICROSECOND,
+        stall=rates.rate("disk", 0.02, 0.2),
+        fail_sync=rates.rate("disk", 0.2, 0.3),
+        fail_write=rates.rate("disk", 0.1, 0.2),
+        full=rates.rate("disk", 0.1, 0.15),
+        low=rates.rate("disk", 0.1, 0.15),
+        wipe=rates.rate("operator", 0.05, 0.06),
+        restore=rates.rate("operator", 0.05, 0.06),
+    )
+
+
+def _draw_process(rates: _Draws) -> ProcessFaults:
+    return ProcessFaults(
+        crash=rates.rate("process", 0.4),
+        kill=rates.rate("process", 0.4, 0.3),
+        fuse=rates.rate("process", 0.4),
+        crash_in_recovery=rates.rate("process", 0.3, 0.3),
+        pause=rates.rate("process", 0.3, 0.3),
+        slow=rates.rate("process", 0.2, 0.2),
+        client_crash=rates.rate("process", 0.4),
+        client_pause=rates.rate("process", 0.3, 0.3),
+    )
+
+
+def _draw_clock(draws: Stream, rates: _Draws) -> ClockFaults:
+    return ClockFaults(
+        drift_ppm=draws.pick((200, 20_000)) if rates.on("clock", 0.4) else 0,
+        offset_ms=draws.pick((50, 2_000, 30_000)) if rates.on("clock", 0.4) else 0,
+        jumps=rates.rate("clock", 0.2, 0.3),
+        jump_ms=draws.pick((100, 3_000, 90_000, 7_200_000)),
     )

@@ -87,7 +87,7 @@ def _summary(result: Result, command: str, left_out: Sequence[str]) -> Iterator[
     yield f"<dl>{''.join(rows)}</dl>"
     if left_out:
         items = "".join(f"<li>{escape(what)}</li>" for what in left_out)
-        yield f"<details><summary>{len(left_out)} things do not matter to it</summary><ul>{items}</ul></details>"
+        yield f"<details><summary>What does not matter to it ({len(left_out)})</summary><ul>{items}</ul></details>"
 
 
 def _strip(result: Result, wide: Picture) -> Iterator[str]:

@@ -21,7 +21,7 @@ BEGINS = ("boot", "start")
 WORLD = "world"
 FOLDED = "…"
 """The kind of a line that stands for many that are alike."""
-_PERIOD_MOST, _ROUNDS_LEAST = 4, 5
+_PERIOD_MOST, _ROUNDS_LEAST = 8, 5
 _TROUBLES = (*ENDS, "boot", "cut", "heal", "pause", "alarm", "gap", LOST, "refused", "subscription over")
 _WORD = re.compile(r"[\w#.-]*\w")
 

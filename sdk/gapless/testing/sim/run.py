@@ -11,6 +11,7 @@ from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices, Tape
 from gapless.testing.sim.disk import Disk, memory_disk
 from gapless.testing.sim.faults import Faults
+from gapless.testing.sim.listening import listen
 from gapless.testing.sim.observing import Violation
 from gapless.testing.sim.options import SECOND, Options
 from gapless.testing.sim.oracles import all_oracles
@@ -31,16 +32,20 @@ def run_seed(
     tape: Tape | None = None,
     *,
     keep: bool = False,
+    steps_max: int | None = None,
     new_disk: Callable[[], Disk] | None = None,
 ) -> Result:
     """Runs a world to its end, or to the first violation.
 
-    `keep`: with the lines that people read. `new_disk`: makes the brokers' disks, if not in memory; then
+    `keep`: with the lines that people read. `steps_max`: a run that takes longer is given up. `new_disk`: makes the brokers' disks, if not in memory; then
     there are no tripwires, for a real storage touches files.
     """
     choices = Choices(options.seed, tape)
     trace = Trace(keep=keep)
     world = build(options, choices, trace, new_disk or memory_disk)
+    world.steps_max = steps_max
+    if keep:
+        listen(world)
     failure = watched(world, _run, pure=new_disk is None)
     return Result(
         options=options,
@@ -81,7 +86,7 @@ def _run(world: World) -> None:
     for broker in world.brokers.values():
         world.after(start.draw(3) * start.draw(SECOND), broker.name, "boot", broker.boot)
     duration = world.options.duration
-    while world.now < duration:
+    while world.now < duration and not world.is_too_long:
         world.run_until(min(world.now + SECOND, duration))
         observe.checkpoint()
     faults.calm()
@@ -93,16 +98,19 @@ def come_right(world: World) -> None:
     """Faults are over: within a while everything must be as it should. Raises Violation where it is not."""
     world.observe.calm()
     _wait_until_settled(world)
-    world.observe.ended()
+    if not world.is_too_long:
+        world.observe.ended()
 
 
 def _wait_until_settled(world: World) -> None:
     end = world.now + PATIENCE
     oracles = world.observe.oracles
-    while world.now < end:
+    while world.now < end and not world.is_too_long:
         world.run_until(world.now + LOOK)
         if all(oracle.settled() for oracle in oracles):
             return
+    if world.is_too_long:
+        return
     stuck = next(oracle for oracle in oracles if not oracle.settled())
     raise Violation(type(stuck).__name__, stuck.unsettled())
 

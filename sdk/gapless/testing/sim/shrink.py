@@ -8,7 +8,8 @@
    those, single draws. What is behind goes first, since it shifts nothing before it.
 5. 3 and 4 again, until nothing more can be left out, or the patience is used up.
 
-"In the same way" means that the same oracle objects, or an exception of the same type comes out.
+"In the same way" means that the same oracle objects, or an exception of the same type comes out. A run that
+takes many more steps to get there is not smaller, however little was drawn in it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ Run: TypeAlias = "Callable[[Options, Tape | None], Result]"
 """Runs these options: with a tape, what is drawn is what stands there, else what the seed makes."""
 
 RUNS_MAX = 500
+STEPS_HARMLESS = 300
+"""A run that is not longer is short enough."""
 LEAST_DURATION = 100 * MILLISECOND
 _PARTS = ("disk", "clock", "process", "network")
 _CLASSES = (*_PARTS, "hostility")
@@ -153,7 +156,7 @@ class _Search:
                 return False
             self.runs += 1
             result = self._run(options, tape)
-            same = result.violation is not None and result.violation.oracle == self._failure.oracle
+            same = self._fails_alike(result)
             if same:
                 self.best = result
                 self.left_out.append(what)
@@ -161,6 +164,12 @@ class _Search:
             if same:
                 return True
         return False
+
+    def _fails_alike(self, result: Result) -> bool:
+        """Whether the failure is still there, and no later: who never waits does a thousand things meanwhile."""
+        if result.violation is None or result.violation.oracle != self._failure.oracle:
+            return False
+        return result.steps <= max(STEPS_HARMLESS, self.best.steps * 5 // 4)
 
     # Options.
 

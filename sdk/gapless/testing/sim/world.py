@@ -38,6 +38,8 @@ class World:
         self.now = 0
         self.streams = False
         """Whether the router asks for links between brokers that lose nothing."""
+        self.steps_max: int | None = None
+        """After so many steps nobody cares any more how it ends."""
         self.probes: Counter[str] = Counter()
         self.brokers: dict[str, SimBroker] = {}
         self.clients: dict[str, SimClient] = {}
@@ -47,6 +49,11 @@ class World:
         self._heap: list[tuple[int, int, str, str, Callable[..., Any], tuple[Any, ...], Life | None, int]] = []
         self._count = 0
         self._secrets = random_of(choices.seed, "secrets")
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the run has taken more steps than it may."""
+        return self.steps_max is not None and self.trace.steps > self.steps_max
 
     # Time.
 

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from gapless.core.client.effects import Attached
     from gapless.core.ticks import PubendId, Tick
     from gapless.core.tokens import CheckpointToken
+    from gapless.testing.sim.accounts import Account, Logged, Share
     from gapless.testing.sim.application import Consumer
-    from gapless.testing.sim.model import Account, Logged, Model, Share
+    from gapless.testing.sim.model import Model
 
 
 class I1Match(Judge):
@@ -42,7 +43,8 @@ class I1Match(Judge):
                 if not consumer.row.matches(letter.topic, letter.properties):
                     self.fail(
                         f"{consumer.lane} was handed letter {letter.key} ({letter.topic}, {letter.properties}) of "
-                        f"{item.pubend} at {event.tick}, which {consumer.row.selector!r} on {consumer.row.topics} does not match"
+                        f"{item.pubend} at {event.tick}, which {consumer.row.selector!r} on {consumer.row.topics} "
+                        "does not match"
                     )
 
 
@@ -117,6 +119,10 @@ class I3Gapless(Judge):
         for consumer, positions in self._positions.items():
             if positions.get(event.pubend, 0) >= event.tick and self.model.alive(consumer):
                 self._look_back(consumer, event)
+
+    def checkpoint(self) -> None:
+        """Whoever is gone is told nothing more."""
+        self._positions = {each: positions for each, positions in self._positions.items() if self.model.alive(each)}
 
     def _deliver(self, consumer: Consumer, item: Delivery) -> None:
         share = self.model.share(consumer, item.pubend)
@@ -202,8 +208,8 @@ class I10Start(Judge):
             if skipped is not None:
                 letter = share.history.events[skipped].letter
                 self.fail(
-                    f"{consumer.lane} ({consumer.wanted.start.name.lower()}) begins behind {begin} of {pubend}, and is owed "
-                    f"letter {letter.key} at {skipped}: it needs everything above {floor}"
+                    f"{consumer.lane} ({consumer.wanted.start.name.lower()}) begins behind {begin} of {pubend}, "
+                    f"and is owed letter {letter.key} at {skipped}: it needs everything above {floor}"
                 )
 
     def logged(self, event: Logged) -> None:

@@ -91,7 +91,8 @@ class I4ExactlyOnce(Judge):
         left = [pubend for pubend, uncommitted in database.uncommitted.items() if uncommitted.keys]
         if left:
             self.fail(
-                f"{consumer.lane} committed a token that names {', '.join(token.ticks)}, and was handed events of {left}"
+                f"{consumer.lane} committed a token that names {', '.join(token.ticks)}, "
+                f"and was handed events of {', '.join(left)}"
             )
 
     def _commit(
@@ -110,8 +111,8 @@ class I4ExactlyOnce(Judge):
         if owed != sorted(keys):
             wrong = sorted({*owed}.symmetric_difference(keys))
             self.fail(
-                f"{consumer.lane} committed {pubend} from {before} to {tick}: {len(keys)} effects, {len(owed)} are due; "
-                f"they differ in {wrong[:5]}"
+                f"{consumer.lane} committed {pubend} from {before} to {tick}: {len(keys)} effects, "
+                f"{len(owed)} are due; they differ in {wrong[:5]}"
             )
         for at, key in keys.items():
             elsewhere = database.effects.get(key)

@@ -9,8 +9,8 @@ from gapless.testing.sim.oracles.judging import Judge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
+    from gapless.testing.sim.accounts import Account, Share
     from gapless.testing.sim.application import Consumer
-    from gapless.testing.sim.model import Account, Share
 
 BELOW_OWN_ACKNOWLEDGEMENT = "oracle.gap below what the application acknowledged itself"
 PROBES = (
@@ -22,8 +22,11 @@ PROBES = (
 
 
 class I5GapLegal(Judge):
-    """A gap lies below what its pubend lost; and early release is on, or the application had acknowledged it all,
-    or its SHB was retired, or the subscription began with a token of what was lost already."""
+    """A gap tells of what its pubend lost, and somebody has caused it.
+
+    Early release is on; or the application had acknowledged all of it; or its SHB was retired; or the
+    subscription began with a token of what was lost already.
+    """
 
     name = "I5"
 
@@ -37,15 +40,14 @@ class I5GapLegal(Judge):
             self.fail(f"{consumer.lane} was told {item}, and the pubend never was")
         if not share.history.sound or account.broker in self.model.damaged_brokers:
             return
+        span = f"({item.start}, {item.end}] of {item.pubend} ({item.reason})"
         if item.end > share.history.lost:
-            self.fail(
-                f"{consumer.lane} was told of a gap ({item.start}, {item.end}], and lost is up to {share.history.lost}: {item}"
-            )
+            self.fail(f"{consumer.lane} was told of a gap {span}, and lost is up to {share.history.lost}")
         probe = self._cause(account, share, item)
         if probe is None:
             self.fail(
-                f"{consumer.lane} was told of a gap ({item.start}, {item.end}] of {item.pubend} ({item.reason}), although "
-                f"nothing is released early; it began behind {share.start} and has acknowledged up to {share.acked}"
+                f"{consumer.lane} was told of a gap {span}, although nothing is released early; "
+                f"it began behind {share.start} and has acknowledged up to {share.acked}"
             )
         self.world.probe(probe)
 

@@ -15,9 +15,10 @@ from gapless.testing.sim.oracles.judging import Judge
 if TYPE_CHECKING:
     from gapless.core.effects import Operation
     from gapless.core.ticks import PubendId
+    from gapless.testing.sim.accounts import Account, Logged
     from gapless.testing.sim.application import Letter, Producer
     from gapless.testing.sim.broker import SimBroker
-    from gapless.testing.sim.model import Account, Logged, Model
+    from gapless.testing.sim.model import Model
 
 PFS = "pfs/"
 """What the name of an SHB's stream of matches begins with; the pubend follows."""
@@ -91,24 +92,20 @@ class I6OneLog(Judge):
                 f"{pubend} writes a record at {put.index} of what nobody has published, or what is logged already"
             )
         first = batch.letters[0].key
-        if (
-            batch.put is not None
-            and batch.put[1] == self.world.brokers[batch.put[0]].boots
-            and self._runs(batch.put[0])
-        ):
-            self.fail(
-                f"letters {first} and following are written to {pubend} at {put.index}, and were before, by {batch.put[0]}"
-            )
+        if batch.put is not None and self._lives(*batch.put):
+            self.fail(f"letters {first} ff. are written to {pubend} at {put.index}, and were before, by {batch.put[0]}")
         batch.put = broker.name, broker.boots
         for other in operations:
             if other is put:
                 continue
             bytes_of = other.record if type(other) is Put else other.value if type(other) is Set else b""
             if batch.blob in bytes_of:
-                self.fail(f"letters {first} and following are written to {pubend}, and by {other} as well")
+                self.fail(f"letters {first} ff. are written to {pubend}, and by {other} as well")
 
-    def _runs(self, broker: str) -> bool:
-        return self.world.brokers[broker].running
+    def _lives(self, name: str, boots: int) -> bool:
+        """Whether a broker's life is still that one, so that nothing can be lost that it wrote."""
+        broker = self.world.brokers[name]
+        return broker.running and broker.boots == boots
 
     def _match(self, broker: SimBroker, put: Put) -> None:
         """A record of an SHB: every tick in it matches somebody, and it is no longer than that takes."""

@@ -11,9 +11,10 @@ from gapless.testing.sim.oracles.judging import Judge
 if TYPE_CHECKING:
     from gapless.core.ticks import PubendId, Tick
     from gapless.errors import GaplessError
+    from gapless.testing.sim.accounts import Logged
     from gapless.testing.sim.application import Letter, Producer
     from gapless.testing.sim.broker import SimBroker
-    from gapless.testing.sim.model import Logged, Model
+    from gapless.testing.sim.model import Model
 
 
 class I7Publish(Judge):
@@ -50,9 +51,8 @@ class I7Publish(Judge):
         if not histories[event.pubend].sound:
             return
         if before is not None and histories[before.pubend].sound:
-            self.fail(
-                f"letter {key} is logged twice: at {before.tick} of {before.pubend} and at {event.tick} of {event.pubend}"
-            )
+            places = f"at {before.tick} of {before.pubend} and at {event.tick} of {event.pubend}"
+            self.fail(f"letter {key} is logged twice: {places}")
         if key in self._refused:
             self.fail(
                 f"letter {key} is logged at {event.tick} of {event.pubend}, and was refused: {self._refused[key]}"

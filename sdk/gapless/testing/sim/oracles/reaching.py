@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gapless.testing.sim.accounts import Account, History
     from gapless.testing.sim.application import Consumer
-    from gapless.testing.sim.model import Account, History, Model
+    from gapless.testing.sim.model import Model
 
 
 class Reach:

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from gapless.core import routing
     from gapless.core.effects import Operation
     from gapless.core.ticks import PubendId, ShbId, Tick
+    from gapless.testing.sim.accounts import Account, History
     from gapless.testing.sim.broker import SimBroker
-    from gapless.testing.sim.model import Account, History, Model
+    from gapless.testing.sim.model import Model
 
 
 class I8Release(Judge):

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from gapless.core.routing import Stamp
     from gapless.core.ticks import PubendId, ShbId, Tick
     from gapless.selectors.filters import Filter
+    from gapless.testing.sim.accounts import Logged
     from gapless.testing.sim.application import Consumer, Letter, Producer
     from gapless.testing.sim.broker import SimBroker
-    from gapless.testing.sim.model import Logged, Model
+    from gapless.testing.sim.model import Model
 
 
 @dataclass(slots=True, eq=False)
@@ -62,10 +63,9 @@ class I12SingleAuthority(Judge):
         told = len(data.ticks) - bisect_right(data.ticks, silent_from)
         if said.between(silent_from, hi) != told:
             present = {*data.ticks}
-            hidden = [tick for tick in said.ticks if silent_from < tick <= hi and tick not in present]
-            self.fail(
-                f"{pubend} says silence in ({silent_from}, {hi}], where it had said letter {said.keys[hidden[0]]} at {hidden[0]}"
-            )
+            hidden = next(tick for tick in said.ticks if silent_from < tick <= hi and tick not in present)
+            before = f"where it had said letter {said.keys[hidden]} at {hidden}"
+            self.fail(f"{pubend} says silence in ({silent_from}, {hi}], {before}")
         said.decided.add(silent_from, hi)
 
     def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:

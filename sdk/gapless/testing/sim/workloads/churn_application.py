@@ -165,7 +165,6 @@ class Application:
 
     def list_pubends(self, client: SimClient) -> None:
         """Asks for all pubends, and looks whether the answer makes sense."""
-
         known = dict(self.known)  # an answer may be on its way for long: it is no older than the question
 
         def answered(rows: Sequence[PubendRow]) -> None:

@@ -1,13 +1,8 @@
-"""The subscribing side of the workload `churn`: a subscription in an application's database, and its consumers.
-
-An application keeps, beside the token, who may commit it: whoever was attached last has the claim, and a
-consumer that lost it finds out at its next commit, whose effects are undone. So two processes may fight
-for a subscription, and yet every event takes effect once.
-"""
+"""The subscribing side of the workload `churn`: a subscription in an application's database, and its life."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gapless.core.client import Wanted
@@ -17,11 +12,12 @@ from gapless.errors import (
     GaplessError,
     InvalidTokenError,
     SubscriptionInUseError,
+    SubscriptionMismatchError,
     SubscriptionNotFoundError,
     SubscriptionTakenOverError,
     TokenMismatchError,
 )
-from gapless.testing.sim.application import Consumer
+from gapless.testing.sim.workloads.churn_customers import EAGER, Customer, Habits, without_token
 from gapless.testing.sim.workloads.churn_scene import Scene, wrong
 
 if TYPE_CHECKING:
@@ -29,95 +25,10 @@ if TYPE_CHECKING:
     from gapless.core.tokens import CheckpointToken
     from gapless.testing.sim.application import Row, SimClient
 
+STRANGE = (SubscriptionNotFoundError, SubscriptionMismatchError, InvalidTokenError)
+"""How a broker answers that has lost its disk, and does not know what it knew."""
 SMALL_WINDOW = 64
 """With a smaller one it would take too long until everything has come right."""
-
-
-@dataclass(frozen=True, slots=True)
-class Habits:
-    """How a consumer consumes."""
-
-    pace: int = 0
-    portion: int | None = None
-    commit_every: int = 1
-    acknowledges: str = "at once"
-    window: tuple[tuple[str, int], ...] = ()
-    """`window_events` and `window_bytes`, where they are not the usual ones."""
-
-
-EAGER = Habits()
-
-
-class Customer(Consumer):
-    """A consumer of a holding."""
-
-    def __init__(
-        self,
-        holding: Holding,
-        client: SimClient,
-        wanted: Wanted,
-        habits: Habits = EAGER,
-        *,
-        row: Row | None = None,
-        expects: type[GaplessError] | None = None,
-    ) -> None:
-        """`expects`: it asks for what must be refused, with this error. `row`: another than the holding's."""
-        self.holding = holding
-        self.expects = expects
-        self.asked_with = holding.row.token
-        """The token that its application had then."""
-        self.boots = client.boots
-        self.answered = False
-        holding.attempts += 1
-        super().__init__(
-            client,
-            row or holding.row,
-            wanted,
-            pace=habits.pace,
-            portion=habits.portion,
-            commit_every=habits.commit_every,
-            acknowledges=habits.acknowledges,
-        )
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process it was made in is there, and it is not over."""
-        return not self.over and self.client.running and self.client.boots == self.boots
-
-    @property
-    def pending(self) -> bool:
-        """Whether the broker may still carry out what it asked for, although nobody knows whether it has."""
-        return not self.answered and self.client.running and self.client.boots == self.boots
-
-    def commit(self) -> None:
-        """Commits, if it has the claim."""
-        if self.row.keeps_token and self.attached and not self.over and self.holding.claimant is not self:
-            self.holding.scene.probe("stale commit refused")
-            self.leave()
-            return
-        super().commit()
-
-    def on_answered(self, attached: Attached) -> None:
-        """It has its subscription."""
-        self.answered = True
-        self.holding.before_attached(self, attached)
-        moved = self.row.keeps_token and self.row.token is not self.asked_with
-        super().on_answered(attached)
-        self.holding.on_attached(self, moved=moved)
-
-    def on_failed(self, error: GaplessError) -> None:
-        """It is over."""
-        self.answered = True
-        super().on_failed(error)
-        self.holding.on_over(self, error)
-
-    def become_eager(self) -> None:
-        """From now on it takes everything at once, and acknowledges what it takes."""
-        self.portion = None
-        self.commit_every = 1
-        self.acknowledges = "at once"
-        self.go_on(0)
-        self.commit()
 
 
 class Holding:
@@ -324,6 +235,7 @@ class Holding:
         self.row = replace(customer.row, number=number, token=None, tokens=[], created=False, ended=False)
         customer.row = self.row
         customer.asked_with = None
+        scene.world.observe.subscribing(customer)
 
     def on_attached(self, customer: Customer, *, moved: bool) -> None:
         """A consumer has it, and the claim with it.
@@ -368,7 +280,7 @@ class Holding:
         elif isinstance(error, TokenMismatchError) and self._was_created_unheard():
             scene.probe("created unheard")
             self.row.start_token, self.row.start = None, StartAt.LATEST
-        elif isinstance(error, (SubscriptionNotFoundError, InvalidTokenError)) and scene.lossy:
+        elif isinstance(error, STRANGE) and scene.lossy:
             self._lost(customer)
         else:
             raise wrong(self.lane, f"the consumption is over: {type(error).__name__}: {error}")
@@ -387,20 +299,3 @@ class Holding:
             self.remove(customer.client)
         elif not self.durable:
             self.row.ended = True
-
-
-def without_token(wanted: Wanted) -> Wanted:
-    """The same, from where the subscription has acknowledged."""
-    return replace(wanted, start=StartAt.LATEST, positions=None, token_sid=0, token_generation=0, token_seal=b"")
-
-
-def with_token(wanted: Wanted, token: CheckpointToken) -> Wanted:
-    """The same, from a token."""
-    return replace(
-        wanted,
-        start=StartAt.TOKEN,
-        positions=dict(token.ticks),
-        token_sid=token.sid,
-        token_generation=token.generation,
-        token_seal=token.seal,
-    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gapless.errors import GaplessError, PublisherFencedError, PublishRejectedError, PublishUncertainError
 from gapless.testing.sim.application import Outbox, Producer
+from gapless.testing.sim.options import SECOND
 from gapless.testing.sim.workloads.churn_scene import Scene, wrong
 from gapless.testing.sim.workloads.letters import BAD_TOPIC
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 BATCH_MOST = 40
 """So many letters at once when a backlog is worked off."""
+LONG = 30 * SECOND
+"""After so long with nothing going on it is not the network."""
 
 
 class Sender(Producer):
@@ -78,6 +81,7 @@ class Post:
         """So many letters have a receipt."""
         self.given_up = False
         self.openings = 0
+        self._opened_at = 0
 
     # What is wanted of it.
 
@@ -101,6 +105,7 @@ class Post:
         if self.sender is not None and self.sender.alive:
             self.zombies.append(self.sender)
         self.openings += 1
+        self._opened_at = self.scene.world.now
         self.sender = Sender(self, client)
 
     def tend(self) -> None:
@@ -108,9 +113,15 @@ class Post:
         home = self.home
         if self.given_up or home is None or not home.running:
             return
-        if self.sender is None or not self.sender.alive:
+        if self.sender is None or not self.sender.alive or self._hopeless():
             self.bury_zombies()
             self.open(home)
+            self.bury_zombies()
+
+    def _hopeless(self) -> bool:
+        """Whether its pubend seems to be gone for good with a broker's disk: then a person opens it anew."""
+        waited = self.scene.world.now - self._opened_at
+        return self.scene.lossy and self.scene.calm_now and not self.done and waited > LONG
 
     def put(self, letters: list[Letter]) -> None:
         """More to be published, in order, as one batch if the publisher is open."""

@@ -16,7 +16,8 @@ from gapless.errors import (
 from gapless.testing.sim.application import Row
 from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.options import MILLISECOND
-from gapless.testing.sim.workloads.churn_holdings import Customer, Habits, Holding, with_token
+from gapless.testing.sim.workloads.churn_customers import Customer, Habits, with_token
+from gapless.testing.sim.workloads.churn_holdings import Holding
 from gapless.testing.sim.workloads.churn_scene import Scene
 from gapless.testing.sim.workloads.filters import (
     NONSENSE_SELECTORS,

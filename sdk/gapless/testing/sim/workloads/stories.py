@@ -20,7 +20,7 @@ from gapless.testing.sim.workloads import (
     story_sharing,
 )
 from gapless.testing.sim.workloads.story_book import Book, Story
-from gapless.testing.sim.workloads.story_ending import Ending
+from gapless.testing.sim.workloads.story_ending import Ending, StoriesEnd
 
 if TYPE_CHECKING:
     from gapless.testing.sim.world import World
@@ -55,6 +55,7 @@ class Stories:
         self.book = Book(world)
         self.stories = [kind(self.book, number + 1) for number, kind in enumerate(kinds or self._draw())]
         self.ending = Ending(self.book)
+        world.observe.add(StoriesEnd(self.ending))
 
     def _draw(self) -> list[type[Story]]:
         """Somebody who publishes, somebody who reads, and whoever else comes along."""

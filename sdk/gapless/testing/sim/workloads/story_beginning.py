@@ -88,7 +88,7 @@ class Audit(Reading):
             return self.subscription(self.interest, start=StartAt.TOKEN, start_token=other)
         if how == "time":
             row = self.subscription(self.interest, start=StartAt.TIME)
-            offset = self.time(0, 12_000) - self.time(0, 3_000)
+            offset = -self.time(100, 2_000) if self.draws.chance(0.2) else self.time(0, 12_000)
             self.book.walls[row.number] = WALL_BEGIN + (self.world.now - offset) // MILLISECOND
             self.probe("from a time" if offset >= 0 else "from a time to come")
             return row

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gapless.errors import PublisherFencedError, PublishUncertainError, SubscriptionTakenOverError
 from gapless.testing.sim.application import Producer
 from gapless.testing.sim.network import MILLISECOND
+from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.workloads.story_book import TRY_AGAIN, Book, Desk, OtherProcess
 from gapless.testing.sim.workloads.story_telling import Teller, answered, opened, over
 
@@ -30,12 +31,29 @@ PROBES = (
 AT_ONCE = 50
 
 
+class StoriesEnd(Oracle):
+    """Once nothing goes wrong any more, everybody gets what he asks for: an application never waits for ever."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.world)
+        self._ending = ending
+
+    def settled(self) -> bool:
+        """Whether all stories have come to their end, as far as they can."""
+        return not self._ending.begun or self._ending.excused or not self._ending.missing()
+
+    def unsettled(self) -> str:
+        """What is missing."""
+        return "; ".join(self._ending.missing()[:5])
+
+
 class Ending:
     """Brings all stories of a book to their end."""
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._world = book.world
+        self.world = book.world
+        self.begun = False
         self.worked_off: list[Desk] = []
         """Outboxes of which everything has its receipt."""
         self.attached: list[Row] = []
@@ -44,21 +62,35 @@ class Ending:
     def begin(self) -> None:
         """The stories are over; from now on there is only their end."""
         book = self._book
+        self.begun = True
         book.teller.stop()
-        book.teller = Teller(self._world)
+        book.teller = Teller(self.world)
         for producer in book.producers:
             if not producer.over and producer.client.running:
                 producer.on_over = self._on_over
                 producer.close()
         # Consumers of both processes leave before anybody attaches for the last time.
-        for client in self._world.clients.values():
+        for client in self.world.clients.values():
             client.on_start = self._tell
             self._let_go(client)
-        for client in self._world.clients.values():
+        for client in self.world.clients.values():
             if client.running:
                 self._tell(client)
             else:
                 client.start()
+
+    def missing(self) -> list[str]:
+        """What has not come to its end yet."""
+        rows = [row for row in self._book.rows if row.name is not None and not row.ended]
+        missing = [f"{row.client_id}:{row.name} has no consumer" for row in rows if row not in self.attached]
+        missing += [f"{row.client_id}:{row.name} is not removed" for row in self._book.leaving.values()]
+        left = [desk.outbox.name for desk in self._book.desks if desk not in self.worked_off]
+        return missing + [f"the outbox {name} is not worked off" for name in left]
+
+    @property
+    def excused(self) -> bool:
+        """Whether nobody can say that everything must come to its end: a cut stays for ever, or data are lost."""
+        return self._book.has_lost_data or bool(self.world.probes["calm.left broken"])
 
     def _let_go(self, client: SimClient) -> None:
         for consumer in list(client.consumers.values()):
@@ -72,7 +104,7 @@ class Ending:
         if consumer.row.ended:
             consumer.leave()
             return
-        self._world.probe("story.end.a nameless one went on")
+        self.world.probe("story.end.a nameless one went on")
         consumer.acknowledges, consumer.commit_every, consumer.portion = "at once", 1, None
         consumer.go_on()
 
@@ -86,7 +118,7 @@ class Ending:
             if row.name is None:
                 row.ended = not any(consumer.row is row for consumer in client.consumers.values())
             elif row.number in book.leaving:
-                self._world.probe("story.end.an unfinished removal")
+                self.world.probe("story.end.an unfinished removal")
                 book.teller.tell(book.unsubscribe(client, row), "ending", client)
             else:
                 book.teller.tell(self._read(client, row), "ending", client)
@@ -104,7 +136,7 @@ class Ending:
             yield over(consumer)
             if isinstance(consumer.error, SubscriptionTakenOverError):
                 # Its second process had asked for it before all came to an end, and is heard only now.
-                self._world.probe("story.end.taken over once more")
+                self.world.probe("story.end.taken over once more")
             else:
                 book.check(consumer.error)
                 yield from book.unsubscribe(client, row)
@@ -117,7 +149,7 @@ class Ending:
             producer.on_over = self._on_over
             yield opened(producer)
             if producer.next < len(letters):
-                self._world.probe("story.end.letters left over")
+                self.world.probe("story.end.letters left over")
             while producer.publish(AT_ONCE):
                 yield 10 * MILLISECOND
                 yield answered(producer)

@@ -33,7 +33,7 @@ def _is_order(topic: str) -> bool:
 
 
 def _is_shop(topic: str) -> bool:
-    return topic.startswith("shop.")
+    return topic.split(".", maxsplit=1)[0] == "shop"
 
 
 def _number(value: object) -> TypeGuard[float]:

@@ -235,13 +235,14 @@ class Quiet(Reading, Publishing):
             consumer = yield from self.book.attach(client, self.row)
             if consumer is None:
                 continue
-            if self.rounds > 2 and not self.book.ledger.taken[self.row.number]:
-                self.probe("came back to silence")
+            before = self.book.ledger.taken[self.row.number]
             while not consumer.over:
                 yield self.time(1_000, 6_000)
-                self.rounds += 1
                 if not self.draws.chance(self.stays):
                     break
+            if self.rounds and self.book.ledger.taken[self.row.number] == before:
+                self.probe("came back to silence")
+            self.rounds += 1
             if consumer.over:
                 yield from self.lost(client, self.row, consumer.error)
                 continue

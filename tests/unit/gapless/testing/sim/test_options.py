@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from gapless.testing.sim.choices import Choices
-from gapless.testing.sim.options import Options, draw_options
+from gapless.testing.sim.options import SECOND, Options, draw_options
 
 
 def drawn(seed: int, **arguments: object) -> Options:
@@ -46,4 +46,5 @@ def test_a_benign_tape_gives_a_gentle_run() -> None:
 
 def test_what_is_on_is_described() -> None:
     assert Options(4).describe() == ""
-    assert Options(4, pubends=2, hostility=(("lose", 0.1),)).describe() == "pubends=2 hostility=(('lose', 0.1),)"
+    described = Options(4, pubends=2, duration=9 * SECOND, hostility=(("lose", 0.1), ("probe", 0.0))).describe()
+    assert described == "pubends=2 duration=9s lose=0.1"

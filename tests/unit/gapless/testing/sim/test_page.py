@@ -78,7 +78,7 @@ def test_it_says_what_was_wrong_and_how_to_see_it_again() -> None:
     for said in ("I3", "anna's <#1> came twice", "gapless simulate --seed 7", "seed 7", "clients=1", "0123abcd"):
         assert said in text
     assert "1,234 steps, 2 draws" in text
-    assert "1 things do not matter" in text
+    assert "What does not matter to it (1)" in text
     assert "clock faults" in text
 
 

@@ -146,3 +146,21 @@ def test_the_refusal_of_a_good_batch_is_wrong() -> None:
         post.check_refusal([letter], PublishRejectedError("no"))
     with pytest.raises(AssertionError, match="of 0 that were handed out"):
         post.on_open(post.sender, 1)  # type: ignore[arg-type]
+
+
+def test_where_a_disk_was_lost_a_publisher_that_waits_for_ever_is_opened_anew() -> None:
+    stage = Stage()
+    post = stage.post()
+    stage.world.network.cut("client1", "node1")
+    stage.publish(post, 1)
+    before = post.sender
+    stage.run(40)
+    patient = post.sender
+    stage.scene.lossy = stage.scene.calm_now = True
+    stage.run(2)
+    opened = post.sender
+    stage.world.network.heal_all()
+    stage.run(20)
+
+    assert before is patient is not opened
+    assert post.done

@@ -37,12 +37,11 @@ def digest_of(seed: int) -> str:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_every_story_comes_to_its_end(kind: type[Story]) -> None:
-    for seed in (11, 12):
-        stage = Stage(OrderService, kind, seed=seed, rate=20.0).play()
+    stage = Stage(OrderService, kind, seed=11, rate=20.0).play()
 
-        assert stage.ending.missing() == []
-        assert sorted(stage.log.keys) == sorted(stage.letters())
-        assert any(name.startswith(f"{kind.kind}.") for name in stage.probes)
+    assert stage.ending.missing() == []
+    assert sorted(stage.log.keys) == sorted(stage.letters())
+    assert len(stage.letters()) > 100
 
 
 def test_all_stories_are_told_in_one_world() -> None:

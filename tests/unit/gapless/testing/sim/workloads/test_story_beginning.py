@@ -7,6 +7,7 @@ import pytest
 from gapless.core.messages import StartAt
 from gapless.testing.sim.options import SECOND
 from gapless.testing.sim.workloads.story_beginning import Audit, Courier, Crowd, Noting
+from gapless.testing.sim.workloads.story_filters import only
 from gapless.testing.sim.workloads.story_publishing import Meters, OrderService
 from gapless.testing.sim.workloads.story_reading import Projection
 from unit.gapless.testing.sim.workloads.staging import Stage, play_until
@@ -58,12 +59,12 @@ def test_the_courier_sees_what_is_missing() -> None:
     stage = Stage(Courier, Meters).begin().rest(8)
     (courier, _) = stage.stories.stories
     assert isinstance(courier, Courier)
-    consumers = [c for client in stage.world.clients.values() for c in client.consumers.values() if isinstance(c, Noting)]
-    letter = next(letter for desk in stage.book.desks for letter in desk.outbox.letters if "marker" in letter.properties)
-    rows = [stage.book.row(stage.world.clients["client1"], f"n{number}", courier_interest()) for number in range(2)]
+    letter = next(
+        letter for desk in stage.book.desks for letter in desk.outbox.letters if "marker" in letter.properties
+    )
+    rows = [stage.book.row(stage.world.clients["client1"], f"n{number}", only("nothing")) for number in range(2)]
     before, after = [Noting(stage.world.clients["client1"], row, row.wanted()) for row in rows]
     pubend, tick = stage.book.ledger.receipts[letter.key]
-    assert consumers is not None
     stage.book.ledger.keys.update({row.number: [letter.key] for row in rows})
     before.begins, after.begins = {pubend: tick - 1}, {pubend: tick - 1}
     courier._judge(letter, before, after)
@@ -81,9 +82,3 @@ def test_the_courier_sees_what_is_missing() -> None:
     stage.book.ledger.gaps[rows[0].number] = 1
     courier._judge(letter, before, after)
     assert stage.probes["courier.lost to early release"] == 1
-
-
-def courier_interest() -> object:
-    from gapless.testing.sim.workloads.story_filters import only
-
-    return only("nothing")

@@ -46,7 +46,7 @@ def test_eager_consumers_are_in_the_first_processes_alone() -> None:
     for client in stage.world.clients.values():
         names = [consumer.row.name for consumer in client.consumers.values()]
         assert client.name.endswith("-b") <= (names == [])
-    assert sorted(row.name for row in stage.ending.attached) == ["rivals2", "vandal3"]
+    assert sorted(str(row.name) for row in stage.ending.attached) == ["rivals2", "vandal3"]
 
 
 def test_an_unfinished_removal_is_finished() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gapless.selectors import Filter
@@ -19,7 +21,7 @@ from gapless.testing.sim.workloads.story_filters import (
 TOPICS = (*ORDER_TOPICS, *METER_TOPICS, *STOCK_TOPICS)
 
 
-def letters() -> list[tuple[str, dict[str, object]]]:
+def letters() -> list[tuple[str, dict[str, Any]]]:
     draws = Choices(7).stream("letters")
     return [(topic, properties_of(topic, draws)) for topic in TOPICS for _ in range(250)]
 
@@ -36,10 +38,25 @@ def test_both_notations_say_the_same(interest: Interest) -> None:
 
 def test_what_stands_beside_the_topics_is_not_meant() -> None:
     """Topics that no story publishes to, but that a filter must judge as well."""
-    properties = {"amount": 200, "currency": "EUR", "customer": "Ada", "urgent": True, "value": 1.0, "station": "west"}
+    properties: dict[str, Any] = {
+        "amount": 200,
+        "currency": "EUR",
+        "customer": "Ada",
+        "urgent": True,
+        "value": 1.0,
+        "station": "west",
+    }
     for interest in INTERESTS:
         matching = Filter(interest.topics, interest.selector)
-        for topic in ("shop", "meters", "other.eu", "shop.orders", "shop.a.eu", "shop.orders.eu.new.more", "meters.a.b.c"):
+        for topic in (
+            "shop",
+            "meters",
+            "other.eu",
+            "shop.orders",
+            "shop.a.eu",
+            "shop.orders.eu.new.more",
+            "meters.a.b.c",
+        ):
             assert interest.matches(topic, properties) == matching.matches(topic, properties), (interest, topic)
 
 

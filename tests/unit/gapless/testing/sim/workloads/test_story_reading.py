@@ -77,7 +77,9 @@ def test_a_quiet_one_hears_its_words_and_nothing_else() -> None:
         rate=20.0,
     )
     for stage in stages:
-        words = [letter.key for desk in stage.book.desks for letter in desk.outbox.letters if "marker" in letter.properties]
+        words = [
+            letter.key for desk in stage.book.desks for letter in desk.outbox.letters if "marker" in letter.properties
+        ]
         row = stage.row("quiet2")
         assert sorted(set(stage.book.ledger.keys[row.number])) == words
         assert len(words) < len(stage.letters()) / 10
@@ -104,13 +106,14 @@ def test_odd_habits_lose_nothing() -> None:
 def test_one_that_reads_everything_from_the_start_has_everything() -> None:
     """Whatever its habits are: in the end no letter is missing."""
     found = 0
-    for seed in range(1, 25):
+    for seed in range(1, 200):
         stage = Stage(OrderService, Odd, seed=seed, rate=20.0)
-        keys = stage.book.ledger.keys[1] = []
-        stage.play()
         row = stage.row("odd2")
-        if row.topics == ("#",) and not row.selector and row.start is StartAt.EARLIEST:
-            found += 1
-            assert sorted(set(keys)) == sorted(stage.letters())
+        if row.selector or row.start is not StartAt.EARLIEST:
+            continue
+        found += 1
+        keys = stage.book.ledger.keys[row.number] = []
+        stage.play(10)
+        assert sorted(set(keys)) == sorted(stage.letters())
 
-    assert found
+    assert found > 3

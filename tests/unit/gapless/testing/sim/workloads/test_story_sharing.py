@@ -39,12 +39,11 @@ def test_a_stale_owner_can_not_commit() -> None:
     stage.rest(1)
     one.commit()
     token = row.token
-    assert one.is_owner
-    assert not one.over
+    assert (one.is_owner, one.over) == (True, False)
     owners[row.number] = None
     one.commit()
 
-    assert one.over
+    assert (one.is_owner, one.over) == (False, True)
     assert row.token is token
     assert stage.probes["sharing.stale commit refused"] == 1
 
@@ -66,10 +65,11 @@ def test_flicker_wants_an_answer_to_what_it_asked() -> None:
     stage = Stage(Flicker).begin().rest(1)
     (flicker,) = stage.stories.stories
     assert isinstance(flicker, Flicker)
-    client = flicker.client
+    client, row = flicker.client, flicker.row
+    assert row is not None
     client.crash()
     client.start()
-    consumer = Owner(client, flicker.row, flicker.row.wanted(), owners={}, claims=True)
+    consumer = Owner(client, row, row.wanted(), owners={}, claims=True)
     with pytest.raises(AssertionError, match="no answer to its creation"):
         flicker._was_answered(consumer)
 

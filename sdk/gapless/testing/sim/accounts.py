@@ -1,0 +1,118 @@
+"""What a pubend has logged, and what of it is owed to whom: the books that the model keeps."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gapless.core.ticks import PubendId, ShbId, Tick
+    from gapless.testing.sim.application import Consumer, Letter, Row
+
+
+@dataclass(slots=True, eq=False)
+class Logged:
+    """An event in the log of a pubend."""
+
+    pubend: PubendId
+    tick: Tick
+    letter: Letter
+
+
+@dataclass(slots=True, eq=False)
+class History:
+    """H(p): everything that a pubend ever logged, as its PHB said it."""
+
+    pubend: PubendId
+    broker: str
+    ticks: list[Tick] = field(default_factory=list)
+    """In order."""
+    events: dict[Tick, Logged] = field(default_factory=dict)
+    lost: Tick = 0
+    """The highest `lost` that was said, or that a chop was written for."""
+    gone: bool = False
+    """Its disk was replaced: nothing more is to be expected of it."""
+    damaged: bool = False
+    """An old copy of its disk was put back: what is true of it now, nobody knows."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything that was promised of it still holds."""
+        return not self.gone and not self.damaged
+
+    @property
+    def newest(self) -> Tick:
+        """The tick of its last event, or 0."""
+        return self.ticks[-1] if self.ticks else 0
+
+
+@dataclass(slots=True, eq=False)
+class Share:
+    """A subscription on a pubend: what of it matches, and where the application stands."""
+
+    history: History
+    base: Tick = 0
+    """Matching was only looked at above this."""
+    ticks: list[Tick] = field(default_factory=list)
+    """Of the events above `base` that match, in order."""
+    start: Tick | None = None
+    """From where it is owed; None where the pubend was found later, until the first of it is told."""
+    acked: Tick = 0
+    """Up to where the application has ever acknowledged."""
+    lost_at_start: Tick = 0
+    """Up to where the pubend was lost when the subscription was created."""
+
+    def between(self, lo: Tick, hi: Tick) -> list[Tick]:
+        """The matching ticks of (lo, hi]."""
+        return self.ticks[bisect_right(self.ticks, lo) : bisect_right(self.ticks, hi)]
+
+    def first_between(self, lo: Tick, hi: Tick) -> Tick | None:
+        """The first matching tick of (lo, hi], or None."""
+        place = bisect_right(self.ticks, lo)
+        return self.ticks[place] if place < len(self.ticks) and self.ticks[place] <= hi else None
+
+    @property
+    def newest(self) -> Tick:
+        """The last matching tick, or 0."""
+        return self.ticks[-1] if self.ticks else 0
+
+
+@dataclass(slots=True, eq=False)
+class Account:
+    """What is owed to a row of an application's database."""
+
+    row: Row
+    broker: str
+    """Its home."""
+    shb: ShbId = ""
+    sid: int = 0
+    """The id by which its home knows it."""
+    shares: dict[PubendId, Share] = field(default_factory=dict)
+    consumers: list[Consumer] = field(default_factory=list)
+    asked_at: int = 0
+    attached_at: int = -1
+    """When its application first had it; -1: it never had."""
+    removed: bool = False
+    """Somebody has asked for it to be removed: nothing more is owed."""
+    unsubscribed: bool = False
+    """It is removed."""
+    damaged: bool = False
+    """The disk of its home was replaced or put back."""
+    remade: bool = False
+    """Its home knew nothing of it any more when it was attached last."""
+    acknowledged: dict[Consumer, dict[PubendId, Tick]] = field(default_factory=dict)
+    """What each of its consumers has acknowledged itself."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether a broker has to remember it."""
+        return self.attached_at >= 0 and not self.removed and not self.damaged
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives a session."""
+        return self.row.name is not None
+
+    def __str__(self) -> str:
+        return f"row {self.row.number} ({self.row.client_id}:{self.row.name})"

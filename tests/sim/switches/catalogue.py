@@ -1,0 +1,77 @@
+"""All switches, and why some traps have none (algorithms.md 9, and the table of 1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sim.switches import clients, delivering, network, pubend, release, storage, subscribing
+from sim.switches.switch import Switch
+
+SWITCHES: tuple[Switch, ...] = (
+    *pubend.SILENCE,
+    *pubend.ANSWERS,
+    *pubend.LOGGING,
+    *pubend.PUBLISHERS,
+    *release.MEMBERS,
+    *release.GIVING_UP,
+    *subscribing.JOINING,
+    *subscribing.HOLDING,
+    *delivering.PFS,
+    *delivering.PROGRESS,
+    *delivering.CONSUMERS,
+    *network.INTEREST,
+    *network.CACHES,
+    *network.CURIOSITY,
+    *clients.CONSUMING,
+    *clients.SESSIONS,
+    *clients.PUBLISHING,
+    *storage.STORAGE,
+)
+
+TRAPS: tuple[str, ...] = tuple(f"T{number}" for number in range(1, 51))
+
+RULES: tuple[str, ...] = (
+    "1.5 PublishAck",
+    "1.5 silence",
+    "1.5 discard",
+    "1.5 ENROLLED",
+    "1.5 open",
+    "1.5 Hold",
+    "1.5 Interest",
+    "1.5 SubscribeAck",
+    "1.5 latestDelivered",
+    "1.5 released",
+    "1.5 PFS chop",
+    "1.5 client's CT",
+    "1.5 S4 mode",
+)
+"""The rows of the table of what must be durable before what, by a word of each."""
+
+_DELTA = "the delta router is not there yet"
+_SHARDED = "the sharded router is not there yet"
+
+NOT_APPLICABLE: Mapping[str, str] = {
+    "T5": "adopting a subscriber from another SHB is not there yet",
+    "T6": "cells are the knowledge router's, which is not there yet",
+    "T14": "groups in total order are not there yet",
+    "T15": _DELTA,
+    "T16": _DELTA,
+    "T17": _DELTA,
+    "T18": _DELTA,
+    "T19": "copies that outlive early release are the delta and the hierarchy router's, which are not there yet",
+    "T23": _SHARDED,
+    "T29": "a gap that is wider than it must be is legal: no invariant is broken",
+    "T30": _DELTA,
+    "T31": "it concerns how baselines are labelled",
+    "T32": _SHARDED,
+    "T33": _SHARDED,
+    "T36": "the Spark connector is not there yet",
+    "T38": "the hierarchy router is not there yet",
+    "1.5 S4 mode": _SHARDED,
+}
+"""Why a trap, or a rule, has no switch."""
+
+
+def switch_named(name: str) -> Switch:
+    """The switch of that name. Raises KeyError."""
+    return {switch.name: switch for switch in SWITCHES}[name]

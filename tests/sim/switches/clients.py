@@ -1,0 +1,143 @@
+"""Broken rules of a client and of its session (algorithms.md 3.1, 3.2, 3.10)."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit
+from sim.switches.switch import Switch
+
+_SUBSCRIPTION = "gapless.core.client.subscribing:SubscriptionCore"
+_LANE = "gapless.core.client.lane:Lane"
+
+CONSUMING = (
+    Switch(
+        "token_counts_received",
+        ("1.5 client's CT",),
+        "The token stands behind everything that arrived, also behind what was not handed out yet.",
+        (
+            Edit(
+                f"{_SUBSCRIPTION}.positions",
+                "pubend: lane.handed for pubend, lane in self._lanes.items() if lane.handed",
+                "pubend: lane.received for pubend, lane in self._lanes.items() if lane.received",
+            ),
+            Edit(
+                f"{_SUBSCRIPTION}.reached",
+                "pubend: lane.reached for pubend, lane in self._lanes.items() if lane.reached",
+                "pubend: lane.received for pubend, lane in self._lanes.items() if lane.received",
+            ),
+        ),
+        ("I4",),
+        "An application that keeps its token with its effects is killed with events buffered, and starts from it.",
+    ),
+    Switch(
+        "silence_moves_token_past_buffer",
+        ("1.5 client's CT",),
+        "A silence moves the token at once, although events before it wait to be handed out.",
+        (
+            Edit(
+                f"{_LANE}.on_silence",
+                "    if last is not None:\n        last.upto = upto\n    else:\n        self.handed = upto",
+                "    if last is not None:\n        last.upto = upto\n    self.handed = upto",
+            ),
+        ),
+        ("I4",),
+        "An application that takes slowly and keeps its token is killed with events buffered, and starts from it.",
+    ),
+    Switch(
+        "buffer_dropped_on_reconnect",
+        ("1.5 client's CT",),
+        "What is buffered is dropped with the session, and the next one begins behind it.",
+        (
+            Edit(
+                f"{_SUBSCRIPTION}.on_session_over",
+                "self.phase = Phase.IDLE",
+                "self.phase = Phase.IDLE\n"
+                "        self._full.clear()\n"
+                "        self._buffered_events = self._buffered_bytes = 0\n"
+                "        for lane in self._lanes.values():\n"
+                "            lane._entries.clear()",
+            ),
+        ),
+        ("I3", "I4"),
+        "A link that breaks, or an SHB that restarts, while a client has events buffered.",
+    ),
+    Switch(
+        "gap_taken_for_silence",
+        ("T1",),
+        "A client moves its position over a gap and does not tell the application.",
+        (
+            Edit(
+                f"{_LANE}.on_gap",
+                "    self._append(Entry(start, end, Gap(self.pubend, start, end, reason)))\n    return True",
+                "    return self.on_silence(end)",
+            ),
+        ),
+        ("I3", "I4"),
+        "Early release that passes a subscriber.",
+    ),
+    Switch(
+        "acknowledgement_not_repeated",
+        ("T42",),
+        "A client that connects again does not say again what it has acknowledged.",
+        (Edit(f"{_SUBSCRIPTION}._subscribe", "acknowledged=self.acknowledging.repeat(),", "acknowledged=[],"),),
+        ("V3",),
+        "The last acknowledgement of a run is lost with an SHB that loses power before its checkpoint; the client's"
+        " process goes on, nothing more is published, and the application acknowledges only with events.",
+    ),
+    Switch(
+        "last_event_named_too_low",
+        ("T47",),
+        "An acknowledgement names an earlier event as the last one below it.",
+        (
+            Edit(
+                "gapless.core.client.acknowledging:History.last_event",
+                "return ticks[bisect_right(ticks, tick) - 1]",
+                "return ticks[0]",
+            ),
+        ),
+        ("I3",),
+        "An application takes several events as one delivery and acknowledges them; everything is released and chopped"
+        " (min_retain = 0); it returns to a token between the first and the last of them, and must be told a gap.",
+    ),
+)
+
+SESSIONS = (
+    Switch(
+        "no_session_epoch",
+        ("T34",),
+        "Neither side looks at which session a frame belongs to.",
+        (
+            Edit(
+                "gapless.core.sessions.service:Sessions._on_frame",
+                "        return  # of an earlier session",
+                "        pass",
+            ),
+            Edit(
+                "gapless.core.client.connection:ClientCore._on_frame",
+                "if session_of(payload) != self._outbox.session:",
+                "if len(payload) < 8:",
+            ),
+        ),
+        ("I1", "I3", "P1"),
+        "Frames of a client's earlier link arrive on its next one (a proxy, or a message queue as transport), with two"
+        " pubends whose numbers differ between both sessions; or a stale Credit, or a stale Detach.",
+        awaits="a client transport that delivers frames of an earlier link on a later one",
+    ),
+)
+
+PUBLISHING = (
+    Switch(
+        "unanswered_batches_renumbered",
+        ("T39", "T44"),
+        "A publisher that opens again numbers what is unanswered behind what is logged, although that may be it.",
+        (
+            Edit(
+                "gapless.core.client.publishing:PublisherCore._settle_sequence",
+                "if not ambiguous or sequence < self._logged:",
+                "if not ambiguous or sequence != self._logged:",
+            ),
+        ),
+        ("I7", "I6"),
+        "A link that breaks, or a PHB that restarts, between the logging of a batch and its receipt. The sequences"
+        " differ: the model must know batches by their content.",
+    ),
+)

@@ -1,0 +1,276 @@
+"""Broken rules of delivering: PFS, readers, credit, progress (algorithms.md 3.1, 3.3, 3.5, 3.6)."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit
+from sim.switches.switch import Switch
+
+_BROKER = "gapless_shb.core.broker"
+_SHB = f"{_BROKER}:SubscriberHostingBroker"
+_CONSTREAM = "gapless_shb.core.constream:Constream"
+_DELIVERY = "gapless_shb.core.delivery:Delivery"
+_POSITION = "gapless_shb.core.positions:Position"
+_PFS = "gapless_shb.core.pfs"
+_READER = "gapless_shb.core.readers:Reader"
+_CHECKPOINT = "gapless_shb.core.checkpoint:checkpoint"
+
+_UNKNOWN = "max(self.position.since, pfs.chopped, self._unreadable_upto)"
+_PROGRESS = "Progress(self._shb, stream.pubend, stream.reported, stream.latest_delivered)"
+_OLD_TOKEN = (
+    "an application that returns to a token older than what it acknowledged (it restores a backup), while the PHB"
+    " still has the events (min_retain of some seconds)"
+)
+
+PFS = (
+    Switch(
+        "pfs_keeps_newest",
+        ("T12",),
+        "A batch read of the PFS that finds more than its limit keeps the newest ticks, and calls the rest silence.",
+        (
+            Edit(
+                f"{_PFS}:gather",
+                "        if len(found) >= limit:\n            return Found(found, min(record.ticks[-1], upto))",
+                "        del found[:-limit]",
+            ),
+            Edit(f"{_READER}.on_read", "self.horizon, upto, BATCH)", "self.horizon, upto, 4)"),
+        ),
+        ("I3", "I4"),
+        "A durable subscriber that is away for more than four matching events; the switch lowers the limit, which is"
+        " 2,048.",
+    ),
+    Switch(
+        "pfs_chopped_is_silence",
+        ("T12", "T46"),
+        "Below the chop point of the PFS no record reads as silence.",
+        (
+            Edit(f"{_READER}._unknown_upto", _UNKNOWN, "max(self.position.since, self._unreadable_upto)"),
+            Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),
+        ),
+        ("I3", "I4"),
+        f"{_OLD_TOKEN[0].upper()}{_OLD_TOKEN[1:]}, and the SHB has chopped its PFS above that token.",
+    ),
+    Switch(
+        "pfs_read_races_chop",
+        ("T43",),
+        "What a read of the PFS did not return is silence, also where it was chopped meanwhile.",
+        (Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),),
+        ("I3", "I4"),
+        f"{_OLD_TOKEN[0].upper()}{_OLD_TOKEN[1:]}, within one checkpoint of that acknowledgement, so that the chop is"
+        " written between the SHB's read of its PFS and the answer.",
+    ),
+    Switch(
+        "latest_delivered_before_pfs",
+        ("T28", "1.5 latestDelivered"),
+        "latestDelivered is checkpointed and reported before the records of its ticks are written.",
+        (
+            Edit(
+                f"{_PFS}:Pfs.seal",
+                "    return writes",
+                '    late, self._late = vars(self).get("_late", []), writes\n    return late',
+            ),
+        ),
+        ("I3", "I4"),
+        "A durable subscriber that is away while events match it; the SHB loses power after the next checkpoint.",
+    ),
+    Switch(
+        "pfs_chopped_early",
+        ("1.5 PFS chop",),
+        "The PFS is chopped up to what is delivered, not up to what is released and reported.",
+        (Edit(_CHECKPOINT, "stream.pfs.chop(stream.reported)", "stream.pfs.chop(stream.latest_delivered)"),),
+        ("I8", "I5"),
+        "A durable subscriber that is away with events it has not acknowledged; the SHB restarts, finds no record of"
+        " them, takes the subscription for quiet and releases them; min_retain = 0.",
+    ),
+)
+
+PROGRESS = (
+    Switch(
+        "volatile_delivered_reported",
+        ("T9", "1.5 latestDelivered"),
+        "Progress says how far the head is, not how far the PFS holds durably.",
+        (Edit(f"{_SHB}._report", _PROGRESS, _PROGRESS.replace("stream.latest_delivered)", "stream.head)")),),
+        ("I8", "I5"),
+        "Early release with max_retain shorter than an SHB's sync may take (a stall of some seconds); then the SHB"
+        " loses power. A seam oracle sees it at once: delivered is above the durable checkpoint.",
+    ),
+    Switch(
+        "volatile_released_reported",
+        ("T42", "1.5 released"),
+        "Progress says what is acknowledged in memory, not what is checkpointed.",
+        (
+            Edit(
+                f"{_SHB}._report",
+                f"progress = {_PROGRESS}",
+                "delivered, head = stream.latest_delivered, stream.head\n"
+                "    pinned = [position.release(delivered, head) for position in stream.pinning.values()]\n"
+                "    released = max(stream.reported, min([delivered, *pinned]))\n"
+                "    progress = Progress(self._shb, stream.pubend, released, delivered)",
+            ),
+        ),
+        ("I8", "I5"),
+        "A consumer acknowledges, the PHB chops (min_retain = 0), the SHB loses power before its checkpoint, and the"
+        " consumer comes back without a token (a new process). A seam oracle sees it at once.",
+    ),
+    Switch(
+        "retired_gap_swallowed",
+        ("T10",),
+        "An SHB that was retired and returns passes lost ticks like silence.",
+        (
+            Edit(
+                f"{_CONSTREAM}._deliver_lost",
+                "in self._istream.lost_in(self.head, horizon, self._need()):",
+                "in ():",
+            ),
+        ),
+        ("I3",),
+        "An SHB is down and retired (`PublisherHostingBroker.retire`), the PHB chops beyond it, it returns with its"
+        " durable subscriptions.",
+    ),
+    Switch(
+        "quiet_pins",
+        ("T47",),
+        "A subscription pins the log from its last acknowledgement on, also when nothing above that concerns it.",
+        (Edit(f"{_POSITION}.quiet", "return not self.held and ", "return self.last_tick < 0 and not self.held and "),),
+        ("V3",),
+        "A durable subscription that nothing matches, and an application that acknowledges only with events, beside"
+        " one that acknowledges everything.",
+    ),
+    Switch(
+        "quiet_range_not_silent",
+        ("T47",),
+        "What a quiet subscription has released is lost to it like to anybody, and not silence.",
+        (
+            Edit(
+                f"{_POSITION}.silent",
+                "return self.quiet_from, max(self.quiet_from, self.released)",
+                "return self.quiet_from, self.quiet_from",
+            ),
+        ),
+        ("I5",),
+        "A durable subscription that nothing more matches, others that acknowledge, min_retain = 0 so that the log"
+        " is chopped; then its application starts anew with the token it stored at its last event.",
+    ),
+    Switch(
+        "released_lowered_by_ack",
+        ("T49",),
+        "What a quiet subscription had released falls back to its acknowledgement when the next event matches it.",
+        (Edit(f"{_POSITION}.release", "self.released = max(self.released, floor)", "self.released = floor"),),
+        ("I5",),
+        "As quiet_range_not_silent, and an event matches it before its application comes back.",
+    ),
+    Switch(
+        "released_not_recovered",
+        ("T49",),
+        "After a restart of the SHB what a subscription had released is only what it had acknowledged.",
+        (
+            Edit(
+                f"{_BROKER}:_recovered",
+                "recovered = row.acked if row.held else max(row.acked, released)",
+                "recovered = row.acked",
+            ),
+        ),
+        ("I5",),
+        "As quiet_range_not_silent, with a restart of the SHB before its application comes back.",
+    ),
+)
+
+CONSUMERS = (
+    Switch(
+        "switch_not_atomic",
+        ("T25",),
+        "A reader ends when it has reached the head as it was when the reader last looked, and the constream takes"
+        " over at the head as it is.",
+        (
+            Edit(
+                f"{_READER}.step",
+                "if self.horizon >= host.head or self.consumer.starved:",
+                'if self.horizon >= vars(self).get("_head", host.head) or self.consumer.starved:',
+            ),
+            Edit(
+                f"{_READER}._plan",
+                "    unknown_upto = min(self._unknown_upto(host.pfs), host.head)",
+                "    self._head = host.head\n    unknown_upto = min(self._unknown_upto(host.pfs), host.head)",
+            ),
+            Edit(f"{_CONSTREAM}.step_reader", "and reader.horizon >= self.head\n", "and reader.horizon >= 0\n"),
+        ),
+        ("I3",),
+        "A subscriber catches up (away for a while, or slow) while events flow: the head moves between its last read"
+        " and the answer.",
+    ),
+    Switch(
+        "floor_lost",
+        ("T11",),
+        "A consumer whose token is ahead of the head is live from the head on, and gets again what it has.",
+        (Edit(f"{_CONSTREAM}._go_live", "if at > self.head:", "if at < 0:"),),
+        ("I2",),
+        "An SHB loses power with a head above its last checkpoint, and consumers attach with tokens above that before"
+        " the head has caught up. To be seen where the SHB sends: a client drops what it has.",
+    ),
+    Switch(
+        "credit_ignored",
+        ("T26",),
+        "Live consumers are sent events whatever credit they gave.",
+        (Edit(f"{_DELIVERY}._send", "if consumer.affords(mask.bit_count(), len(payload)):", "if payload:"),),
+        ("P1",),
+        "A live consumer with a small window that takes slowly: its client ends the session for a breach of the"
+        " protocol.",
+    ),
+    Switch(
+        "slow_consumer_skips",
+        ("T26",),
+        "A consumer without credit is read for from the head on, not from what it was last sent.",
+        (
+            Edit(
+                f"{_DELIVERY}._send",
+                "begin = max(self._previous, self._stream.floors.get(consumer.sid, 0))",
+                "begin = self._stream.head",
+            ),
+        ),
+        ("I3",),
+        "A live consumer with a small window that takes slowly.",
+    ),
+    Switch(
+        "silence_past_readers",
+        ("T28",),
+        "The silence of an idle pubend is said to all consumers of a session, also to those that a reader serves.",
+        (
+            Edit(
+                "gapless_shb.core.consumers:Channel.tell_idle",
+                "[sid for sid in self.consumers if sid in live]",
+                "list(self.consumers)",
+            ),
+        ),
+        ("I3",),
+        "A subscriber that catches up, or has no credit, for longer than a second.",
+    ),
+    Switch(
+        "old_token_raised",
+        ("T35",),
+        "A token older than what was acknowledged is raised to that.",
+        (
+            Edit(
+                "gapless_shb.core.subscribing:Subscribing._attach_at",
+                "return given.get(pubend, position.start)",
+                "return max(position.acked, given.get(pubend, position.start))",
+            ),
+        ),
+        ("I5", "I3"),
+        f"{_OLD_TOKEN[0].upper()}{_OLD_TOKEN[1:]}. The gap that its client makes of it is above `lost`.",
+    ),
+    Switch(
+        "zombie_acknowledges",
+        ("T35",),
+        "Whoever once consumed a subscription can acknowledge for it.",
+        (
+            Edit(
+                f"{_SHB}._on_acknowledge",
+                "if consumer is None or consumer.channel.session != session.number:",
+                "if consumer is None:",
+            ),
+        ),
+        ("I8", "I5"),
+        "Two clients of one subscription: the first one's link stalls, the second takes the subscription over with a"
+        " token of its own, then the first one's acknowledgement arrives, above the second one's position; the PHB"
+        " chops, the second one restarts from its token. The model counts the acknowledgements of the holder alone.",
+    ),
+)

@@ -1,0 +1,312 @@
+"""Broken rules of a pubend: what it asserts, what it answers, and what it logs (algorithms.md 1.4)."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit
+from sim.switches.switch import Switch
+
+_LOG = "gapless_phb.core.log:Log"
+_PUBEND = "gapless_phb.core.pubend:Pubend"
+_ANSWERS = "gapless_phb.core.answering:Answers"
+_INTAKE = "gapless_phb.core.intake:Intake"
+_RECOVERY = "gapless_phb.core.recovery"
+
+_SAY = """\
+    assert upto > self.stable, "what was decided stays decided"
+    self._outbox.emit(Know(Knowledge(self.pubend, self.stable, upto, data, self.lost)))
+    self.stable = upto"""
+_SAY_ALSO_BELOW = """\
+    lo = min(self.stable, data.ticks[0] - 1) if data else self.stable
+    self._outbox.emit(Know(Knowledge(self.pubend, lo, upto, data, self.lost)))
+    self.stable = max(self.stable, upto)"""
+_PIECES = "pieces = [(lo, end)] if first <= lost else [(lo, min(end, lost)), (max(lo, first), end)]"
+
+SILENCE = (
+    Switch(
+        "no_lease",
+        ("T2", "1.5 silence"),
+        "A restarted pubend does not know up to where it had asserted silence, and uses those ticks again.",
+        (
+            Edit(
+                f"{_RECOVERY}:Recovered.last",
+                "max(self.newest, self.saved.lease, self.saved.row.created)",
+                "max(self.newest, self.saved.row.created)",
+            ),
+            # The ticks between lease and present are void all the same, or every token in them would be refused.
+            Edit(f"{_PUBEND}.begin", "time - 1 > self._last:", "time - 1 > max(self._last, self.log.lease):"),
+            Edit(f"{_PUBEND}.begin", "(self._last, time - 1)", "(max(self._last, self.log.lease), time - 1)"),
+        ),
+        ("I12", "I3"),
+        "An idle PHB that says silence; it crashes, restarts at once with a wall clock some 100 ms to 2 s back, and"
+        " is published to at once: the event gets a tick inside that silence.",
+    ),
+    Switch(
+        "silence_beyond_lease",
+        ("T2", "1.5 silence"),
+        "An idle pubend asserts silence up to the present, whatever its durable lease says.",
+        (Edit(f"{_LOG}.promise", "upto = min(time, self.lease)", "upto = time"),),
+        ("I12", "I3"),
+        "An idle PHB whose disk stalls for longer than the lease lasts (2 s; less with a shorter lease_seconds), or"
+        " a PHB that is paused that long; a crash before the next lease is durable, a wall clock that steps back by"
+        " more than the restart takes, and a publish at once.",
+    ),
+    Switch(
+        "lease_used_before_durable",
+        ("T2", "1.5 silence"),
+        "A lease counts from when it is asked for, and not from when it is durable.",
+        (
+            Edit(
+                f"{_LOG}._extend_lease",
+                "lease = self._lease_asked = max(",
+                "lease = self.lease = self._lease_asked = max(",
+            ),
+        ),
+        ("I12", "I3"),
+        "As silence_beyond_lease: a crash while the write of a lease is under way, after silence above the lease"
+        " before was said (a sync that takes more than lease_seconds / 2), and a wall clock that steps back.",
+    ),
+    Switch(
+        "silence_across_pending",
+        ("T2", "T40"),
+        "Silence is asserted up to the present although batches with lower ticks are on their way to the disk.",
+        (
+            Edit(f"{_LOG}.promise", "if self.pending or not self.ready:", "if not self.ready:"),
+            Edit(f"{_LOG}._say", _SAY, _SAY_ALSO_BELOW),
+        ),
+        ("I12", "I3"),
+        "A sync of the PHB that takes longer than silence_seconds with a batch in it; or any sync during which an"
+        " SHB asks for what lies beyond stable (an SHB that restarts, or DCT).",
+    ),
+    Switch(
+        "settle_beyond_lease",
+        ("T40", "1.5 silence"),
+        "Silence up to the next pending batch is asserted with a durable one, also beyond the durable lease.",
+        (
+            Edit(
+                f"{_LOG}.settle",
+                "self._say(max(newest, min(undecided - 1, self.lease)), data)",
+                "self._say(max(newest, undecided - 1), data)",
+            ),
+        ),
+        ("I12", "I3"),
+        "Batch A waits for a sync that takes longer than the lease lasts; batch B is published meanwhile, in a later"
+        " write; A's sync ends, then a crash before B's does; a restart with the wall clock back between A and B,"
+        " and a publish at once.",
+    ),
+)
+
+ANSWERS = (
+    Switch(
+        "silence_for_forgotten",
+        ("T1",),
+        "The pubend answers a want for ticks that it has given up with silence, and not with lost.",
+        (Edit(f"{_ANSWERS}._reply", "data, self._log.lost, reply=True", "data, 0, reply=True"),),
+        ("C1", "I3"),
+        "Early release (max_retain of some seconds) passes a subscriber that is away or without credit; it comes"
+        " back. Without early release: an application that returns to a token older than what it acknowledged.",
+    ),
+    Switch(
+        "lost_sampled_before_read",
+        ("T43",),
+        "What a read of the log did not return is silence or lost by what was lost when the read was asked for.",
+        (
+            Edit(f"{_ANSWERS}._read", "self._log.newest)\n", "self._log.newest)\n    lost = self._log.lost\n"),
+            Edit(
+                f"{_ANSWERS}._read",
+                "        self._on_read(wanted, upto, result, now)",
+                "        self._sampled = lost\n"
+                "        self._on_read(wanted, upto, result, now)\n"
+                "        del self._sampled",
+            ),
+            Edit(f"{_ANSWERS}._answer", "lost = self._log.lost", "lost = self._sampled"),
+            Edit(f"{_ANSWERS}._answer", _PIECES, "pieces = [(lo, end)]"),
+            Edit(f"{_ANSWERS}._reply", "self._log.lost", "vars(self).get('_sampled', self._log.lost)"),
+        ),
+        ("C1", "I3"),
+        "Early release with a subscriber that catches up just then: a chop is written between a read of the PHB's"
+        " log and its answer, so reads must take time.",
+    ),
+    Switch(
+        "read_by_last_tick",
+        ("T50",),
+        "Of a record that reaches beyond the end of a wanted range nothing is returned: its events are silence.",
+        (Edit(f"{_ANSWERS.removesuffix('Answers')}_within", ".first_tick > hi:", ".last_tick > hi:"),),
+        ("C1", "I3"),
+        "Batches of several events, of which a subscriber that catches up matches some but not the last: the PFS"
+        " makes it want single ticks inside of a record.",
+    ),
+    Switch(
+        "reply_not_marked",
+        ("T37",),
+        "Answers to wants do not say that they are answers, so they travel on as if they were said first.",
+        (Edit(f"{_ANSWERS}._reply", "reply=True", "reply=False"),),
+        ("V4",),
+        "Several SHBs behind one broker, one of them in catch-up: what it asked for reaches all. At the seam it can"
+        " be seen at once: a Know that has a reply_to has reply=True.",
+        awaits="a router that fans first-time knowledge out by the mark (the hostile one goes by reply_to)",
+    ),
+)
+
+LOGGING = (
+    Switch(
+        "acknowledged_before_sync",
+        ("1.5 PublishAck",),
+        "A batch is acknowledged when it is written, and told when it is durable.",
+        (
+            Edit(
+                f"{_INTAKE}._take",
+                "    self._log.append(publisher, pub, headers, crc, reply_to, now, wall)\n",
+                "    batch = self._log.append(publisher, pub, headers, crc, reply_to, now, wall)\n"
+                "    self.acknowledge([batch])\n"
+                "    batch.replies.clear()\n",
+            ),
+        ),
+        ("I7",),
+        "A PHB that loses power between a write and its sync, with a publisher that is not told otherwise later (it"
+        " closes, or it publishes nothing more under that sequence).",
+    ),
+    Switch(
+        "landed_before_sync",
+        ("1.5 PublishAck",),
+        "A batch is told and acknowledged when it is written: neither waits for the sync.",
+        (
+            Edit(
+                f"{_LOG}.append",
+                "[Put(self.stream, batch.last_tick, raw)], lambda now, _wall: self._land(batch, now))",
+                "[Put(self.stream, batch.last_tick, raw)])\n    self._land(batch, now)",
+            ),
+        ),
+        ("I1", "I7"),
+        "A PHB that loses power between a write and its sync, while a live subscriber takes what was told.",
+    ),
+    Switch(
+        "publishers_not_rebuilt",
+        ("T44",),
+        "After a restart the log's records are there, and the table of publishers does not know of them.",
+        (
+            Edit(
+                f"{_RECOVERY}:_replay",
+                "if not recovered.table.replay(record.publisher, record.epoch, batch):",
+                "if batch.count < 1:",
+            ),
+        ),
+        ("I7",),
+        "A PHB that crashes between the sync of a batch and the receipt at the publisher, who sends it again.",
+    ),
+    Switch(
+        "found_log_is_silence",
+        ("T44",),
+        "What recovery finds in the log above the last checkpoint is not adopted: until the next event is logged,"
+        " wants for it are answered with silence.",
+        (
+            Edit(
+                f"{_PUBEND}.__init__",
+                "    self.log.on_landed = self._on_landed",
+                "    self.log.newest = saved.checkpoint.tick\n    self.log.on_landed = self._on_landed",
+            ),
+        ),
+        ("C1", "I3"),
+        "A PHB that crashes with events an SHB does not have yet (a link down, or a subscriber in catch-up), then"
+        " nobody publishes for some seconds.",
+    ),
+    Switch(
+        "chop_before_checkpoint",
+        ("T21", "1.5 discard"),
+        "The log is chopped without a checkpoint of the publishers; recovery goes by the records that are left.",
+        (
+            Edit(f"{_PUBEND}._on_release", "self.checkpoints.tick < min(upto, self.log.newest):", "upto < 0:"),
+            Edit(f"{_RECOVERY}:recover", "if last != recovered.newest:", "if last < recovered.newest:"),
+            Edit(
+                f"{_RECOVERY}:_replay",
+                "if record.previous != recovered.newest:",
+                "if record.previous != recovered.newest and record.previous > recovered.saved.lost:",
+            ),
+            Edit(
+                "gapless_phb.core.publishers:PublisherTable.replay",
+                "return False",
+                "publisher.sequence = batch.first - 1",
+            ),
+        ),
+        ("I7",),
+        "min_retain = 0; a publisher whose link breaks between the logging of a batch and its receipt, and stays"
+        " away; everybody acknowledges, the log is chopped behind that batch, the PHB restarts; the publisher"
+        " returns and sends it again. Also: a named publisher that asks recover() after that.",
+    ),
+    Switch(
+        "chop_before_lost",
+        ("1.5 discard",),
+        "Records are discarded first, `lost` is made durable after that, and answers go by `lost` alone.",
+        (
+            Edit(
+                f"{_LOG}.chop",
+                "[Set(rows.LOST, self._key, rows.encode(upto)), Chop(self.stream, min(upto, self.newest))],\n"
+                "        durable,",
+                "[Chop(self.stream, min(upto, self.newest))],\n"
+                "        lambda *_: self._outbox.write([Set(rows.LOST, self._key, rows.encode(upto))], durable),",
+            ),
+            Edit(f"{_ANSWERS}._answer", _PIECES, "pieces = [(lo, end)]"),
+        ),
+        ("C1", "I3"),
+        "Early release with a subscriber below it that catches up: the PHB crashes between the two writes, or"
+        " answers between them.",
+    ),
+)
+
+PUBLISHERS = (
+    Switch(
+        "high_water_dedupe",
+        ("T39",),
+        "A batch may leave a hole behind it, and whatever is below the highest sequence counts as logged.",
+        (
+            Edit(f"{_INTAKE}._take", "if pub.first > following:", "if pub.first < 1:"),
+            Edit(
+                "gapless_phb.core.publishers:Publisher.log",
+                "assert batch.first == self.sequence + 1,",
+                "assert batch.first > self.sequence,",
+            ),
+            Edit(
+                "gapless_phb.core.publishers:PublisherTable.replay",
+                "if batch.first != publisher.sequence + 1:",
+                "if batch.first < 1:",
+            ),
+            Edit(
+                f"{_INTAKE.removesuffix('Intake')}_repeated",
+                'return Outcome(Verdict.INVALID, f"events {pub.first} to {last} were sent before, with other content",'
+                " pub.first)",
+                "found = publisher.find_logged(publisher.known_from)\n"
+                "    return Outcome(Verdict.OK, sequence=last, ticks=runs_of(found) if found else ())",
+            ),
+        ),
+        ("I7",),
+        "A publisher with several batches under way, of which a middle one is refused for a moment (a small"
+        " max_pending_bytes with a large batch before small ones, or a disk that is full for a moment), or is lost"
+        " and overtaken on its way (hostile: lose, reorder with the publisher at another node).",
+    ),
+    Switch(
+        "twin_not_fenced",
+        ("1.5 open",),
+        "A batch of an earlier opening of its publisher is taken like one of the newest.",
+        (Edit(f"{_INTAKE}._take", "if publisher is None or pub.epoch != publisher.epoch:", "if publisher is None:"),),
+        ("I7",),
+        "Two clients with one publisher name: the first one's link stalls with a batch in it, the second opens and is"
+        " told sequence n; then the first one's batch n + 1 arrives and is logged. The model: of a publisher nothing"
+        " above the sequence that an opening was answered with is logged under an earlier epoch.",
+    ),
+    Switch(
+        "opened_before_durable",
+        ("1.5 open",),
+        "An opening is answered at once: neither its epoch nor what was assigned before it is durable.",
+        (
+            Edit(
+                f"{_INTAKE}.open",
+                "    self._outbox.write([Set(rows.PUBLISHERS, key, rows.encode(publisher.row))], durable)",
+                "    self._outbox.write([Set(rows.PUBLISHERS, key, rows.encode(publisher.row))])\n"
+                "    durable(now, wall)",
+            ),
+        ),
+        ("I7",),
+        "A named publisher opened anew (another instance) while batches of the one before wait for a slow sync: it is"
+        " told a sequence below what is logged in the end. Or, with publishers at another node (hostile), a PHB that"
+        " loses power before the epoch is durable: its publisher is fenced though nobody opened it since.",
+    ),
+)

@@ -1,0 +1,195 @@
+"""Broken rules of release: who is counted, what is held, and how far a log is given up (algorithms.md 1.4, 3.7)."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit
+from sim.switches.switch import Switch
+
+_PUBEND = "gapless_phb.core.pubend:Pubend"
+_RELEASE = "gapless_phb.core.release:Release"
+_TABLE = "gapless.core.release:ReleaseTable"
+
+_MINIMA = "return _lowest(self._rows.values()) if len(self._rows) == len(self._members) else None"
+_BOUND = "min((joining.at for joining in self._joining.values()), default=self._log.stable)"
+_WANTED = "wanted = max(min(self.released, self.held), self._early(time))"
+
+MEMBERS = (
+    Switch(
+        "enrolment_does_not_bound",
+        ("T41",),
+        "An SHB whose membership is being written does not bound the release yet.",
+        (Edit(f"{_RELEASE}.on_released", f"bound = {_BOUND}", "bound = self._log.stable"),),
+        ("I8", "I5"),
+        "Two SHBs and min_retain = 0: the second one's first interest arrives while its membership waits for a slow"
+        " sync of the PHB (some seconds), and the first SHB goes on to be published to, acknowledges and reports.",
+    ),
+    Switch(
+        "minimum_outlives_enrolment",
+        ("T41", "T48"),
+        "A minimum over the old members is remembered while a new one joins, and counts again when that is over.",
+        (
+            Edit(
+                f"{_RELEASE}.on_released",
+                "delivered = min(delivered, bound, self._log.stable)",
+                "delivered = min(delivered, self._log.stable)",
+            ),
+            Edit(
+                f"{_RELEASE}.target",
+                _WANTED,
+                f"bound = {_BOUND}\n    wanted = min(bound, max(min(self.released, self.held), self._early(time)))",
+            ),
+        ),
+        ("I8", "I5"),
+        "As enrolment_does_not_bound, and then the new SHB lags behind that minimum with its first report (it has a"
+        " subscriber that does not acknowledge), and the router has forgotten what it said (hostile: forget), so"
+        " that it says the lower minimum.",
+    ),
+    Switch(
+        "minimum_of_the_heard",
+        ("T20",),
+        "The minimum is taken over the members that have reported, not over all.",
+        (Edit(f"{_TABLE}.minima", _MINIMA, "return _lowest(self._rows.values())"),),
+        ("C4", "I8"),
+        "Two SHBs, the PHB restarts (or its router forgets) while one of them cannot be reached and has a subscriber"
+        " behind; the other one reports.",
+    ),
+    Switch(
+        "enrolled_member_not_counted",
+        ("T20",),
+        "The router goes on to count the members that it was handed, without one that was enrolled since.",
+        (Edit(f"{_TABLE}.enrol", "self._members[shb] = None", "self._members.get(shb)"),),
+        ("C4", "I8"),
+        "Two SHBs, of which the second one is enrolled while the PHB runs, and has a subscriber that lags.",
+    ),
+    Switch(
+        "covers_max_merged",
+        ("T48",),
+        "Minima of a neighbour are merged to the highest, also where they were taken over other SHBs.",
+        (
+            Edit(
+                "gapless.core.release:HopTable.report",
+                "_highest(minima, before) if known == cover else minima",
+                "_highest(minima, before)",
+            ),
+        ),
+        ("C4", "I8"),
+        "Two SHBs behind one broker in between: the first reports 500, the second comes back with 5.",
+        awaits="a router that aggregates on the way (`HopTable`)",
+    ),
+    Switch(
+        "enrolled_before_durable",
+        ("1.5 ENROLLED",),
+        "An SHB is told that it is a member before that is durable.",
+        (
+            Edit(
+                f"{_PUBEND}.enrol",
+                "        self._outbox.write([Set(rows.MEMBERS, rows.key(self.number, shb), rows.encode(at))], durable)",
+                "        self._outbox.write([Set(rows.MEMBERS, rows.key(self.number, shb), rows.encode(at))])\n"
+                "        durable(0, 0)",
+            ),
+        ),
+        ("I8", "I5"),
+        "Two SHBs, min_retain = 0: the second one's first subscription is acknowledged, the PHB loses power before"
+        " the membership is durable; after the restart the second SHB cannot be reached for a while, and the first"
+        " one reports.",
+    ),
+    Switch(
+        "new_pubend_counts_nobody",
+        ("T20", "T22"),
+        "A pubend that is added to a PHB counts no SHB from its beginning.",
+        (
+            Edit(
+                "gapless_phb.core.broker:PublisherHostingBroker._create",
+                "members=dict.fromkeys(members, at)",
+                "members={}",
+            ),
+        ),
+        ("I8", "I10"),
+        "Two SHBs with subscriptions, min_retain = 0: the PHB is restarted with one more pubend while one SHB is"
+        " away; the other one enrols there, gets events and releases them; the first one returns.",
+    ),
+    Switch(
+        "pubend_id_reused",
+        ("T34",),
+        "A pubend that begins anew on an empty volume has the identity of the one that is gone.",
+        (
+            Edit(
+                "gapless_phb.core.assignment:pubend_id",
+                'return f"{name}@{_base36(wall // 1000)}{suffix}"',
+                'return f"{name}@1"',
+            ),
+        ),
+        ("I12", "I3"),
+        "A PHB whose volume is wiped, restarted with a wall clock that stepped back behind what was said: ticks of the"
+        " dead pubend are used again. The model must know pubends by their incarnation, not by their id.",
+    ),
+)
+
+GIVING_UP = (
+    Switch(
+        "holds_ignored",
+        ("T46", "1.5 Hold"),
+        "Holds are kept and answered, and the release does not look at them.",
+        (Edit(f"{_RELEASE}.target", _WANTED, "wanted = max(self.released, self._early(time))"),),
+        ("I8", "I5"),
+        "min_retain of some seconds, everybody done with everything; a subscription from `earliest` whose consumer"
+        " has little credit or goes away; then min_retain passes.",
+    ),
+    Switch(
+        "held_before_durable",
+        ("1.5 Hold",),
+        "A row of holds is answered before it is durable.",
+        (
+            Edit(
+                f"{_PUBEND}.hold",
+                "    self._outbox.write([Set(rows.HOLDS, key, rows.encode(held))], durable)",
+                "    self._outbox.write([Set(rows.HOLDS, key, rows.encode(held))])\n    durable(0, 0)",
+            ),
+        ),
+        ("I8", "I5"),
+        "As holds_ignored, and the PHB loses power between the answer and the sync.",
+    ),
+    Switch(
+        "early_release_of_undelivered",
+        ("T9",),
+        "Early release goes by age alone, and takes what an SHB has not got yet.",
+        (
+            Edit(
+                f"{_RELEASE}._early",
+                "return min(self.delivered, time - self._settings.max_retain - 1)",
+                "return time - self._settings.max_retain - 1",
+            ),
+        ),
+        ("I8", "I5"),
+        "max_retain of some seconds; an SHB that is down, or cut off, for longer.",
+    ),
+    Switch(
+        "probe_on_released",
+        ("T8",),
+        "The PHB asks for acknowledgements until everything is released, not until it is delivered.",
+        (
+            Edit(
+                f"{_PUBEND}._on_ack_expected",
+                "self.log.newest > self.release.delivered:",
+                "self.log.newest > self.release.released:",
+            ),
+            Edit(
+                f"{_PUBEND}.released",
+                "if self.log.newest > self.release.delivered:",
+                "if self.log.newest > self.release.released:",
+            ),
+        ),
+        ("V4",),
+        "A durable subscriber that is away with an event it has not acknowledged, and a minute in which nobody"
+        " publishes. The oracle: no Probe (at the seam) once every member has reported that tick as delivered.",
+    ),
+    Switch(
+        "retirement_not_told",
+        ("T10",),
+        "An SHB that is retired is deleted, and the router goes on to wait for its reports.",
+        (Edit(f"{_PUBEND}.retire", ", lambda _now, _wall: self._open())", ")"),),
+        ("V3",),
+        "Two SHBs, one goes for good and is retired (`PublisherHostingBroker.retire`); the other one acknowledges"
+        " everything, and the PHB is not restarted.",
+    ),
+)

@@ -1,0 +1,74 @@
+"""Broken rules of making durable: the groups of commits, and the disk in memory (algorithms.md 1.5)."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit
+from sim.switches.switch import Switch
+
+_LOG = "gapless_storage._memory:Log"
+
+STORAGE = (
+    Switch(
+        "sync_covers_later_writes",
+        ("1.5 PublishAck",),
+        "When a sync ends, what was written while it ran counts as durable too.",
+        (
+            Edit(
+                "gapless.node.groups:Groups.on_synced",
+                "    return durable",
+                "    if not self._in_flight:\n"
+                "        durable += self._cookies\n"
+                "        self._cookies = []\n"
+                "    return durable",
+            ),
+        ),
+        ("I7", "I1"),
+        "Two syncs under way on a PHB, a third batch written behind them, and a power cut right after the second one"
+        " has ended. Every rule of 1.5 is broken with it, so an SHB shows it as well.",
+    ),
+    Switch(
+        "failed_sync_taken_for_done",
+        ("T44", "1.5 PublishAck"),
+        "A sync that fails is taken for one that succeeded.",
+        (
+            Edit(
+                "gapless_storage.memory_volume:MemoryVolume.sync",
+                "            self._failure = error\n            raise",
+                "            return",
+            ),
+        ),
+        ("I7", "I1"),
+        "A sync of the PHB that fails and loses what it should have made durable (`DiskFaults.sync`), and a later end"
+        " of that process, by whatever cause.",
+    ),
+    Switch(
+        "reclaimed_before_chop_durable",
+        ("1.5 discard",),
+        "Records are discarded for good when their chop is written, not when it is durable.",
+        (
+            Edit(
+                f"{_LOG}.reclaim",
+                "bisect_right(self._indexes, self.settled)",
+                "bisect_right(self._indexes, self.first)",
+            ),
+        ),
+        ("V2", "V1"),
+        "The node's upkeep reclaims between the write of a chop and its sync, and the PHB loses power then; a"
+        " subscription from `earliest`, or an old token, wants what `lost` does not cover.",
+    ),
+    Switch(
+        "volume_reads_by_index",
+        ("T50",),
+        "A read of a stream does not return the record that reaches beyond its end.",
+        (
+            Edit(
+                f"{_LOG}.read",
+                "min(bisect_left(self._indexes, upto, lo=place) + 1, len(self._indexes))",
+                "bisect_right(self._indexes, upto, lo=place)",
+            ),
+        ),
+        ("V2", "V1"),
+        "Batches of several events, of which a subscriber that catches up matches some but not the last. The PHB"
+        " notices that a record is missing, and answers nothing: nobody is lied to, and nobody gets on.",
+    ),
+)

@@ -1,0 +1,236 @@
+"""Broken rules of how a subscription begins: versions, starts, joining, holds (algorithms.md 3.1, 3.3, 7.2)."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit
+from sim.switches.switch import Switch
+
+_BROKER = "gapless_shb.core.broker"
+_SHB = f"{_BROKER}:SubscriberHostingBroker"
+_CONSTREAM = "gapless_shb.core.constream:Constream"
+_POSITION = "gapless_shb.core.positions:Position"
+_JOINING = "gapless_shb.core.joining:Joining"
+_SUBSCRIBING = "gapless_shb.core.subscribing:Subscribing"
+_READER = "gapless_shb.core.readers:Reader"
+_RANGE = "gapless_shb.core.fetches:RangeFetch"
+
+_SINCE = "max(position.start, head, run.lo, under_lower)"
+_LATE_INTEREST = (
+    "a router that filters and hears of new interest late (hostile: delay_interest, drop_interest, understate, with"
+    " delay and reorder)"
+)
+
+JOINING = (
+    Switch(
+        "under_stamped_silence_believed",
+        ("T3",),
+        "The constream believes silence whatever version of the interest it was filtered with.",
+        (Edit(f"{_CONSTREAM}._need", "return {self._around.shb: self._joining.version}", "return {}"),),
+        ("I3", "I10"),
+        f"Subscriptions are created while events flow, through {_LATE_INTEREST}.",
+    ),
+    Switch(
+        "since_without_earlier_silence",
+        ("T45",),
+        "A subscription is covered from the first run that honours it, although silence above that is held already"
+        " that was filtered without it and goes on to be believed.",
+        (
+            Edit(f"{_JOINING}.settle", _SINCE, "max(position.start, head, run.lo)"),
+            Edit(
+                f"{_JOINING}.settle",
+                "self._later[sid] = (position.since, version)",
+                "self._later[sid] = (max(position.since, under_lower), version)",
+            ),
+        ),
+        ("I3", "I10"),
+        "A hole below the knowledge that arrives while subscriptions are created (lose, delay, reorder), so that"
+        f" silence waits above it, through {_LATE_INTEREST}; the hole is filled by an answer.",
+    ),
+    Switch(
+        "since_below_head",
+        ("T49",),
+        "A subscription counts as covered from its start on, also where the head had passed before it joined.",
+        (Edit(f"{_JOINING}.settle", _SINCE, "max(position.start, under_lower)"),),
+        ("I3", "I10"),
+        "A subscription from `earliest`, a time or a token; or one at `latest` while the head moves on under-stamped"
+        f" silence, through {_LATE_INTEREST}.",
+    ),
+    Switch(
+        "unknown_before_since_is_silence",
+        ("T46",),
+        "Where the PFS does not cover a subscription yet, no record reads as silence.",
+        (
+            Edit(
+                f"{_READER}._unknown_upto",
+                "max(self.position.since, pfs.chopped, self._unreadable_upto)",
+                "max(pfs.chopped, self._unreadable_upto)",
+            ),
+        ),
+        ("I3", "I10"),
+        "A durable subscription from `earliest`, a time or a token, with events between that and the head.",
+    ),
+    Switch(
+        "reader_ends_while_joining",
+        ("T49",),
+        "A reader that has reached the head ends although its subscription is still joining.",
+        (
+            Edit(f"{_CONSTREAM}.attach", "if at >= self.head and position.since <= at:", "if at >= self.head:"),
+            Edit(
+                f"{_CONSTREAM}.step_reader",
+                "and position.since <= reader.horizon\n",
+                "and reader.horizon < FOREVER\n",
+            ),
+            Edit(
+                f"{_CONSTREAM}._promote_waiting", "if waits and reader.position.since <= reader.horizon:", "if waits:"
+            ),
+        ),
+        ("I3", "I10"),
+        f"A new subscription at the head, connected, while events flow, through {_LATE_INTEREST}: the head passes"
+        " events under a stamp that does not honour it.",
+    ),
+    Switch(
+        "quiet_while_joining",
+        ("T49",),
+        "A subscription without a record is quiet, and releases, also while it is joining.",
+        (Edit(f"{_POSITION}.quiet", "self.since <= settled and ", ""),),
+        ("I8", "I5"),
+        "A durable subscription at `latest` whose consumer leaves, or has no credit, while the head moves past"
+        f" events that match it and it is still joining, through {_LATE_INTEREST}; min_retain = 0.",
+    ),
+    Switch(
+        "reader_believes_filtered_silence",
+        ("T13",),
+        "A reader that fetches a range takes silence that was filtered for others.",
+        (
+            Edit(f"{_CONSTREAM}._feed_readers", "if knowledge.stamp is not RAW:", "if knowledge.hi <= knowledge.lo:"),
+            Edit(
+                f"{_CONSTREAM}.fetch", "self._curiosity.add(ranges, RAW,", "self._curiosity.add(ranges, self._need(),"
+            ),
+            Edit(f"{_RANGE}.upto", "self._known.horizon(self.start, RAW)", "self._known.horizon(self.start, {})"),
+            Edit(
+                f"{_RANGE}.segments",
+                "self._known.lost_in(self.start, upto, RAW)",
+                "self._known.lost_in(self.start, upto, {})",
+            ),
+        ),
+        ("I3", "I10"),
+        "A subscription that reads a range (from `earliest`, or not durable and slow) while pushes or cached answers"
+        " that were filtered before it was known arrive (hostile: thin_reply, stale_answer, delay, repeat_late,"
+        " delay_interest).",
+    ),
+    Switch(
+        "late_pubend_from_now",
+        ("T22",),
+        "On a pubend that is discovered later, subscriptions begin where the SHB was enrolled, not at their creation.",
+        (
+            Edit(
+                f"{_SHB}._discover",
+                "start = stream.outside_void(subscription.start_on(meta.pubend, meta.created))",
+                "start = stream.outside_void(at)",
+            ),
+        ),
+        ("I10",),
+        "Two PHBs, one of which the SHB has never reached: subscribe, publish there, then let the SHB reach it. The"
+        " model owes events of a pubend that is discovered later from max(its creation, the subscription's creation"
+        " less 60 s) on, whatever start is reported.",
+    ),
+)
+
+HOLDING = (
+    Switch(
+        "hold_given_up_early",
+        ("T49", "1.5 Hold"),
+        "A hold goes with the first checkpoint after it was answered, not when the subscription has released enough.",
+        (
+            Edit(
+                f"{_SHB}._lift_holds",
+                "if position is None or waits or released < stream.reported:",
+                "if position is None or waits:",
+            ),
+        ),
+        ("I8", "I5"),
+        "min_retain of some seconds, everybody done with everything; a subscription from `earliest` whose consumer"
+        " has little credit or goes away; then min_retain passes.",
+    ),
+    Switch(
+        "hold_never_given_up",
+        ("T49",),
+        "A hold stays for ever.",
+        (
+            Edit(
+                f"{_SHB}._lift_holds",
+                "if position is None or waits or released < stream.reported:",
+                "if position is None or waits or position.held:",
+            ),
+        ),
+        ("V3",),
+        "A subscription from `earliest` that needs a hold (released above what is still there: min_retain of some"
+        " seconds), then everybody acknowledges everything.",
+    ),
+    Switch(
+        "subscribed_before_held",
+        ("T46", "1.5 SubscribeAck"),
+        "A subscription that starts in the past is acknowledged before the pubend keeps what it starts with.",
+        (Edit(f"{_SUBSCRIBING}._is_ready", "stream.enrolled and not stream.holds.waits_for(sid)", "stream.enrolled"),),
+        ("I10", "I5"),
+        "A subscription from a token or a time below what is released but not gone (min_retain of some seconds),"
+        " while the PHB cannot be reached for longer than min_retain, or loses the hold (hostile: lose).",
+    ),
+    Switch(
+        "subscribed_before_record",
+        ("1.5 SubscribeAck",),
+        "A subscription is acknowledged before its record is durable.",
+        (
+            Edit(f"{_SUBSCRIBING}._is_ready", "return creation.durable and all(", "return all("),
+            Edit(
+                f"{_SUBSCRIBING}._create",
+                "hosting.write_holds(hosting.streams[pubend])",
+                "hosting.write_holds(hosting.streams[pubend])\n    self.go_on(now, wall)",
+            ),
+        ),
+        ("I10",),
+        "An SHB that loses power within one sync of a subscribe. The client that was told Subscribed attaches again"
+        " and finds no subscription; created anew, it begins later than it was told.",
+    ),
+    Switch(
+        "interest_before_durable",
+        ("T4", "1.5 Interest"),
+        "A version of the interest is announced before it is durable, so after a crash another set of filters gets"
+        " its number.",
+        (
+            Edit(
+                "gapless_shb.core.hosting:Hosting.write_interest",
+                '    self.write(operations, ("interest", version, cookie))',
+                "    self.announce(version)\n    self.write(operations, cookie)",
+            ),
+        ),
+        ("I9", "I3"),
+        "Unsubscribing (or the end of a consumer that is not durable) is under way when the SHB loses power: the"
+        " router has version n without it. After the restart version n has it, and what the SHB says of that is late"
+        " or lost (hostile: drop_interest, delay_interest): the router filters without it, stamped n.",
+    ),
+    Switch(
+        "sid_reused",
+        ("T34",),
+        "The id of the newest subscription is given again when that one is removed.",
+        (
+            Edit(
+                "gapless_shb.core.subscriptions:Registry.create",
+                "self._meta.last_sid += 1",
+                "self._meta.last_sid = max(self._by_sid, default=0) + 1",
+            ),
+        ),
+        ("I1",),
+        "The newest subscription is unsubscribed by another client while its own consumer has lost its link; another"
+        " one with other topics is created under the same client id; the first consumer comes back by id.",
+    ),
+    Switch(
+        "shb_id_reused",
+        ("T34",),
+        "An SHB that begins anew on an empty volume has the identity of the one that is gone.",
+        (Edit(f"{_BROKER}:shb_id", 'f"{context.broker}@{context.storage_id}"', "context.broker"),),
+        ("I3", "I5"),
+        "An SHB whose volume is wiped after its PHB has chopped: it is enrolled from long ago, so its constream meets"
+        " lost ticks; and its versions begin at 1 where a router that was not restarted knows higher ones.",
+    ),
+)

@@ -1,0 +1,36 @@
+"""What a switch is: one rule of the protocol, broken on purpose, and who is to notice."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from sim.switches.edits import Edit, applied
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A rule that can be switched off.
+
+    A simulation with the switch on must come upon a run that violates one of the invariants `oracle`; then
+    the invariant sees. `edits` are the least that break the rule: what is left works as well as before, and
+    mostly gets along without faults.
+    """
+
+    name: str
+    breaks: tuple[str, ...]
+    """The traps of algorithms.md 9 (`T2`), or the rows of its table 1.5 (`1.5 Hold`), that it falls into."""
+    wrong: str
+    """What is wrong with it, in a sentence."""
+    edits: tuple[Edit, ...]
+    oracle: tuple[str, ...]
+    """The invariants of algorithms.md 1.6 and 8.2 that are meant to find it. Beyond those, `P1`: no two parts of
+    ours break the protocol of a session between them."""
+    needs: str
+    """What must happen for it to show."""
+    awaits: str = ""
+    """What does not exist yet, without which it cannot show; "": it can."""
+
+    def applied(self) -> AbstractContextManager[None]:
+        """The rule is broken while this lasts."""
+        return applied(self.edits)
