@@ -291,6 +291,8 @@ class Detach(ClientMessage, frozen=True, tag=23):
     """Ends the consumption of a subscription in this session; a durable one lives on."""
 
     sid: int
+    request: int = 0
+    """The number of the Subscribe that began it: who took it over in the same session is not meant. 0: whoever."""
 
 
 class Detached(ServerMessage, frozen=True, tag=23):

@@ -52,13 +52,22 @@ def check_token(request: Subscribe, subscription: Subscription, hosting: Hosting
     """A token that was issued for a subscription positions that one only, and only with its seal (U04 to U06)."""
     if not request.token_sid:
         return
-    if (request.token_sid, request.token_generation) != (subscription.sid, subscription.generation):
+    issued_for = (request.token_sid, request.token_generation)
+    if issued_for == subscription.origin and not has_acknowledged(subscription, hosting):
+        return  # the request that created it, once more: its answer was lost
+    if issued_for != (subscription.sid, subscription.generation):
         raise RefusedError(
             Code.TOKEN_MISMATCH, "the token belongs to another subscription, or to an earlier one of this name"
         )
     sealed = (hosting.secret, hosting.network, subscription.sid, subscription.generation)
     if not check_seal(*sealed, request.token_seal):
         raise RefusedError(Code.INVALID_TOKEN, "the token was not issued by this network, or was tampered with")
+
+
+def has_acknowledged(subscription: Subscription, hosting: Hosting) -> bool:
+    """Whether its application has said anything yet."""
+    positions = (stream.positions[subscription.sid] for stream in hosting.streams.values())
+    return any(position.acked > position.start for position in positions)
 
 
 def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream]) -> None:

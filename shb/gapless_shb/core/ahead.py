@@ -36,8 +36,10 @@ class Ahead:
         ]
 
     def _is_lost(self, sid: int, pubend: PubendId, tick: Tick, head_then: Tick) -> bool:
-        stream = self._hosting.streams.get(pubend)
-        if stream is None or sid not in self._hosting.around.consumers:
+        stream, consumer = self._hosting.streams.get(pubend), self._hosting.around.consumers.get(sid)
+        if stream is None or consumer is None:
             return False
+        if consumer.subscription.origin is None and tick <= stream.positions[sid].start:
+            return False  # it asked to begin at a time that has not come, by the pubend's clock
         # While the SHB itself is catching up, its head says nothing about the pubend's.
         return stream.caught_up and head_then < stream.head < tick

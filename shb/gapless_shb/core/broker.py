@@ -241,7 +241,9 @@ class SubscriberHostingBroker:
 
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
         consumer = self._hosting.around.consumers.get(request.sid)
-        if consumer is not None and consumer.channel.session == session.number:
+        if consumer is None or consumer.channel.session != session.number:
+            return
+        if request.request in {0, consumer.request}:  # else it has been taken over since, in the same session
             self._end_consumption(request.sid, now, wall)
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
@@ -389,7 +391,7 @@ class SubscriberHostingBroker:
     def _say_silence(self) -> None:
         for stream in self._streams():
             for channel in self._hosting.around.channels.values():
-                channel.tell_idle(stream.pubend, stream.head, stream.live)
+                channel.tell_idle(stream.pubend, stream.outside_void(stream.head), stream.live)
 
     def _repeat(self) -> None:
         self._hosting.announce_version()
@@ -422,7 +424,9 @@ class SubscriberHostingBroker:
 
     def _judge_ahead(self, now: int, wall: int) -> None:
         for sid, reason in self._ahead.judge():
-            consumer = self._hosting.around.consumers[sid]
+            consumer = self._hosting.around.consumers.get(sid)
+            if consumer is None:
+                continue  # it was ahead on another pubend, too
             self._hosting.tell(consumer.channel.session, Detached(sid, Code.TOKEN_AHEAD, reason))
             self._end_consumption(sid, now, wall)
         self._watch_ahead(now)

@@ -78,6 +78,8 @@ class Consumer:
     instance: str
     credit_events: int
     credit_bytes: int
+    request: int = 0
+    """The client's number for its request to attach."""
 
     @property
     def sid(self) -> int:

@@ -35,6 +35,9 @@ class Host(Protocol):
     def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
         """Reads PFS records; answered by `Reader.on_read`."""
 
+    def outside_void(self, tick: Tick) -> Tick:
+        """The tick, or the end of the void it stands in: no token may name a tick that was never assigned."""
+
     def silent(self, position: Position) -> tuple[Tick, Tick]:
         """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
 
@@ -93,12 +96,12 @@ class Reader:
         """Goes on as far as it can without waiting."""
         while True:
             self._harvest(host)
-            self._send(host.pubend, wall)
+            self._send(host, wall)
             if self._ready or self._reading_upto is not None or self._fetch is not None:
                 return
             self._advance(self._ready_upto)
             if self.horizon >= host.head or self.consumer.starved:
-                self._say_silence(host.pubend)
+                self._say_silence(host)
                 return
             self._plan(host, now)
 
@@ -138,24 +141,25 @@ class Reader:
             self._window.learn(fetch.size)
         self._fetch = None
 
-    def _send(self, pubend: PubendId, wall: int) -> None:
+    def _send(self, host: Host, wall: int) -> None:
         while self._ready:
             segment = self._ready[0]
             if isinstance(segment, GapSegment):
-                self._send_gap(pubend, segment)
+                self._send_gap(host, segment)
                 self._ready.popleft()
                 continue
-            rest = self._send_events(pubend, unexpired(segment, wall))
+            rest = self._send_events(host.pubend, unexpired(segment, wall))
             if rest is not None:
                 self._ready[0] = rest
                 return
             self._ready.popleft()
 
-    def _send_gap(self, pubend: PubendId, gap: GapSegment) -> None:
-        self.consumer.channel.gap(self.consumer.sid, pubend, gap.start, gap.end, "released early")
-        self._said = gap.end
+    def _send_gap(self, host: Host, gap: GapSegment) -> None:
+        end = host.outside_void(gap.end)
+        self.consumer.channel.gap(self.consumer.sid, host.pubend, gap.start, end, "released early")
+        self._said = end
         self._clean = False
-        self._advance(gap.end)
+        self._advance(end)
 
     def _send_events(self, pubend: PubendId, events: EventBatch) -> EventBatch | None:
         """Sends as many as the credit allows; returns the rest, or None when all are sent."""
@@ -191,10 +195,11 @@ class Reader:
         if self._clean:
             self.position.passed = max(self.position.passed, self.horizon)
 
-    def _say_silence(self, pubend: PubendId) -> None:
+    def _say_silence(self, host: Host) -> None:
+        self._advance(host.outside_void(self.horizon))
         if self.horizon > self._said:
             self._said = self.horizon
-            self.consumer.channel.silence(pubend, self.horizon, [self.consumer.sid])
+            self.consumer.channel.silence(host.pubend, self.horizon, [self.consumer.sid])
 
 
 def unexpired(events: EventBatch, wall: int) -> EventBatch:

@@ -144,6 +144,7 @@ class Subscribing:
             wall,
             known | elsewhere,
             begun=not any(needs_hold for _, needs_hold in starts.values()),
+            origin=(request.token_sid, request.token_generation) if request.start is StartAt.TOKEN else None,
         )
         hosting.around.matcher.add(subscription.sid, selector_filter)
         for pubend, (start, needs_hold) in starts.items():
@@ -188,17 +189,16 @@ class Subscribing:
         for sid, held_from in resolved:
             at = max(held_from, stream.meta.created)
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
-            if subscription is None or position is None or subscription.begun or position.start >= at:
+            if subscription is None or position is None or subscription.has_begun(stream.pubend):
                 continue
-            position.start = at
-            if not self._starts_at_token(sid):
-                position.acknowledge(at, 0)
-            subscription.start[stream.pubend] = at
-            stream.touch(sid, position)
-
-    def _starts_at_token(self, sid: int) -> bool:
-        creation = self._creations.get(sid)
-        return creation is not None and creation.request.start is StartAt.TOKEN
+            if position.start < at:
+                position.start = at
+                if subscription.origin is None:
+                    position.acknowledge(at, 0)
+                stream.touch(sid, position)
+            subscription.start[stream.pubend] = position.start
+            if subscription.begun:  # on a pubend that was found later
+                self._hosting.write(self._hosting.registry.save(subscription))
 
     def go_on(self, now: int, wall: int) -> None:
         """Acknowledges every creation that waits for nothing any more."""
@@ -242,8 +242,9 @@ class Subscribing:
         check_token(request, subscription, self._hosting)
         check_positions(request.positions or (), self._hosting.streams)
         sid = subscription.sid
-        if self._is_unfinished(sid):
+        if sid in self._creations or not subscription.begun:
             self._adopt(session, request, subscription)
+            self.go_on(now, wall)
             return
         holder = self._hosting.around.consumers.get(sid)
         if holder is not None and (holder.instance != session.instance or holder.channel.session == session.number):
@@ -257,12 +258,11 @@ class Subscribing:
             self._hosting.detach(sid)
         self._attach(session, request, subscription, now, wall, created=False)
 
-    def _is_unfinished(self, sid: int) -> bool:
-        """Whether its start is not durable, or not known, yet: its creator went away, or this broker crashed."""
-        return sid in self._creations or any(stream.holds.waits_for(sid) for stream in self._hosting.streams.values())
-
     def _adopt(self, session: ClientSession, request: Subscribe, subscription: Subscription) -> None:
-        """The answer goes to this session when the creation is complete."""
+        """Its start is not durable, or not known, yet: its creator went away, or this broker crashed.
+
+        The answer goes to this session when the creation is complete.
+        """
         creation = self._creations.setdefault(
             subscription.sid, Creation(None, request, subscription, durable=subscription.sid not in self._creations)
         )
@@ -292,7 +292,12 @@ class Subscribing:
             for stream in hosting.streams.values()
         }
         consumer = Consumer(
-            subscription, hosting.channel(session.number), session.instance, request.credit_events, request.credit_bytes
+            subscription,
+            hosting.channel(session.number),
+            session.instance,
+            request.credit_events,
+            request.credit_bytes,
+            request.request,
         )
         answer = Subscribed(
             request.request,
@@ -306,7 +311,7 @@ class Subscribing:
 
     def _attach_at(self, position: Position, pubend: PubendId, given: dict[PubendId, Tick] | None) -> Tick:
         if given is None:
-            return max(position.acked, position.start)
+            return position.acked
         return given.get(pubend, position.start)
 
     def _refuse_creator(self, sid: int) -> None:

@@ -36,6 +36,8 @@ class Subscription(msgspec.Struct, array_like=True):
     """Where it begins on the pubends known when it was created, or named by the token it began with."""
     begun: bool = False
     """Whether `start` is final: what goes from the log afterwards is a gap, and no later beginning."""
+    origin: tuple[int, int] | None = None
+    """Id and generation of the subscription whose token it began with, (0, 0) for a token of none; or None."""
 
     @property
     def durable(self) -> bool:
@@ -46,6 +48,10 @@ class Subscription(msgspec.Struct, array_like=True):
     def filter(self) -> Filter:
         """What it matches."""
         return Filter(self.topics, self.selector)
+
+    def has_begun(self, pubend: PubendId) -> bool:
+        """Whether its start on this pubend is final."""
+        return self.begun and pubend in self.start
 
     def start_on(self, pubend: PubendId, created: Tick) -> Tick:
         """Where it begins on a pubend that was created at `created`, also one found later."""
@@ -110,6 +116,7 @@ class Registry:
         start: dict[PubendId, Tick],
         *,
         begun: bool = True,
+        origin: tuple[int, int] | None = None,
     ) -> tuple[Subscription, list[Operation]]:
         """A new subscription under the next version, and what must be durable before it is announced.
 
@@ -118,7 +125,7 @@ class Registry:
         self._meta.last_sid += 1
         operations = self.next_version()
         subscription = Subscription(
-            self._meta.last_sid, client_id, name, 1, topics, selector, self.version, created, start, begun
+            self._meta.last_sid, client_id, name, 1, topics, selector, self.version, created, start, begun, origin
         )
         self._insert(subscription)
         return subscription, [*operations, *self.save(subscription)]

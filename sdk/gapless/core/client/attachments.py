@@ -173,7 +173,7 @@ class Attachments:
         alive = self._subscriptions.values()
         newer = [] if name is None else [core for core in alive if core.wanted.name == name]
         if not any(core.wanted.in_use is InUse.TAKEOVER for core in newer):
-            self._outbox.send(Detach(message.sid))
+            self._outbox.send(Detach(message.sid, message.request))
         for core in newer:
             core.was_in_own_way = True
 

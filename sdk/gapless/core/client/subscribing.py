@@ -281,7 +281,7 @@ class SubscriptionCore:
         """Tells the broker what is acknowledged, and that nothing more is wanted, if it can be told now."""
         if self.phase is Phase.ATTACHED:
             self.send_acknowledgement()
-            self._outbox.send(Detach(self.sid))
+            self._outbox.send(Detach(self.sid, self.number))
 
     def end(self) -> None:
         """It is over: what is buffered is dropped. Its positions stay."""

@@ -198,8 +198,9 @@ class Publishing:
             publisher.pubend = placed.pubend
             opened = PublisherOpened(publisher.number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick)
             self._tell_durable(session, publisher)
+            publisher.sequence = 0  # what was logged before may be sent again, and is then to be answered
             self._outbox.tell(publisher.connection.link, session, opened)
-        else:
+        elif outcome.sequence > publisher.sequence:  # else a batch sent again: a later one has spoken for it
             publisher.sequence = outcome.sequence
             append_runs(publisher.ticks, outcome.ticks)
             self._untold[session, publisher.number] = publisher

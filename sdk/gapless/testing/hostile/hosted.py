@@ -190,7 +190,9 @@ class PublisherSide:
     def _introduce(self, hosted: Hosted, shb: ShbId) -> None:
         if shb not in hosted.members:
             self._station.effects.append(Enrol(hosted.meta.pubend, shb))
-        self._tell(hosted, self._homes[shb], shb)
+        home = self._homes.get(shb)
+        if home is not None:
+            self._tell(hosted, home, shb)
 
     def _repeat(self, broker: BrokerId) -> None:
         shbs = self._shbs_at.get(broker) or ("",)

@@ -85,8 +85,8 @@ class InterestHistory:
                 self._distinct = None
 
     def knows(self, version: int) -> bool:
-        """Whether this version was announced."""
-        return version in self._versions
+        """Whether this version, or a later one, was announced: honouring less than was wanted is no lie."""
+        return version <= max(self._versions, default=0)
 
     def wanted(self, version: int, header: Header) -> Filter | None:
         """A filter that came with this version or before, is still there, and matches the event; or None."""

@@ -175,6 +175,8 @@ class Row:
     """Whether the application knows that it exists."""
     ended: bool = False
     """Whether it was removed, or is given up."""
+    owner: Consumer | None = None
+    """Who may commit: whoever attached last."""
 
     def wanted(self, *, in_use: InUse = InUse.ERROR, token: CheckpointToken | None = None, **window: int) -> Wanted:
         """What to ask for: to create it, or to resume with the token (or with another one)."""
@@ -255,10 +257,10 @@ class Consumer:
 
     def commit(self) -> None:
         """The effects of everything handed out and the token are committed together."""
-        if self.over or not self.attached:
-            return
-        token = self.token()
         row = self.row
+        if self.over or not self.attached or row.owner is not self:
+            return  # the database refuses whoever was replaced meanwhile
+        token = self.token()
         if row.token is not None:
             row.tokens.append(row.token)
             del row.tokens[:-16]
@@ -298,6 +300,7 @@ class Consumer:
         """It has its subscription."""
         self.attached = True
         self.row.created = True
+        self.row.owner = self
         self.client.world.observe.attached(self, attached, self.core.reached())
         if self.row.token is None:
             self.row.token = self.token()
@@ -369,6 +372,8 @@ class SimClient:
         self._timer = world.new_life()
         self._timer_at = -1
         self._scheduled = False
+        self._missed: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """What happened while the process stood still."""
         self.core: ClientCore
 
     # Its life.
@@ -395,6 +400,7 @@ class SimClient:
         self._timer_at = -1
         self._scheduled = False
         self.paused_until = 0
+        self._missed = []
         jitter = random_of(self.world.choices.seed, f"jitter/{self.instance}")
         self.core = ClientCore(
             self.addresses, client_id=self.name, instance=self.instance, random=jitter, settings=Settings()
@@ -430,6 +436,12 @@ class SimClient:
         """The process stands still for a while."""
         self.paused_until = max(self.paused_until, self.world.now + duration)
         self.world.note(self.name, "pause", f"for {duration // MILLISECOND} ms")
+
+    def wake(self) -> None:
+        """The process goes on now."""
+        self.paused_until = 0
+        if self.running and self._missed:
+            self._resume()
 
     # What producers and consumers need.
 
@@ -497,11 +509,22 @@ class SimClient:
             self._later(self.core.on_frames, number, payloads)
 
     def _later(self, call: Callable[..., None], *arguments: Any) -> None:
-        """At once, unless the process stands still."""
-        if self.paused_until > self.world.now:
-            self.world.at(self.paused_until, self.name, "resumed", self._later, call, *arguments, life=self.life)
+        """At once; while the process stands still, afterwards, in the same order."""
+        if self._missed or self.paused_until > self.world.now:
+            if not self._missed:
+                self.world.at(self.paused_until, self.name, "resumed", self._resume, life=self.life)
+            self._missed.append((call, arguments))
             return
         call(*arguments, self.monotonic())
+        self.pump()
+
+    def _resume(self) -> None:
+        if self.paused_until > self.world.now:
+            self.world.at(self.paused_until, self.name, "resumed", self._resume, life=self.life)
+            return
+        missed, self._missed = self._missed, []
+        for call, arguments in missed:
+            call(*arguments, self.monotonic())
         self.pump()
 
     def _arm(self) -> None:

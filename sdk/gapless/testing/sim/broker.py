@@ -189,12 +189,18 @@ class SimBroker:
         self.world.note(self.name, "new disk", "everything that was on the old one is lost")
         self.world.observe.wiped(self)
 
+    def _begin_anew(self) -> None:
+        if self.given_up:
+            self.replace_disk()
+            self.boot()
+
     def put_back(self, copy: object) -> None:
         """An old copy of its disk, as if nothing had happened since."""
         assert not self.running
         self.tampered = True
         self.disk.restore(copy)
         self.world.note(self.name, "old disk", "an old copy is put back")
+        self.world.observe.restored(self)
 
     def fail_disk(self, what: str, how: str) -> None:
         """Something goes wrong with the disk; see `Disk.fail`."""
@@ -251,6 +257,8 @@ class SimBroker:
         self.disk.kill()
         if not self.tampered:
             self.world.observe.refused(self, error)
+        elif self.world.is_calm:
+            self.world.after(SECOND, self.name, "replace", self._begin_anew)
 
     def _failed_to_open(self, error: StorageError) -> None:
         self.world.note(self.name, "open failed", str(error))

@@ -64,6 +64,7 @@ class Stream:
         more, step = 0, mean
         while portion & 1 and step < mean << 4:
             more += step
+            step *= 2
             portion >>= 1
         return least + more + (mean * (portion & 0xFF) >> 8)
 

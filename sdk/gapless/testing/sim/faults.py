@@ -79,6 +79,7 @@ class Faults:
         """Faults stop for good, and everything heals; but a part may stay broken for ever."""
         self._over = True
         world = self._world
+        world.is_calm = True
         options = world.options
         world.options = replace(
             options,
@@ -92,7 +93,7 @@ class Faults:
         for broker in world.brokers.values():
             self._mend(broker)
         for client in world.clients.values():
-            client.paused_until = 0
+            client.wake()
             client.start()
         if options.network.cuts and self._choices.chance(0.15):
             self._leave_something_broken()

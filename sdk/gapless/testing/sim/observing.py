@@ -65,6 +65,9 @@ class Oracle:
     def refused(self, broker: SimBroker, error: BaseException) -> None:
         """A broker's volume was refused when it was opened; an operator is needed."""
 
+    def restored(self, broker: SimBroker) -> None:
+        """An operator has put an old copy of a broker's disk back."""
+
     def wiped(self, broker: SimBroker) -> None:
         """An operator has given a broker an empty disk: what it held is lost."""
 

@@ -36,6 +36,8 @@ class World:
         self.choices = choices
         self.trace = trace
         self.now = 0
+        self.is_calm = False
+        """Whether faults have stopped for good."""
         self.streams = False
         """Whether the router asks for links between brokers that lose nothing."""
         self.steps_max: int | None = None
