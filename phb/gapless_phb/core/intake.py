@@ -53,7 +53,8 @@ class Intake:
     def open(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
         """Opens a publisher, and answers once its epoch, and all assigned before, is durable (1.5).
 
-        Writes become durable in order, so the write of the row is behind everything assigned before. From
+        An instance that had an epoch here, and comes back after another one was opened, is fenced: it is the
+        paused twin, however new its attempt. Writes become durable in order, so the write of the row is behind everything assigned before. From
         this step on, batches of a lower epoch are fenced.
         """
         fault = self._fault(request)
@@ -61,6 +62,10 @@ class Intake:
             self._answer(reply_to, Outcome(Verdict.REJECTED, fault))
             return
         publisher = self._table.get(request.publisher)
+        if publisher is not None and publisher.is_newer_than(request.instance, request.epoch):
+            reason = f"publisher {request.publisher!r} was opened by another instance since"
+            self._answer(reply_to, Outcome(Verdict.FENCED, reason))
+            return
         if publisher is None or not publisher.is_same_opening(request.instance, request.attempt):
             at = self._log.clock.read(now, wall)
             publisher = self._table.open(request.publisher, request.instance, request.attempt, at)

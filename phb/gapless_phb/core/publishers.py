@@ -125,6 +125,10 @@ class Publisher:
         """When it was last opened, or last logged something."""
         return max(self.opened, self.tick)
 
+    def is_newer_than(self, instance: str, epoch: int) -> bool:
+        """Whether another instance was opened since this one had that epoch."""
+        return 0 < epoch < self.epoch and instance != self.instance
+
     def is_same_opening(self, instance: str, attempt: int) -> bool:
         """Whether an opening repeats the last one, or comes late: it gets the same answer (1.4 open)."""
         return self.instance == instance and attempt <= self.attempt

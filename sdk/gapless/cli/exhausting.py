@@ -39,7 +39,9 @@ def exhaust_scopes(depth: int, count: int, stride: int, processes: int | None, *
         print_json({"faults": depth, "stride": stride, "scopes": rows, "failures": failed})
     else:
         print_listing(rows, COLUMNS, as_json=False, empty="no scope")
-        print(f"{sum(row['cases'] for row in rows):,} cases with {depth} of {len(FAULTS)} kinds of faults, {failed} failed")
+        print(
+            f"{sum(row['cases'] for row in rows):,} cases with {depth} of {len(FAULTS)} kinds of faults, {failed} failed"
+        )
     return 1 if failed else 0
 
 
@@ -73,4 +75,6 @@ def _exhaust(
 
 def _show(console: Any, case: Case, failure: Failure) -> None:
     strikes = ", ".join(f"{strike.fault} at step {strike.position} ({strike.number})" for strike in case.strikes)
-    console.print(f"[bold red]{failure.oracle}[/] {case.scope}: {strikes}: {failure.what}", soft_wrap=True, highlight=False)
+    console.print(
+        f"[bold red]{failure.oracle}[/] {case.scope}: {strikes}: {failure.what}", soft_wrap=True, highlight=False
+    )

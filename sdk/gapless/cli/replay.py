@@ -20,9 +20,7 @@ SECOND = 1_000_000_000
 RUNS_MAX = 600
 
 
-def replay(
-    plan: Plan, seed: int, *, page: Path | None, regression: Path | None, shrink: bool, as_json: bool
-) -> int:
+def replay(plan: Plan, seed: int, *, page: Path | None, regression: Path | None, shrink: bool, as_json: bool) -> int:
     """Runs a seed under each router of the plan and shows what came of it. Returns the exit status."""
     from rich.console import Console
 
@@ -56,7 +54,6 @@ def _shrunk(console: Console, failing: Result) -> Shrunk:
     from gapless.testing.sim.shrink import shrink as shrink_run
 
     with console.status("looking for a smaller run that fails alike") as status:
-
         smallest = failing.steps
 
         def report(progress: Progress) -> None:

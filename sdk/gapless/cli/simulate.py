@@ -38,7 +38,9 @@ def simulate(
     faults: Annotated[
         str, typer.Option(metavar="KINDS", help="Only these kinds: network,disk,process,clock,operator, or none.")
     ] = "network,disk,process,clock,operator",
-    workload: Annotated[str | None, typer.Option(help="churn or stories; drawn by the seed if it is not given.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="churn or stories; drawn by the seed if it is not given.")
+    ] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="How many at a time; else one on each core.")] = None,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="With --seed: the run as one HTML page.")] = None,
     regression: Annotated[
@@ -70,7 +72,9 @@ def simulate(
         from gapless.cli.replay import replay
 
         raise typer.Exit(replay(plan, seed, page=page, regression=regression, shrink=shrink, as_json=as_json))
-    total = _run(plan, _seeds(first, seeds, minutes), processes, None if minutes is not None else seeds, as_json=as_json)
+    total = _run(
+        plan, _seeds(first, seeds, minutes), processes, None if minutes is not None else seeds, as_json=as_json
+    )
     if total.failures:
         raise typer.Exit(1)
 
@@ -144,9 +148,7 @@ def _show_failure(console: Console, summary: Summary) -> None:
         soft_wrap=True,
         highlight=False,
     )
-    console.print(
-        f"  to look at it: gapless simulate --router {summary.router} --seed {summary.seed}", highlight=False
-    )
+    console.print(f"  to look at it: gapless simulate --router {summary.router} --seed {summary.seed}", highlight=False)
 
 
 def _fields(total: Total, elapsed: float) -> dict[str, Any]:

@@ -132,6 +132,8 @@ class OpenPublisher(ClientMessage, frozen=True, tag=10):
     topic: str | None
     pubend: PubendId = ""
     """The pubend it is on since it was first opened; "" the first time."""
+    epoch: int = 0
+    """The epoch it had last, 0 before it had any: one that comes back does not fence who has come since."""
 
 
 class PublisherOpened(ServerMessage, frozen=True, tag=10):

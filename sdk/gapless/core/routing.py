@@ -117,6 +117,8 @@ class OpenRequest:
     topic: str | None
     pubend: PubendId = ""
     """Where it was opened before; "" the first time."""
+    epoch: int = 0
+    """The epoch it had there last; 0 the first time."""
 
 
 @dataclass(frozen=True, slots=True)

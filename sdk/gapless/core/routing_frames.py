@@ -205,7 +205,13 @@ _PACK: dict[type, Callable[[Any, Address], wire.AnyWire]] = {
     Probe: lambda probe, address: wire.ProbeWire(address, probe.pubend, probe.upto),
     Enrol: lambda enrol, address: wire.EnrolWire(address, enrol.pubend, enrol.shb),
     OpenRequest: lambda request, address: wire.OpenRequestWire(
-        address, request.publisher, request.instance, request.attempt, request.topic, request.pubend
+        address,
+        request.publisher,
+        request.instance,
+        request.attempt,
+        request.topic,
+        request.pubend,
+        request.epoch,
     ),
     Pub: _pack_pub,
     Answer: _pack_answer,
@@ -294,7 +300,7 @@ _UNPACK: dict[type, Callable[[Any], Message]] = {
     wire.ProbeWire: lambda parsed: Probe(parsed.pubend, parsed.upto),
     wire.EnrolWire: lambda parsed: Enrol(parsed.pubend, parsed.shb),
     wire.OpenRequestWire: lambda parsed: OpenRequest(
-        parsed.publisher, parsed.instance, parsed.attempt, parsed.topic, parsed.pubend
+        parsed.publisher, parsed.instance, parsed.attempt, parsed.topic, parsed.pubend, parsed.epoch
     ),
     wire.PubWire: _unpack_pub,
     wire.AnswerWire: _unpack_answer,

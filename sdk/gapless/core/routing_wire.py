@@ -148,6 +148,7 @@ class OpenRequestWire(Wire, array_like=True, frozen=True, gc=False, tag=13):
     attempt: Real
     topic: str | None
     pubend: str
+    epoch: Real
 
 
 class PubWire(Wire, array_like=True, frozen=True, gc=False, tag=14):

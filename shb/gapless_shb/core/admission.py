@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from zlib import crc32
 
 from gapless.core.messages import Code, Position, RequestFailed, Subscribe
 from gapless.core.ticks import PubendId
@@ -52,16 +53,21 @@ def check_token(request: Subscribe, subscription: Subscription, hosting: Hosting
     """A token that was issued for a subscription positions that one only, and only with its seal (U04 to U06)."""
     if not request.token_sid:
         return
-    issued_for = (request.token_sid, request.token_generation)
-    if issued_for == subscription.origin and not has_acknowledged(subscription, hosting):
+    if subscription.origin == origin_of(request) and not has_acknowledged(subscription, hosting):
         return  # the request that created it, once more: its answer was lost
-    if issued_for != (subscription.sid, subscription.generation):
+    if (request.token_sid, request.token_generation) != (subscription.sid, subscription.generation):
         raise RefusedError(
             Code.TOKEN_MISMATCH, "the token belongs to another subscription, or to an earlier one of this name"
         )
     sealed = (hosting.secret, hosting.network, subscription.sid, subscription.generation)
     if not check_seal(*sealed, request.token_seal):
         raise RefusedError(Code.INVALID_TOKEN, "the token was not issued by this network, or was tampered with")
+
+
+def origin_of(request: Subscribe) -> tuple[int, int, int]:
+    """What tells the token of a request from others."""
+    positions = sorted((position.pubend, position.tick) for position in request.positions or ())
+    return request.token_sid, request.token_generation, crc32(repr(positions).encode())
 
 
 def has_acknowledged(subscription: Subscription, hosting: Hosting) -> bool:

@@ -25,7 +25,14 @@ from gapless.core.messages import (
 from gapless.core.roles import ClientSession
 from gapless.core.ticks import PubendId, Tick, tick_at
 from gapless.core.tokens import seal
-from gapless_shb.core.admission import RefusedError, check_positions, check_same, check_token, checked_filter
+from gapless_shb.core.admission import (
+    RefusedError,
+    check_positions,
+    check_same,
+    check_token,
+    checked_filter,
+    origin_of,
+)
 from gapless_shb.core.checkpoint import delete_positions, position_row
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
@@ -144,7 +151,7 @@ class Subscribing:
             wall,
             known | elsewhere,
             begun=not any(needs_hold for _, needs_hold in starts.values()),
-            origin=(request.token_sid, request.token_generation) if request.start is StartAt.TOKEN else None,
+            origin=origin_of(request) if request.start is StartAt.TOKEN else None,
         )
         hosting.around.matcher.add(subscription.sid, selector_filter)
         for pubend, (start, needs_hold) in starts.items():

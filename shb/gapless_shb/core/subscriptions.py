@@ -36,8 +36,8 @@ class Subscription(msgspec.Struct, array_like=True):
     """Where it begins on the pubends known when it was created, or named by the token it began with."""
     begun: bool = False
     """Whether `start` is final: what goes from the log afterwards is a gap, and no later beginning."""
-    origin: tuple[int, int] | None = None
-    """Id and generation of the subscription whose token it began with, (0, 0) for a token of none; or None."""
+    origin: tuple[int, int, int] | None = None
+    """The token it began with: of which subscription (id and generation), and a checksum of its positions."""
 
     @property
     def durable(self) -> bool:
@@ -116,7 +116,7 @@ class Registry:
         start: dict[PubendId, Tick],
         *,
         begun: bool = True,
-        origin: tuple[int, int] | None = None,
+        origin: tuple[int, int, int] | None = None,
     ) -> tuple[Subscription, list[Operation]]:
         """A new subscription under the next version, and what must be durable before it is announced.
 

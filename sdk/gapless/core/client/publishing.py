@@ -242,7 +242,9 @@ class PublisherCore:
 
     def _open(self) -> None:
         self.phase = Phase.OPENING
-        message = OpenPublisher(self.number, self.name, self._instance, self._attempt, self._topic, self._pubend)
+        message = OpenPublisher(
+            self.number, self.name, self._instance, self._attempt, self._topic, self._pubend, self._epoch
+        )
         self._outbox.send(message)
 
     def _send(self) -> None:

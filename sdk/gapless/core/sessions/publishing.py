@@ -151,7 +151,9 @@ class Publishing:
         self._check_window(publisher, 0)
         publisher.name = message.name
         serial = publisher.wait(0, 0, opening=True)
-        request = OpenRequest(message.name, message.instance, message.attempt, message.topic, message.pubend)
+        request = OpenRequest(
+            message.name, message.instance, message.attempt, message.topic, message.pubend, message.epoch
+        )
         self._effects.append(PlaceOpening(request, (session, message.publisher, serial)))
 
     def on_publish(self, connection: Connection, session: int, message: Publish) -> None:

@@ -178,14 +178,12 @@ class Row:
     owner: Consumer | None = None
     """Who may commit: whoever attached last."""
 
-    def wanted(self, *, in_use: InUse = InUse.ERROR, token: CheckpointToken | None = None, **window: int) -> Wanted:
+    def wanted(self, *, in_use: InUse = InUse.ERROR, token: CheckpointToken | None = None, **window: Any) -> Wanted:
         """What to ask for: to create it, or to resume with the token (or with another one)."""
         token = token or (self.token if self.keeps_token else None) or (None if self.created else self.start_token)
         if token is None:
             start = StartAt.LATEST if self.created else self.start
-            return Wanted(
-                self.topics, self.name, self.selector, start, in_use=in_use, silence=self.silence, **window
-            )
+            return Wanted(self.topics, self.name, self.selector, start, in_use=in_use, silence=self.silence, **window)
         return Wanted(
             self.topics,
             self.name,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gapless.testing.sim.network import ClientLink
     from gapless.testing.sim.world import Life, World
 
+
 class Crash(BaseException):
     """The process dies here. No exception that code could catch by mistake."""
 
@@ -43,9 +44,7 @@ class SimBroker:
     TURN = 20_000
     """Nanoseconds between something that happens and the turn that takes it in, with what else came meanwhile."""
 
-    def __init__(
-        self, world: World, name: str, loaded: Loaded, new_disk: Callable[[], Disk], clock: NodeClock
-    ) -> None:
+    def __init__(self, world: World, name: str, loaded: Loaded, new_disk: Callable[[], Disk], clock: NodeClock) -> None:
         self.world = world
         self.name = name
         self.loaded = loaded
@@ -317,7 +316,14 @@ class SimBroker:
     def schedule(self) -> None:
         """A turn, a little later."""
         world = self.world
-        world.at(max(world.now + self.turn_delay, self.paused_until), self.name, "turn", self._turn, self.engine, life=self.life)
+        world.at(
+            max(world.now + self.turn_delay, self.paused_until),
+            self.name,
+            "turn",
+            self._turn,
+            self.engine,
+            life=self.life,
+        )
 
     def _turn(self, engine: Engine) -> None:
         if self.paused_until > self.world.now:
@@ -399,9 +405,9 @@ class SimBroker:
         """Something for another broker."""
         self.effect("network")
         network = self.world.network
-        if type(effect) is routing.SendFrame:
+        if isinstance(effect, routing.SendFrame):
             network.to_broker(self, effect.link, effect.frame)
-        elif type(effect) is routing.Dial:
+        elif isinstance(effect, routing.Dial):
             network.wish(self, effect.peer)
         else:
             network.hang_up(self, effect.link)

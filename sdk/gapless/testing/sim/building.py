@@ -54,10 +54,10 @@ def roles_of(options: Options) -> dict[str, tuple[str, ...]]:
     """The nodes by name, and what each hosts."""
     if options.together:
         both = min(options.phbs, options.shbs)
-        nodes = {f"node{number + 1}": ("phb", "shb") for number in range(both)}
+        nodes: dict[str, tuple[str, ...]] = {f"node{number + 1}": ("phb", "shb") for number in range(both)}
         rest = ("phb",) if options.phbs > both else ("shb",)
         return nodes | {f"node{number + 1}": rest for number in range(both, max(options.phbs, options.shbs))}
-    phbs = {f"phb{number + 1}": ("phb",) for number in range(options.phbs)}
+    phbs: dict[str, tuple[str, ...]] = {f"phb{number + 1}": ("phb",) for number in range(options.phbs)}
     return phbs | {f"shb{number + 1}": ("shb",) for number in range(options.shbs)}
 
 

@@ -304,7 +304,9 @@ class Faults:
         broker = self._some_broker()
         if broker is not None:
             copy = broker.disk.copy()
-            self._world.after((1 + self._choices.draw(50)) * 100 * MILLISECOND, broker.name, "restore", self._put_back, broker, copy)
+            self._world.after(
+                (1 + self._choices.draw(50)) * 100 * MILLISECOND, broker.name, "restore", self._put_back, broker, copy
+            )
 
     def _put_back(self, broker: SimBroker, copy: object) -> None:
         if self._over or broker.given_up:

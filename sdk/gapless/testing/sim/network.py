@@ -227,7 +227,9 @@ class ClientLink:
         arrival = self.world.now + 2 * self.network.latency()
         self.world.at(arrival, self.client.name, "closed", self._client_hears, reason, life=self.client_life)
         if self.handler is not None:
-            self.world.at(self.world.now, self.broker.name, "closed", self.handler.on_closed, reason, life=self.broker_life)
+            self.world.at(
+                self.world.now, self.broker.name, "closed", self.handler.on_closed, reason, life=self.broker_life
+            )
 
     # The client's end.
 
@@ -457,7 +459,9 @@ class Network:
         link.up = False
         for index, end in enumerate(link.ends):
             at = self.world.now + self.latency() + self.choices.draw(10) * 100 * MILLISECOND
-            self.world.at(at, end.name, "link down", end.on_broker_link_down, link.numbers[index], life=link.lives[index])
+            self.world.at(
+                at, end.name, "link down", end.on_broker_link_down, link.numbers[index], life=link.lives[index]
+            )
 
     def hang_up(self, source: SimBroker, number: int) -> None:
         """A router closes a link."""

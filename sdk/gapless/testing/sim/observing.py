@@ -138,11 +138,7 @@ class Oracle:
         """The run is over: a last look at all of it."""
 
 
-EVENTS = tuple(
-    name
-    for name in vars(Oracle)
-    if not name.startswith("_") and name not in {"settled", "unsettled"}
-)
+EVENTS = tuple(name for name in vars(Oracle) if not name.startswith("_") and name not in {"settled", "unsettled"})
 
 
 class Observing:

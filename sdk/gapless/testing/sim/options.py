@@ -6,7 +6,7 @@ some runs are gentle and long, some have only one trouble, and some have all of 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gapless.testing.hostile.hostility import BEHAVIOURS
@@ -18,6 +18,7 @@ SECOND = 1_000_000_000
 
 FAULTS = ("network", "disk", "process", "clock", "operator")
 """The classes of faults that `--faults` can name."""
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkFaults:

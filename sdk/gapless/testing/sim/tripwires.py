@@ -37,7 +37,9 @@ def tripwires() -> Iterator[None]:
     if not _hooked[0]:
         _hooked[0] = True
         sys.addaudithook(_on_audit)
-    originals = [(module, name, getattr(module, name)) for module, names in PATCHED for name in names if hasattr(module, name)]
+    originals = [
+        (module, name, getattr(module, name)) for module, names in PATCHED for name in names if hasattr(module, name)
+    ]
     for module, name, _ in originals:
         setattr(module, name, _trap(f"{module.__name__}.{name}"))
     _armed[0] = True

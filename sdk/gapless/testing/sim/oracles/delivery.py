@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.messages import StartAt
+from gapless.core.ticks import tick_at
 from gapless.testing.sim.model import begins_of
 from gapless.testing.sim.oracles.judging import Judge
 
@@ -218,11 +219,19 @@ class I10Start(Judge):
             share = account.shares.get(event.pubend)
             if share is None or share.start is None or event.tick > share.start:
                 continue
+            if event.tick < self._wanted_from(account):
+                continue
             if account.exists and event.letter.published_at > account.attached_at and share.history.sound:
                 self.fail(
                     f"{account} begins behind {share.start} of {event.pubend}, and letter {event.letter.key}, "
                     f"published after that, was logged at {event.tick}"
                 )
+
+    @staticmethod
+    def _wanted_from(account: Account) -> Tick:
+        """What lies before the time it asked for is not owed, even if it is published later: clocks differ."""
+        wanted = account.consumers[0].wanted
+        return tick_at(wanted.start_wall) if wanted.start is StartAt.TIME else 0
 
     def _floor(self, consumer: Consumer, account: Account, share: Share) -> Tick | None:
         """Everything that matches above it is owed; None where nothing can be said."""
@@ -231,4 +240,6 @@ class I10Start(Judge):
             return max(share.acked, share.start)
         if consumer.wanted.start is StartAt.LATEST:
             return None
+        if consumer.wanted.start is StartAt.TIME:
+            return max(share.lost_at_start, tick_at(consumer.wanted.start_wall) - 1)
         return share.lost_at_start

@@ -28,6 +28,10 @@ class I7Publish(Judge):
         self._receipted: dict[str, int] = {}
         """By outbox: how many letters have receipts."""
         self._refused: dict[int, str] = {}
+        self._hands: dict[int, Producer] = {}
+        """Who published a letter first."""
+        self._shared: dict[int, None] = {}
+        """Letters that more than one producer published."""
         self._producers: dict[str, list[Producer]] = {}
         self._claimed: dict[int, str] = {}
         """Letters that are said to be logged, and were not seen in a log yet."""
@@ -35,6 +39,9 @@ class I7Publish(Judge):
 
     def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
         """Whoever publishes a refused letter once more has changed his mind."""
+        for letter in letters:
+            if self._hands.setdefault(letter.key, producer) is not producer:
+                self._shared[letter.key] = None
         producers = self._producers.setdefault(producer.name, [])
         if producer not in producers:
             producers.append(producer)
@@ -81,6 +88,8 @@ class I7Publish(Judge):
         """A refusal says that nothing was logged."""
         if isinstance(error, PublishRejectedError):
             for letter in letters:
+                if letter.key in self._shared:
+                    continue  # a twin published it too; whose batch it is that was logged, the log does not say
                 if letter.key in self.model.places and self.model.histories[self.model.places[letter.key].pubend].sound:
                     place = self.model.places[letter.key]
                     self.fail(

@@ -18,7 +18,6 @@ from gapless.errors import (
     GaplessError,
     SubscriptionInUseError,
     SubscriptionNotFoundError,
-    TokenMismatchError,
 )
 from gapless.testing.sim.application import Consumer, Outbox, Row, SimClient, key_of
 from gapless.testing.sim.network import MILLISECOND
@@ -37,7 +36,6 @@ Attaching: TypeAlias = "Generator[Wait, None, Consumer | None]"
 
 PROBES = (
     "story.in use, tried again",
-    "story.created before the answer came",
     "story.given up after a loss of data",
     "story.an end went on after a crash",
 )
@@ -220,10 +218,6 @@ class Book:
     def _after_refusal(self, client: SimClient, row: Row, error: GaplessError | None) -> Script:
         if isinstance(error, SubscriptionInUseError):
             self.world.probe("story.in use, tried again")
-        elif isinstance(error, TokenMismatchError) and row.start_token is not None and not row.created:
-            # It was created by an asking whose answer did not come; a token from elsewhere creates, and no more.
-            self.world.probe("story.created before the answer came")
-            row.created = True
         elif isinstance(error, SubscriptionNotFoundError) and row.number in self.leaving:
             pass
         else:

@@ -31,12 +31,17 @@ def test_clients_are_spread_over_the_hosts_of_subscriptions() -> None:
 
 
 def test_clocks_differ_as_far_as_they_may() -> None:
-    options = Options(2, router="hostile", phbs=2, shbs=2, together=False, clock=ClockFaults(drift_ppm=100, offset_ms=50))
+    options = Options(
+        2, router="hostile", phbs=2, shbs=2, together=False, clock=ClockFaults(drift_ppm=100, offset_ms=50)
+    )
     clocks = [broker.node_clock for broker in build(options, Choices(2), Trace()).brokers.values()]
 
     assert len({clock.drift_ppm for clock in clocks}) > 1
     assert all(abs(clock.drift_ppm) <= 100 for clock in clocks)
-    assert all(abs(clock.wall(0) - build(Options(1), Choices(1), Trace()).brokers["node1"].node_clock.wall(0)) <= 50 for clock in clocks)
+    assert all(
+        abs(clock.wall(0) - build(Options(1), Choices(1), Trace()).brokers["node1"].node_clock.wall(0)) <= 50
+        for clock in clocks
+    )
 
 
 def test_the_policy_gets_into_the_configuration() -> None:

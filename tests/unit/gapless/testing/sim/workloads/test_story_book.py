@@ -89,24 +89,24 @@ def test_nobody_attaches_to_what_is_being_removed() -> None:
 
 
 def test_a_token_from_elsewhere_creates_once() -> None:
-    """The answer to a creation did not come; asked again, the token is refused: the subscription is there."""
+    """The answer to a creation did not come; asked again with the same token, the same subscription is there."""
     stage = Applications()
     source = stage.row_of("source")
     stage.attach(source)
     stage.rest(1)
     assert source.token is not None
     copy = stage.row_of("copy", start=StartAt.TOKEN, start_token=source.token)
-    lost = stage.row_of("copy", start=StartAt.TOKEN, start_token=source.token)
+    again = stage.row_of("copy", start=StartAt.TOKEN, start_token=source.token)
     stage.attach(copy)
     stage.rest(1)
     assert stage.got[1] is not None
     stage.got[1].leave()
-    stage.attach(lost)
+    stage.attach(again)
     stage.rest(1)
 
     assert stage.got[2] is not None
     assert stage.got[2].attached
-    assert stage.probes["created before the answer came"] == 1
+    assert stage.got[2].core.sid == stage.got[1].core.sid != stage.got[0].core.sid  # type: ignore[union-attr]
 
 
 def test_an_unexpected_error_is_a_failure() -> None:
