@@ -108,12 +108,15 @@ class Intake:
     def _take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
         """None: the answer comes when the batch is durable."""
         publisher = self._table.get(pub.publisher)
-        if publisher is None or pub.epoch != publisher.epoch:
+        crc = checksum(pub.events)
+        # A late copy of what was logged before the twin came is answered like any other: it was not refused.
+        if publisher is None or (
+            pub.epoch != publisher.epoch and not publisher.knows(pub.first, pub.events.count, crc)
+        ):
             return self._fenced(publisher, pub)
         following = publisher.assigned + 1
         if pub.first > following:
             return Outcome(Verdict.RESUME, f"events {following} to {pub.first - 1} are missing", following)
-        crc = checksum(pub.events)
         if pub.first < following:
             return _repeated(publisher, pub, crc, reply_to)
         refusal = refusal or self._backlog(pub)

@@ -155,6 +155,11 @@ class Publisher:
         found = (row for row in _BATCHED.iter_unpack(self.recent) if row[0] == first)
         return next((Batched(*row) for row in found), None)
 
+    def knows(self, first: int, count: int, crc: int) -> bool:
+        """Whether this very batch is pending, or logged within the window."""
+        batch = self.find_pending(first) or self.find_logged(first)
+        return batch is not None and (batch.count, batch.crc) == (count, crc)
+
     @property
     def known_from(self) -> int:
         """The first sequence of the window."""

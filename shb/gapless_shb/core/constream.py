@@ -137,6 +137,10 @@ class Constream:
         position = self.positions.get(sid)
         if position is not None:
             position.acknowledge(tick, event)
+            if sid in self.readers:
+                position.pass_over(self.readers[sid].horizon)
+            elif sid in self.live:
+                position.pass_over(self.head)
             self.touch(sid, position)
 
     # ------------------------------------------------------------------------------------ consumers
@@ -144,6 +148,7 @@ class Constream:
     def attach(self, consumer: Consumer, at: Tick, now: int, wall: int) -> None:
         """A consumer is served from `at` on: live if it stands at the head, by a reader otherwise."""
         position = self.positions[consumer.sid]
+        position.sent = at
         if at >= self.head and position.since <= at:
             self._go_live(consumer, at)
         else:

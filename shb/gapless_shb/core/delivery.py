@@ -78,6 +78,7 @@ class Delivery:
         if consumer.affords(mask.bit_count(), len(payload)):
             consumer.spend(mask.bit_count(), len(payload))
             consumer.channel.deliver(consumer.sid, self._stream.pubend, payload)
+            position.sent = self._batch.ticks[mask.bit_length() - 1]
         else:
             begin = max(self._previous, self._stream.floors.get(consumer.sid, 0))
             self._stream.start_reader(consumer, position, begin)

@@ -28,6 +28,8 @@ class Position:
     quiet_from: Tick = 0
     passed: Tick = 0
     last_tick: Tick = 0
+    sent: Tick = 0
+    """The last event or gap that its consumer was sent, or where it began: nothing was sent above."""
     released: Tick = 0
     held: bool = False
     reading: bool = False
@@ -45,6 +47,11 @@ class Position:
         """Whether nothing above what is settled concerns the subscription."""
         settled = self.settled
         return not self.held and not self.reading and self.since <= settled and self.last_tick <= settled
+
+    def pass_over(self, upto: Tick) -> None:
+        """The SHB went on to `upto`: if all that was sent is settled, nothing more is needed up to there."""
+        if self.settled >= self.sent:
+            self.passed = max(self.passed, upto)
 
     def acknowledge(self, tick: Tick, event: Tick) -> None:
         """The application is done with everything up to `tick`; `event` was the last event of that."""

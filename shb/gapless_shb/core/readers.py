@@ -62,7 +62,6 @@ class Reader:
         self._fetch: TickFetch | RangeFetch | None = None
         self._ready: deque[Segment] = deque()
         self._ready_upto = start
-        self._clean = start <= position.settled
         self._said = start
         self._unreadable_upto = 0
 
@@ -157,8 +156,7 @@ class Reader:
     def _send_gap(self, host: Host, gap: GapSegment) -> None:
         end = host.outside_void(gap.end)
         self.consumer.channel.gap(self.consumer.sid, host.pubend, gap.start, end, "released early")
-        self._said = end
-        self._clean = False
+        self._said = self.position.sent = end
         self._advance(end)
 
     def _send_events(self, pubend: PubendId, events: EventBatch) -> EventBatch | None:
@@ -171,9 +169,7 @@ class Reader:
             payload = part.payload((1 << count) - 1)
             self.consumer.spend(count, len(payload))
             self.consumer.channel.deliver(self.consumer.sid, pubend, payload)
-            self._said = part.ticks[-1]
-            if self._said > self.position.settled:
-                self._clean = False
+            self._said = self.position.sent = part.ticks[-1]
             self._advance(part.ticks[-1])
             events = events.slice(count, len(events))
         return None
@@ -192,8 +188,7 @@ class Reader:
 
     def _advance(self, tick: Tick) -> None:
         self.horizon = max(self.horizon, tick)
-        if self._clean:
-            self.position.passed = max(self.position.passed, self.horizon)
+        self.position.pass_over(self.horizon)
 
     def _say_silence(self, host: Host) -> None:
         self._advance(host.outside_void(self.horizon))

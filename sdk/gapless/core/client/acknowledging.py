@@ -49,6 +49,11 @@ class History:
             self._count -= len(forgotten)
             self._known_after = self._last_below = forgotten[-1]
 
+    @property
+    def settled(self) -> bool:
+        """Whether nothing that was handed out is unacknowledged."""
+        return not self._chunks
+
     def last_event(self, tick: Tick) -> Tick:
         """What to name beside a position that is not above everything handed out."""
         if tick < self._known_after:
@@ -81,12 +86,17 @@ class Acknowledging:
 
     def is_news(self, pubend: PubendId, tick: Tick) -> bool:
         """Whether a position is above what is acknowledged."""
-        known = self._acknowledged.get(pubend)
-        return tick > (known.tick if known is not None else self._floor.get(pubend, -1))
+        known = self.position(pubend)
+        return known is None or tick > known
 
     def start(self, pubend: PubendId, tick: Tick) -> None:
         """The broker says that up to here it is acknowledged already."""
         self._floor[pubend] = tick
+
+    def position(self, pubend: PubendId) -> Tick | None:
+        """Up to where it is acknowledged, if that is known."""
+        known = self._acknowledged.get(pubend)
+        return known.tick if known is not None else self._floor.get(pubend)
 
     def acknowledge(self, pubend: PubendId, tick: Tick, event: Tick) -> None:
         """Everything up to `tick` is done with; `event` is what to name as the last event below it."""

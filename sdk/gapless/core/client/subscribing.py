@@ -304,6 +304,7 @@ class SubscriptionCore:
         """
         wanted = self.wanted
         again = self._was_attached
+        self._acknowledge_silence()
         received = {pubend: lane.received for pubend, lane in self._lanes.items() if lane.received}
         self._asked = received if again else wanted.positions
         attach = again and self.durable
@@ -326,6 +327,16 @@ class SubscriptionCore:
             sid=self.sid if attach else 0,
             generation=self.generation if attach else 0,
         )
+
+    def _acknowledge_silence(self) -> None:
+        """Silence behind all that is acknowledged needs nobody's word.
+
+        The broker may have forgotten in a crash that it found nothing there, and would keep all that follows.
+        """
+        for pubend, lane in self._lanes.items():
+            known = self.acknowledging.position(pubend)
+            if known is not None and known < lane.received and lane.only_silent:
+                self.acknowledging.acknowledge(pubend, lane.received, lane.last_event(known))
 
     def _place(self, subscribed: Subscribed) -> None:
         """Begins each pubend where the broker says, unless this side knows where it is.

@@ -41,6 +41,10 @@ class History:
         """Whether everything that was promised of it still holds."""
         return not self.gone and not self.damaged
 
+    def has_between(self, low: Tick, high: Tick) -> bool:
+        """Whether there is an event in (low, high]."""
+        return bisect_right(self.ticks, low) < bisect_right(self.ticks, high)
+
     @property
     def newest(self) -> Tick:
         """The tick of its last event, or 0."""

@@ -302,6 +302,8 @@ class Consumer:
         self.client.world.observe.attached(self, attached, self.core.reached())
         if self.row.token is None:
             self.row.token = self.token()
+        elif self.acknowledges == "at once":
+            self.acknowledge(self.row.token.ticks)
         if self.on_attached is not None:
             self.on_attached(self)
 

@@ -230,8 +230,8 @@ class I10Start(Judge):
     @staticmethod
     def _wanted_from(account: Account) -> Tick:
         """What lies before the time it asked for is not owed, even if it is published later: clocks differ."""
-        wanted = account.consumers[0].wanted
-        return tick_at(wanted.start_wall) if wanted.start is StartAt.TIME else 0
+        asked = [consumer.wanted.start_wall for consumer in account.consumers]
+        return tick_at(max(asked))
 
     def _floor(self, consumer: Consumer, account: Account, share: Share) -> Tick | None:
         """Everything that matches above it is owed; None where nothing can be said."""

@@ -41,7 +41,8 @@ class I5GapLegal(Judge):
         if not share.history.sound or account.broker in self.model.damaged_brokers:
             return
         span = f"({item.start}, {item.end}] of {item.pubend} ({item.reason})"
-        if item.end > share.history.lost:
+        # It may be drawn out to the end of a time in which the PHB was down, where nothing can be lost.
+        if share.history.has_between(share.history.lost, item.end):
             self.fail(f"{consumer.lane} was told of a gap {span}, and lost is up to {share.history.lost}")
         probe = self._cause(account, share, item)
         if probe is None:

@@ -47,26 +47,27 @@ class I6OneLog(Judge):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self._batches: dict[int, Batch] = {}
+        self._batches: dict[tuple[int, int], Batch] = {}
         """Those that are not known to be logged, by the key of their first letter."""
-        self._batch_of: dict[int, Batch] = {}
+        self._batches_of: dict[int, list[Batch]] = {}
         """By the keys of all letters."""
         model.listeners.append(self.logged)
 
     def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
         """A batch is on its way."""
         blob = b"".join(encode_event(letter.topic, letter.properties, None, letter.body) for letter in letters)
-        batch = self._batches[letters[0].key] = Batch(letters, blob, len(letters))
+        if (letters[0].key, len(letters)) in self._batches:
+            return
+        batch = self._batches[letters[0].key, len(letters)] = Batch(letters, blob, len(letters))
         for letter in letters:
-            self._batch_of[letter.key] = batch
+            self._batches_of.setdefault(letter.key, []).append(batch)
 
     def logged(self, event: Logged) -> None:
         """An event has come to light."""
-        batch = self._batch_of.pop(event.letter.key, None)
-        if batch is not None:
+        for batch in self._batches_of.pop(event.letter.key, ()):
             batch.unseen -= 1
             if not batch.unseen:
-                self._batches.pop(batch.letters[0].key, None)
+                self._batches.pop((batch.letters[0].key, len(batch.letters)), None)
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """Looks at what goes to a disk."""

@@ -25,7 +25,7 @@ class I7Publish(Judge):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._places: dict[int, Logged] = {}
-        self._receipted: dict[str, int] = {}
+        self._receipted: dict[str, dict[int, None]] = {}
         """By outbox: how many letters have receipts."""
         self._refused: dict[int, str] = {}
         self._hands: dict[int, Producer] = {}
@@ -68,7 +68,7 @@ class I7Publish(Judge):
     def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
         """What it says is so."""
         outbox = producer.outbox.name
-        self._receipted[outbox] = self._receipted.get(outbox, 0) + 1
+        self._receipted.setdefault(outbox, {})[letter.key] = None
         history = self.model.histories.get(pubend)
         if not durable:
             self.fail(f"{producer.name}: the receipt of letter {letter.key} says that it is not durable")
@@ -102,7 +102,7 @@ class I7Publish(Judge):
         if not producer.named or self.model.has_lost_disks:
             return
         letters, places = producer.outbox.letters, self.model.places
-        receipted = self._receipted.get(producer.outbox.name, 0)
+        receipted = len(self._receipted.get(producer.outbox.name, ()))
         if sequence < receipted:
             self.fail(f"{producer.name} has logged {sequence}, it is told, and has {receipted} receipts")
         for letter in letters[:sequence]:

@@ -108,7 +108,7 @@ class Audit(Reading):
         assert own is not None
         # A subscription of another broker may have the same number: then it is the seal that tells.
         foreign = self._token_of_another([c for c in self.book.clients if c.addresses == client.addresses])
-        if foreign is not None:
+        if foreign is not None and not _same_origin(foreign, row.start_token):
             yield from self._try(client, row, foreign, TokenMismatchError)
             self.probe("foreign token refused")
         forged = CheckpointToken(own.network, own.ticks, own.sid, own.generation, bytes(SEAL_BYTES))
@@ -123,6 +123,11 @@ class Audit(Reading):
         else:
             assert self.book.has_lost_data, f"{row.name} was attached to with a token that is not its own"
             consumer.leave()
+
+
+def _same_origin(token: CheckpointToken, other: CheckpointToken | None) -> bool:
+    """Whether both were issued for one subscription: what was created with a token may be asked for with it again."""
+    return other is not None and (token.sid, token.generation) == (other.sid, other.generation)
 
 
 class Crowd(Publishing, Reading):

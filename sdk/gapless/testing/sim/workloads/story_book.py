@@ -239,9 +239,10 @@ class Book:
             if answer.error is not None:
                 assert isinstance(answer.error, SubscriptionNotFoundError), f"unsubscribing: {answer.error!r}"
                 assert again or self.has_lost_data or not row.created, f"{row.name} was not there any more"
-        del self.leaving[number]
-        row.ended = True
-        self.world.observe.unsubscribed(row)
+        self.leaving.pop(number, None)
+        if not row.ended:  # else both processes of a service gave it up
+            row.ended = True
+            self.world.observe.unsubscribed(row)
 
 
 class Story:

@@ -49,12 +49,13 @@ def test_and_what_is_young_may_not() -> None:
 
 
 def test_a_gap_does_not_reach_beyond_what_is_lost() -> None:
+    """But to the end of a time in which nothing was logged it may."""
     hands = logged(max_retain_seconds=0.5)
     reader = hands.attach(hands.row(), p=AT - 5)
-    hands.chop(AT)
+    hands.chop(AT - 1)
 
     with violates("I5"):
-        hands.gap(reader, AT - 5, AT + 1)
+        hands.gap(reader, AT - 5, AT)
 
 
 def test_who_comes_back_behind_his_own_acknowledgement_may_meet_one_and_is_counted() -> None:
