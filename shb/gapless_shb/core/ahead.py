@@ -7,7 +7,7 @@ for it would be silent starvation; the consumer is told instead.
 
 from __future__ import annotations
 
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.ticks import PubendId, Tick, tick_at
 from gapless_shb.core.hosting import Hosting
 
 
@@ -26,13 +26,15 @@ class Ahead:
                 self._watched.setdefault((sid, stream.pubend), (floor, stream.head))
         return bool(self._watched)
 
-    def judge(self) -> list[tuple[int, str]]:
+    def judge(self, wall: int) -> list[tuple[int, str]]:
         """Whose position was not reached although its pubend went on, and what to tell them."""
+        present = tick_at(wall)
         watched, self._watched = self._watched, {}
+        self._watched = {key: seen for key, seen in watched.items() if seen[0] > present}
         return [
             (sid, f"the position is beyond everything that {pubend} has: the broker has lost data since")
             for (sid, pubend), (tick, head_then) in watched.items()
-            if self._is_lost(sid, pubend, tick, head_then)
+            if tick <= present and self._is_lost(sid, pubend, tick, head_then)
         ]
 
     def _is_lost(self, sid: int, pubend: PubendId, tick: Tick, head_then: Tick) -> bool:

@@ -176,6 +176,7 @@ class SubscriberHostingBroker:
             stream.meta = seen.meta
         if seen.enrolled_at is not None and not stream.enrolled:
             stream.enrolled = True
+            stream.enrolled_at = seen.enrolled_at
             self._send_holds(now)
             self._subscribing.go_on(now, wall)
         stream.catch_up(seen.meta.stable, now)
@@ -320,7 +321,9 @@ class SubscriberHostingBroker:
         for sid, released in claim.held:
             position = stream.positions.get(sid)
             waits = stream.holds.waits_for(sid) or self._subscribing.is_creating(sid)
-            if position is None or waits or released < stream.reported:
+            if position is None or waits or not stream.enrolled:
+                continue
+            if released < max(stream.reported, stream.enrolled_at):
                 continue
             position.held = False
             position.changed = True
@@ -423,7 +426,7 @@ class SubscriberHostingBroker:
             self._deadlines.set_earlier(Timer.AHEAD, now + self._timing.ahead_ms * _MILLISECOND)
 
     def _judge_ahead(self, now: int, wall: int) -> None:
-        for sid, reason in self._ahead.judge():
+        for sid, reason in self._ahead.judge(wall):
             consumer = self._hosting.around.consumers.get(sid)
             if consumer is None:
                 continue  # it was ahead on another pubend, too

@@ -57,6 +57,8 @@ class Constream:
         self.holds = Holds(around.shb, meta.pubend)
         self.lost = 0
         self.enrolled = False
+        self.enrolled_at = 0
+        """From where on the PHB counts this SHB: below that others may have let go of what it needs."""
         self.pfs = pfs
         self.positions: dict[int, Position] = {}
         self.pinning: dict[int, Position] = {}

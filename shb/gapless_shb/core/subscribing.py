@@ -171,7 +171,7 @@ class Subscribing:
             start = stream.outside_void(max(0, tick_at(request.start_wall) - 1))
         else:
             start = 0 if request.start is StartAt.EARLIEST else stream.head
-        return start, start < max(stream.released, 1)
+        return start, start < max(stream.released, stream.enrolled_at, 1)
 
     def _place(self, stream: Constream, subscription: Subscription, position: Position, now: int) -> list[Operation]:
         stream.add(subscription.sid, position, subscription.version)

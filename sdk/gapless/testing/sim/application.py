@@ -78,6 +78,7 @@ class Producer:
         self.outbox = outbox
         self.named = named
         self.name = outbox.name if named else f"~{outbox.name}/{client.instance}"
+        self.life = client.life
         self.open = False
         self.over = False
         self.next = 0
@@ -90,6 +91,11 @@ class Producer:
         self.number = client.core.open_publisher(self.name, instance, outbox.topic, now)
         client.own(self.number, self)
         client.touch()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may publish something yet."""
+        return not self.over and not self.life.over
 
     @property
     def waiting(self) -> int:

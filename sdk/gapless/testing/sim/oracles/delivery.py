@@ -162,6 +162,8 @@ class I3Gapless(Judge):
         account = self.model.accounts[consumer.row.number]
         if share.start is None:
             share.start = upto
+        if not account.durable and consumer.core.former_sids:
+            return share.start  # its session ended, and with it what it was owed of pubends it had not heard of
         owed = self.model.first_late(account, share, min(upto, share.start))
         if owed is not None and share.history.sound:
             self._hidden(consumer, share, owed, f"{upto}, where it begins")

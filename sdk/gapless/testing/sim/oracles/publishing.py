@@ -101,6 +101,8 @@ class I7Publish(Judge):
         """A named publisher that comes back learns how many of its letters are logged: the first so many."""
         if not producer.named or self.model.has_lost_disks:
             return
+        if any(other is not producer and other.alive for other in self._producers.get(producer.name, ())):
+            return  # a twin: what it is told may be as old as its last pause
         letters, places = producer.outbox.letters, self.model.places
         receipted = len(self._receipted.get(producer.outbox.name, ()))
         if sequence < receipted:
@@ -108,8 +110,7 @@ class I7Publish(Judge):
         for letter in letters[:sequence]:
             if letter.key not in places:
                 self._claimed[letter.key] = f"the first {sequence} of {producer.name}"
-        others = [other for other in self._producers.get(producer.name, ()) if other is not producer]
-        if all(other.over or not other.client.running for other in others) and sequence < len(letters):
+        if sequence < len(letters):
             following = letters[sequence]
             if following.key in places:
                 self.fail(

@@ -142,8 +142,10 @@ def test_a_twin_may_log_more_meanwhile() -> None:
     twin.outbox = hands.producer.outbox
     hands.log((10, 1), (20, 2))
 
+    hands.observe.published(hands.producer, [])
+    hands.producer.alive = True
     hands.observe.ready(twin, 1)
-    hands.producer.over = True
+    hands.producer.alive = False
     with violates("I7"):
         hands.observe.ready(twin, 1)
 
