@@ -258,6 +258,16 @@ def test_an_edit_that_no_longer_fits_is_refused(sample: Sample, path: str, old: 
     assert sample.module.double(1) == 2
 
 
+@pytest.mark.parametrize("above", ["LATER = 3\n", "def other() -> int:\n    return 0\n\n\n"])
+def test_a_file_that_changed_after_its_import_is_refused(sample: Sample, tmp_path: Path, above: str) -> None:
+    """What the file says now is not what runs: an edit of it would put other code there."""
+    (tmp_path / "edited_sample.py").write_text(SAMPLE.replace("def double", above + "def double").replace("* 2", "* 4"))
+
+    with pytest.raises(EditError), edit("Point.doubled", "self.x", "self.y").applied():
+        pass
+    assert sample.module.Point(3).doubled == 6
+
+
 def test_a_module_that_is_gone_is_refused() -> None:
     with pytest.raises(EditError, match="no such module"), Edit("gapless.gone:f", "a", "b").applied():
         pass

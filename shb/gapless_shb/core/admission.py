@@ -86,7 +86,8 @@ def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Co
             raise RefusedError(
                 Code.TOKEN_MISMATCH, f"the token names {position.pubend}, but that pubend began anew as {names[name]}"
             )
-        if stream is not None and any(lo < position.tick <= hi for lo, hi in stream.meta.voids):
+        # At the end of a void, and not within, stands whoever was told that nothing is in it.
+        if stream is not None and any(lo < position.tick < hi for lo, hi in stream.meta.voids):
             raise RefusedError(
                 Code.TOKEN_AHEAD,
                 f"the token stands at a tick of {position.pubend} that the broker never logged: it has lost data "

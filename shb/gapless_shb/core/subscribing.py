@@ -196,16 +196,13 @@ class Subscribing:
         for sid, held_from in resolved:
             at = max(held_from, stream.meta.created)
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
-            if subscription is None or position is None or subscription.has_begun(stream.pubend):
+            if subscription is None or position is None or subscription.begun or position.start >= at:
                 continue
-            if position.start < at:
-                position.start = at
-                if subscription.origin is None:
-                    position.acknowledge(at, 0)
-                stream.touch(sid, position)
-            subscription.start[stream.pubend] = position.start
-            if subscription.begun:  # on a pubend that was found later
-                self._hosting.write(self._hosting.registry.save(subscription))
+            position.start = at
+            if subscription.origin is None:
+                position.acknowledge(at, 0)
+            subscription.start[stream.pubend] = at
+            stream.touch(sid, position)
 
     def go_on(self, now: int, wall: int) -> None:
         """Acknowledges every creation that waits for nothing any more."""

@@ -49,10 +49,6 @@ class Subscription(msgspec.Struct, array_like=True):
         """What it matches."""
         return Filter(self.topics, self.selector)
 
-    def has_begun(self, pubend: PubendId) -> bool:
-        """Whether its start on this pubend is final."""
-        return self.begun and pubend in self.start
-
     def start_on(self, pubend: PubendId, created: Tick) -> Tick:
         """Where it begins on a pubend that was created at `created`, also one found later."""
         known = self.start.get(pubend)

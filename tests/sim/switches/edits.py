@@ -20,8 +20,9 @@ import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
+from pathlib import Path
 from textwrap import dedent
 from types import CodeType, FunctionType
 
@@ -47,7 +48,10 @@ class Edit:
         """The function is edited while this lasts. Edits of one function may be nested, also in themselves."""
         function = function_of(self.target)
         code, text = function.__code__, _edited.get(function)
-        source = self._replaced(source_of(function))
+        present = source_of(function)
+        if text is None and not _is_same(code, _compiled(self.target, function, present)):
+            raise EditError(f"{self.target}: the file has changed since it was imported")
+        source = self._replaced(present)
         function.__code__ = _compiled(self.target, function, source)
         _edited[function] = source
         try:
@@ -117,19 +121,23 @@ def _compiled(target: str, function: FunctionType, source: str) -> CodeType:
     """The code of a function with this source, in the place of the present one.
 
     The line numbers stay those of the file, so that a traceback is about right. The class around it is
-    there for what depends on it: private names, and `super()`.
+    there for what depends on it: private names, and `super()`. So are the imports before it: a call of what
+    is imported is compiled in another way.
     """
     old = function.__code__
     definition = _definition(target, source)
     if _signature(definition) != _signature(_definition(target, source_of(function))):
         raise EditError(f"{target}: an edit may change what a function does, not how it is called")
-    tree = ast.Module([definition], [])
+    if definition.name != old.co_name:
+        raise EditError(f"{target}: the file has changed since it was imported")
+    body: list[ast.stmt] = [definition]
     owner = function.__qualname__.split(".")[-2:-1]
     if owner:
         (around,) = ast.parse(f"class {owner[0]}: pass").body
         assert isinstance(around, ast.ClassDef)
-        around.body = [definition]
-        tree.body = [around]
+        around.body = body
+        body = [around]
+    tree = ast.Module([*_imports(old.co_filename), *body], [])
     ast.increment_lineno(definition, old.co_firstlineno - 1)
     flags = old.co_flags & __future__.annotations.compiler_flag
     whole = compile(ast.fix_missing_locations(tree), old.co_filename, "exec", flags=flags, dont_inherit=True)
@@ -137,6 +145,17 @@ def _compiled(target: str, function: FunctionType, source: str) -> CodeType:
     if code.co_freevars != old.co_freevars:
         raise EditError(f"{target}: the edited function needs {code.co_freevars} around it, not {old.co_freevars}")
     return code
+
+
+@cache
+def _imports(path: str) -> tuple[ast.stmt, ...]:
+    module = ast.parse(Path(path).read_text("utf-8"))
+    future = "__future__"  # which is said to the compiler by a flag
+    return tuple(
+        statement
+        for statement in module.body
+        if isinstance(statement, ast.Import) or (isinstance(statement, ast.ImportFrom) and statement.module != future)
+    )
 
 
 def _definition(target: str, source: str) -> ast.FunctionDef | ast.AsyncFunctionDef:
@@ -151,6 +170,21 @@ def _definition(target: str, source: str) -> ast.FunctionDef | ast.AsyncFunction
 
 def _signature(definition: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, str, bool]:
     return definition.name, ast.dump(definition.args), isinstance(definition, ast.AsyncFunctionDef)
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether two codes, or constants in them, are the same, wherever they were compiled."""
+    if isinstance(one, CodeType) and isinstance(other, CodeType):
+        return (
+            (one.co_code, one.co_names, one.co_varnames) == (other.co_code, other.co_names, other.co_varnames)
+            and len(one.co_consts) == len(other.co_consts)
+            and all(map(_is_same, one.co_consts, other.co_consts))
+        )
+    if isinstance(one, str) and isinstance(other, str):
+        # The lines of a docstring are indented otherwise; and before Python 3.11 an inner function has its
+        # qualified name as a constant beside it.
+        return one.split() == other.split() or "<locals>" in one
+    return one == other
 
 
 def _code_named(name: str, code: CodeType) -> CodeType:

@@ -101,7 +101,7 @@ ANSWERS = (
         ("T1",),
         "The pubend answers a want for ticks that it has given up with silence, and not with lost.",
         (Edit(f"{_ANSWERS}._reply", "data, self._log.lost, reply=True", "data, 0, reply=True"),),
-        ("C1", "I3"),
+        ("I12", "C1", "I3"),
         "Early release (max_retain of some seconds) passes a subscriber that is away or without credit; it comes"
         " back. Without early release: an application that returns to a token older than what it acknowledged.",
     ),
@@ -122,7 +122,7 @@ ANSWERS = (
             Edit(f"{_ANSWERS}._answer", _PIECES, "pieces = [(lo, end)]"),
             Edit(f"{_ANSWERS}._reply", "self._log.lost", "vars(self).get('_sampled', self._log.lost)"),
         ),
-        ("C1", "I3"),
+        ("I12", "C1", "I3"),
         "Early release with a subscriber that catches up just then: a chop is written between a read of the PHB's"
         " log and its answer, so reads must take time.",
     ),
@@ -131,7 +131,7 @@ ANSWERS = (
         ("T50",),
         "Of a record that reaches beyond the end of a wanted range nothing is returned: its events are silence.",
         (Edit(f"{_ANSWERS.removesuffix('Answers')}_within", ".first_tick > hi:", ".last_tick > hi:"),),
-        ("C1", "I3"),
+        ("I12", "C1", "I3"),
         "Batches of several events, of which a subscriber that catches up matches some but not the last: the PFS"
         " makes it want single ticks inside of a record.",
     ),
@@ -205,7 +205,7 @@ LOGGING = (
                 "    self.log.newest = saved.checkpoint.tick\n    self.log.on_landed = self._on_landed",
             ),
         ),
-        ("C1", "I3"),
+        ("I12", "C1", "I3"),
         "A PHB that crashes with events an SHB does not have yet (a link down, or a subscriber in catch-up), then"
         " nobody publishes for some seconds.",
     ),
@@ -246,7 +246,7 @@ LOGGING = (
             ),
             Edit(f"{_ANSWERS}._answer", _PIECES, "pieces = [(lo, end)]"),
         ),
-        ("C1", "I3"),
+        ("I12", "C1", "I3"),
         "Early release with a subscriber below it that catches up: the PHB crashes between the two writes, or"
         " answers between them.",
     ),
@@ -286,7 +286,13 @@ PUBLISHERS = (
         "twin_not_fenced",
         ("1.5 open",),
         "A batch of an earlier opening of its publisher is taken like one of the newest.",
-        (Edit(f"{_INTAKE}._take", "if publisher is None or pub.epoch != publisher.epoch:", "if publisher is None:"),),
+        (
+            Edit(
+                f"{_INTAKE}._take",
+                "pub.epoch != publisher.epoch and not publisher.knows(",
+                "not publisher.epoch and not publisher.knows(",
+            ),
+        ),
         ("I7",),
         "Two clients with one publisher name: the first one's link stalls with a batch in it, the second opens and is"
         " told sequence n; then the first one's batch n + 1 arrives and is logged. The model: of a publisher nothing"

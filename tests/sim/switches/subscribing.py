@@ -144,8 +144,8 @@ HOLDING = (
         (
             Edit(
                 f"{_SHB}._lift_holds",
-                "if position is None or waits or released < stream.reported:",
-                "if position is None or waits:",
+                "if released < max(stream.reported, stream.enrolled_at):",
+                "if released < 0:",
             ),
         ),
         ("I8", "I5"),
@@ -159,8 +159,8 @@ HOLDING = (
         (
             Edit(
                 f"{_SHB}._lift_holds",
-                "if position is None or waits or released < stream.reported:",
-                "if position is None or waits or position.held:",
+                "if released < max(stream.reported, stream.enrolled_at):",
+                "if position.held:",
             ),
         ),
         ("V3",),

@@ -64,6 +64,8 @@ class Share:
     """From where it is owed; None where the pubend was found later, until the first of it is told."""
     acked: Tick = 0
     """Up to where the application has ever acknowledged."""
+    opening_gap: Tick = -1
+    """The end of the gap that it began with, if it did."""
     lost_at_start: Tick = 0
     """Up to where the pubend was lost when the subscription was created."""
 

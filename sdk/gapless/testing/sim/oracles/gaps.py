@@ -57,8 +57,14 @@ class I5GapLegal(Judge):
             return BELOW_OWN_ACKNOWLEDGEMENT
         if account.shb in self.model.retired_shbs:
             return "oracle.gap at a retired broker"
-        began_with_token = account.row.start_token is not None and gap.end <= share.lost_at_start
-        if began_with_token or not account.durable:
+        if account.row.start_token is not None and gap.start in {share.start, share.opening_gap}:
+            # Nothing was kept for it before it was there: its first gap, in as many pieces as it takes.
+            share.opening_gap = gap.end
+            return "oracle.gap before the start"
+        counted_from = self.model.members.get(share.history.pubend, {}).get(account.shb, 0)
+        if gap.start < counted_from and not share.history.has_between(counted_from, gap.end):
+            return "oracle.gap before the broker was counted"
+        if not account.durable:
             # One that is not durable begins anew with each session, with a token of where it was.
             return "oracle.gap before the start"
         if self._released_early(share, gap):
@@ -67,4 +73,4 @@ class I5GapLegal(Judge):
 
     def _released_early(self, share: Share, gap: Gap) -> bool:
         """Whether all that it tells of can have been too old: what is younger is there, whoever wants it."""
-        return self.model.is_early(share.history, gap.end)
+        return self.model.is_early(share.history, min(gap.end, share.history.lost))

@@ -223,8 +223,12 @@ class SubscribingOperations:
         """The token of another subscription does not position this one: refused."""
         holding = self._some_created(application)
         own = None if holding is None else holding.row.token
-        foreign = [token for token in self._scene.souvenirs if own is not None and token.seal != own.seal]
-        if holding is None or not foreign:
+        if holding is None or own is None:
+            return False
+        # The token that it was created from may be presented once more: the answer may have been lost.
+        mine = (own.seal, holding.row.start_token.seal if holding.row.start_token is not None else b"")
+        foreign = [token for token in self._scene.souvenirs if token.seal not in mine]
+        if not foreign:
             return False
         wanted = with_token(holding.row.wanted(), self._choices.pick(foreign))
         holding.try_in_vain(process, wanted, InvalidTokenError)

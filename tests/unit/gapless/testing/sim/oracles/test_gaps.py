@@ -79,8 +79,9 @@ def test_a_token_of_what_was_lost_begins_with_a_gap() -> None:
     hands.chop(AT + 10)
 
     hands.gap(reader, AT - 5, AT)
+    hands.gap(reader, AT, AT + 5)
     with violates("I5"):
-        hands.gap(reader, AT, AT + 10)
+        hands.gap(reader, AT + 7, AT + 10)
 
 
 def test_the_earliest_does_not() -> None:
