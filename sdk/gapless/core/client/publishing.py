@@ -299,7 +299,9 @@ class PublisherCore:
         raise RemoteProtocolError(f"sequence {sequence} begins no batch that was sent")
 
     def _rewind(self, refused: PublishRefused, due: int) -> None:
-        """Send again from a sequence on, after a pause."""
+        """Send again from a sequence on, after a pause. Whatever was sent may be logged all the same, by then."""
+        for batch in islice(self._batches, self._sent):
+            batch.uncertain = True
         if refused.sequence <= self._logged:
             self._outbox.tell(Notice(_lost_text(self.name, self._logged, refused.sequence - 1)))
             self._logged = refused.sequence - 1

@@ -1,0 +1,113 @@
+"""Which switch is found by which invariant, after how many seeds: `python -m sim.mutation_table` from `tests`.
+
+    --only NAME …     these switches alone
+    --seeds N         at most so many seeds for each (2,000)
+    --json            one object, for programs
+
+Each seed is run under both routers. A violation by an invariant that was not meant to find it is noted and
+does not count. The exit status is 1 if a switch was not found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from itertools import product
+
+from gapless.testing.campaign import Plan, run_one
+from sim.switches.catalogue import SWITCHES, switch_named
+
+SEEDS = 2_000
+ROUTERS = ("local", "hostile")
+PROTOCOL = "exception"
+"""What a broken session between our own parts shows as (`P1`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How a switch was found, or that it was not."""
+
+    switch: str
+    breaks: tuple[str, ...]
+    meant: tuple[str, ...]
+    by: str
+    """The invariant; "" if none of those that were meant found it."""
+    seed: int
+    router: str
+    seeds: int
+    """How many seeds it took."""
+    elapsed_s: float
+    others: tuple[str, ...]
+    """Who else cried before."""
+
+
+def search(name: str, seeds: int) -> Found:
+    """Runs seeds with a switch on until one of the invariants that are meant finds it."""
+    switch = switch_named(name)
+    plan = Plan(ROUTERS)
+    began = time.perf_counter()
+    others: dict[str, None] = {}
+    with switch.applied():
+        for seed, router in product(range(seeds), ROUTERS):
+            failure = run_one(plan, seed, router).failure
+            if failure is None:
+                continue
+            if is_meant(failure.oracle, switch.oracle):
+                elapsed = round(time.perf_counter() - began, 1)
+                return Found(
+                    name, switch.breaks, switch.oracle, failure.oracle, seed, router, seed + 1, elapsed, tuple(others)
+                )
+            others[failure.oracle] = None
+    elapsed = round(time.perf_counter() - began, 1)
+    return Found(name, switch.breaks, switch.oracle, "", -1, "", seeds, elapsed, tuple(others))
+
+
+def is_meant(oracle: str, meant: tuple[str, ...]) -> bool:
+    """Whether what cried was meant to. Liveness oracles are named by their class: V1LiveDelivery is V1."""
+    if oracle.startswith(PROTOCOL):
+        return "P1" in meant
+    name = oracle[:2] if oracle[:1] == "V" else oracle
+    return name in meant
+
+
+def main() -> int:
+    """Searches for all of them, on all cores."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    names = arguments.only or [switch.name for switch in SWITCHES if not switch.awaits]
+    found: list[Found] = []
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=1) as pool:
+        tasks = [(name, arguments.seeds) for name in names]
+        for one in pool.imap_unordered(_search, tasks, chunksize=1):
+            found.append(one)
+            print(_line(one), file=sys.stderr, flush=True)
+    found.sort(key=lambda one: names.index(one.switch))
+    if arguments.json:
+        print(json.dumps([asdict(one) for one in found]))
+    else:
+        for one in found:
+            print(_line(one))
+    missed = [one.switch for one in found if not one.by]
+    print(f"{len(found) - len(missed)} of {len(found)} found; missed: {', '.join(missed) or 'none'}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def _search(task: tuple[str, int]) -> Found:
+    return search(*task)
+
+
+def _line(one: Found) -> str:
+    how = f"{one.by} at seed {one.seed}, {one.router}" if one.by else f"not found; others: {', '.join(one.others)}"
+    return f"| {one.switch} | {', '.join(one.breaks)} | {', '.join(one.meant)} | {how} | {one.seeds} | {one.elapsed_s} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
