@@ -106,7 +106,9 @@ def _search(task: tuple[str, int]) -> Found:
 
 def _line(one: Found) -> str:
     how = f"{one.by} at seed {one.seed}, {one.router}" if one.by else f"not found; others: {', '.join(one.others)}"
-    return f"| {one.switch} | {', '.join(one.breaks)} | {', '.join(one.meant)} | {how} | {one.seeds} | {one.elapsed_s} |"
+    return (
+        f"| {one.switch} | {', '.join(one.breaks)} | {', '.join(one.meant)} | {how} | {one.seeds} | {one.elapsed_s} |"
+    )
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ class Intake:
         """Opens a publisher, and answers once its epoch, and all assigned before, is durable (1.5).
 
         An instance that had an epoch here, and comes back after another one was opened, is fenced: it is the
-        paused twin, however new its attempt. Writes become durable in order, so the write of the row is behind everything assigned before. From
-        this step on, batches of a lower epoch are fenced.
+        paused twin, however new its attempt. Writes become durable in order, so the write of the row is behind
+        everything assigned before. From this step on, batches of a lower epoch are fenced.
         """
         fault = self._fault(request)
         if fault:

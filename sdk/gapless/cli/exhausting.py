@@ -30,18 +30,15 @@ def exhaust_scopes(depth: int, count: int, stride: int, processes: int | None, *
     from gapless.testing.sim.exhaustive import FAULTS, SCOPES
 
     console = Console(stderr=True)
-    rows: list[dict[str, Any]] = []
     with Progress(console=console, transient=True) as progress:
-        for scope in SCOPES[:count]:
-            rows.append(_exhaust(scope, depth, stride, processes, progress, console))
+        rows = [_exhaust(scope, depth, stride, processes, progress, console) for scope in SCOPES[:count]]
     failed = sum(row["failures"] for row in rows)
     if as_json:
         print_json({"faults": depth, "stride": stride, "scopes": rows, "failures": failed})
     else:
         print_listing(rows, COLUMNS, as_json=False, empty="no scope")
-        print(
-            f"{sum(row['cases'] for row in rows):,} cases with {depth} of {len(FAULTS)} kinds of faults, {failed} failed"
-        )
+        total = sum(row["cases"] for row in rows)
+        print(f"{total:,} cases with {depth} of {len(FAULTS)} kinds of faults, {failed} failed")
     return 1 if failed else 0
 
 

@@ -115,5 +115,5 @@ def _watched_router(world: World, name: str, routing: Mapping[str, Any]) -> Any:
 
 
 def _either_way(drawn: int) -> int:
-    """0, 1, −1, 2, −2, …"""
+    """From 0, 1, 2, 3, 4, … to 0, 1, −1, 2, −2, …: so 0 stays benign, and little stays little."""
     return (drawn + 1) // 2 if drawn & 1 else -(drawn // 2)

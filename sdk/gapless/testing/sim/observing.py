@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gapless.testing.sim.world import World
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818 - it is the finding, not a mistake of ours
     """The promise is broken: which invariant, and how."""
 
     def __init__(self, oracle: str, what: str) -> None:

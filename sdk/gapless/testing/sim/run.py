@@ -37,8 +37,8 @@ def run_seed(
 ) -> Result:
     """Runs a world to its end, or to the first violation.
 
-    `keep`: with the lines that people read. `steps_max`: a run that takes longer is given up. `new_disk`: makes the brokers' disks, if not in memory; then
-    there are no tripwires, for a real storage touches files.
+    `keep`: with the lines that people read. `steps_max`: a run that takes longer is given up. `new_disk`:
+    makes the brokers' disks, if not in memory; then there are no tripwires, for a real storage touches files.
     """
     choices = Choices(options.seed, tape)
     trace = Trace(keep=keep)

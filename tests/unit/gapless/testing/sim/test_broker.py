@@ -136,7 +136,8 @@ def test_a_bug_in_a_core_is_not_taken_for_a_failure_of_the_disk() -> None:
     def broken(*_: object) -> None:
         raise ValueError("a bug")
 
-    machine.on_frames = broken  # type: ignore[union-attr,method-assign,assignment]
+    assert machine is not None
+    machine.on_frames = broken  # type: ignore[method-assign]
     small.producer.publish(1)
 
     with pytest.raises(ValueError, match="a bug"):

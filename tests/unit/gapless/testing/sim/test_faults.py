@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from gapless.testing.sim.faults import PROBES, Faults
 from gapless.testing.sim.options import (
     SECOND,
@@ -10,7 +12,7 @@ from gapless.testing.sim.options import (
 )
 from unit.gapless.testing.sim.worlds import Small
 
-ALL = {
+ALL: dict[str, Any] = {
     "network": NetworkFaults(
         loss=0.1, repeat=0.1, bytewise=0.5, garble=0.05, slow=0.3, stale=0.5, resets=1, flaps=1, cuts=0.5
     ),

@@ -16,12 +16,12 @@ from gapless.testing.sim.tripwires import Impure, tripwires
 @pytest.mark.parametrize(
     "reach_out",
     [
-        lambda: time.time_ns(),
-        lambda: time.monotonic(),
+        lambda: [time.time_ns()],
+        lambda: [time.monotonic()],
         lambda: os.urandom(1),
-        lambda: random.random(),
+        lambda: [random.random()],
         lambda: Path(__file__).read_text(encoding="utf-8"),
-        lambda: socket.socket(),
+        lambda: [socket.socket()],
     ],
     ids=["time_ns", "monotonic", "urandom", "random", "file", "socket"],
 )

@@ -12,7 +12,8 @@ def empty() -> World:
 
 
 def test_things_happen_in_their_order_and_together_in_the_order_of_planning() -> None:
-    world, seen = empty(), []
+    world = empty()
+    seen: list[str] = []
     world.at(30, "a", "x", seen.append, "third")
     world.at(10, "a", "x", seen.append, "first")
     world.after(10, "a", "x", seen.append, "second")
@@ -25,7 +26,8 @@ def test_things_happen_in_their_order_and_together_in_the_order_of_planning() ->
 
 
 def test_what_is_planned_for_a_life_that_is_over_does_not_happen() -> None:
-    world, seen = empty(), []
+    world = empty()
+    seen: list[str] = []
     life = world.new_life()
     world.at(5, "a", "x", seen.append, "before", life=life)
     world.at(10, "a", "x", seen.append, "after", life=life)

@@ -109,4 +109,3 @@ class Small:
 
     def _produce(self, client: SimClient) -> None:
         self.producer = Producer(client, self.outbox)
-        self.producer.on_ready = lambda producer: None

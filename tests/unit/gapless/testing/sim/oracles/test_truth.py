@@ -89,7 +89,7 @@ def test_i12_events_lie_where_the_knowledge_does() -> None:
 def test_i12_an_old_copy_of_the_disk_begins_anew() -> None:
     hands = Hands(I12SingleAuthority)
     hands.say(0, 10)
-    hands.oracles[I12SingleAuthority].restored(hands.world.brokers[NODE])  # type: ignore[attr-defined]
+    hands.oracles[I12SingleAuthority].restored(hands.world.brokers[NODE])
 
     hands.say(5, 10, (7, 1))
 

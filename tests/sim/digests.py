@@ -1,0 +1,26 @@
+"""The digests of many runs as one line: `python -m sim.digests [SEEDS]` from `tests`.
+
+Equal for equal code, whatever the interpreter's version and hash seed: that is what a seed promises.
+"""
+
+from __future__ import annotations
+
+import sys
+from hashlib import sha256
+from itertools import product
+
+from gapless.testing.campaign import Plan, run_one
+
+ROUTERS = ("local", "hostile")
+
+
+def digest_of(seeds: int) -> str:
+    """One digest over that many seeds under both routers."""
+    plan, total = Plan(ROUTERS), sha256()
+    for seed, router in product(range(seeds), ROUTERS):
+        total.update(run_one(plan, seed, router).digest.encode())
+    return total.hexdigest()
+
+
+if __name__ == "__main__":
+    print(digest_of(int(sys.argv[1]) if len(sys.argv) > 1 else 10))

@@ -1,0 +1,29 @@
+"""A seed is the same run everywhere: another hash seed, another process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim.digests import digest_of
+
+SEEDS = 6
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.timeout(180)
+def test_the_hash_seed_does_not_matter() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    command = [sys.executable, "-m", "sim.digests", str(SEEDS)]
+    digests = {
+        subprocess.run(
+            command, env={**environment, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True, cwd=TESTS
+        ).stdout.strip()
+        for seed in ("1", "4242")
+    }
+
+    assert digests == {digest_of(SEEDS)}
