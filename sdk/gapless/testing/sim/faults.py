@@ -90,6 +90,7 @@ class Faults:
         )
         world.network.faults = world.options.network
         world.network.heal_all()
+        world.network.speed_up()
         for broker in world.brokers.values():
             self._mend(broker)
         for client in world.clients.values():

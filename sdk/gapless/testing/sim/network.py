@@ -54,7 +54,8 @@ class Pipe:
         self.on_payloads: Callable[[Sequence[bytes]], None] = lambda _: None
         self.on_drained: Callable[[], None] = lambda: None
         self._decoder = FrameDecoder(HELLO_BYTES_MAX) if bytewise else None
-        self._busy_until = 0
+        self.busy_until = 0
+        """When a slow link will have sent all that it has."""
         self._last_arrival = 0
         self._held: deque[list[bytes]] = deque()
         """What waits until the way is free, or the reader reads again."""
@@ -90,8 +91,8 @@ class Pipe:
         leave = world.now
         if self.rate:
             size = sum(map(len, whole))
-            leave = max(leave, self._busy_until) + size * SECOND // self.rate
-            self._busy_until = leave
+            leave = max(leave, self.busy_until) + size * SECOND // self.rate
+            self.busy_until = leave
             self._grow(size)
             world.at(leave, self.source, "left", self._shrink, size, life=self._link.life)
         arrival = max(self._last_arrival, leave + network.latency())
@@ -334,6 +335,13 @@ class Network:
         for source, target in list(self._cuts):
             self._cuts[source, target] = 1
             self.heal(source, target)
+
+    def speed_up(self) -> None:
+        """No link is slow any more. One that would still be busy for long with what it has breaks instead."""
+        for link in list(self.client_links.values()):
+            if link.downward.busy_until > self.world.now + SECOND:
+                link.reset("it was too slow")
+            link.downward.rate = 0
 
     # Clients' links.
 
