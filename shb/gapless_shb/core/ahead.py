@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gapless.core.ticks import PubendId, Tick, tick_at
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.subscriptions import SKEW
 
 
 class Ahead:
@@ -30,12 +31,22 @@ class Ahead:
         """Whose position was not reached although its pubend went on, and what to tell them."""
         present = tick_at(wall)
         watched, self._watched = self._watched, {}
-        self._watched = {key: seen for key, seen in watched.items() if seen[0] > present}
+        due = {key: seen for key, seen in watched.items() if seen[0] <= present - self._grace(*key, seen[0])}
+        self._watched = {key: seen for key, seen in watched.items() if key not in due}
         return [
             (sid, f"the position is beyond everything that {pubend} has: the broker has lost data since")
-            for (sid, pubend), (tick, head_then) in watched.items()
-            if tick <= present and self._is_lost(sid, pubend, tick, head_then)
+            for (sid, pubend), (tick, head_then) in due.items()
+            if self._is_lost(sid, pubend, tick, head_then)
         ]
+
+    def _grace(self, sid: int, pubend: PubendId, tick: Tick) -> Tick:
+        """How long past its time a position may lie ahead, because clocks differ.
+
+        What a subscription was created with may be the token of one that asked for a time to come.
+        """
+        stream = self._hosting.streams.get(pubend)
+        position = stream.positions.get(sid) if stream is not None else None
+        return SKEW if position is not None and tick <= position.start else 0
 
     def _is_lost(self, sid: int, pubend: PubendId, tick: Tick, head_then: Tick) -> bool:
         stream, consumer = self._hosting.streams.get(pubend), self._hosting.around.consumers.get(sid)

@@ -186,13 +186,19 @@ class SubscriberHostingBroker:
         """A pubend this SHB did not know: subscriptions begin where the rule of algorithms.md 6.6 says."""
         stream = Constream(meta, at, Pfs(meta.pubend, at, 0), self._hosting.around)
         self._hosting.streams[meta.pubend] = stream
+        rows: list[Operation] = []
         for subscription in self._hosting.registry:
-            start = stream.outside_void(subscription.start_on(meta.pubend, meta.created))
+            start = subscription.start_on(meta.pubend, meta.created)
+            # This broker's clock was ahead of the pubend's by hours, it seems: what comes from now on is owed.
+            too_late = start > at and meta.pubend not in subscription.start
+            start = stream.outside_void(at if too_late else start)
             position = Position(start, acked=start, held=start < at)
             stream.add(subscription.sid, position, subscription.version)
             if position.held:
                 stream.holds.put(subscription.sid, start, now)
-        self._hosting.write_holds(stream)
+            if too_late and subscription.durable:
+                rows.append(position_row(subscription.sid, meta.pubend, position))
+        self._hosting.write_holds(stream, *rows)
         self._hosting.attach_to_new(stream, now, wall)
         return stream
 

@@ -292,7 +292,7 @@ class Subscribing:
                 if acknowledged.pubend == stream.pubend:
                     stream.acknowledge(sid, acknowledged.tick, acknowledged.event)
         at = {
-            stream.pubend: self._attach_at(stream.positions[sid], stream.pubend, given)
+            stream.pubend: self._attach_at(stream, stream.positions[sid], given)
             for stream in hosting.streams.values()
         }
         consumer = Consumer(
@@ -313,10 +313,10 @@ class Subscribing:
         )
         hosting.attach(consumer, at, answer, now, wall)
 
-    def _attach_at(self, position: Position, pubend: PubendId, given: dict[PubendId, Tick] | None) -> Tick:
-        if given is None:
-            return position.acked
-        return given.get(pubend, position.start)
+    def _attach_at(self, stream: Constream, position: Position, given: dict[PubendId, Tick] | None) -> Tick:
+        """A start by time may stand in a void that this broker heard of only since the subscription was created."""
+        own = stream.outside_void(position.acked if given is None else position.start)
+        return own if given is None else given.get(stream.pubend, own)
 
     def _refuse_creator(self, sid: int) -> None:
         """Whoever waits for the answer to a creation gets one, although it is taken back before that."""

@@ -176,7 +176,7 @@ LOGGING = (
                 "[Put(self.stream, batch.last_tick, raw)])\n    self._land(batch, now)",
             ),
         ),
-        ("I1", "I7"),
+        ("I6", "I1", "I7"),
         "A PHB that loses power between a write and its sync, while a live subscriber takes what was told.",
     ),
     Switch(

@@ -106,7 +106,9 @@ def _watched_router(world: World, name: str, routing: Mapping[str, Any]) -> Any:
 
         def start_here(now: int, context: RouterContext) -> Any:
             seed = world.choices.stream("routers").draw(1 << 30)
-            return start(now, replace(context, seed=seed, config=routing))
+            effects = start(now, replace(context, seed=seed, config=routing))
+            world.seam.started(name, router)
+            return effects
 
         router.start = start_here  # type: ignore[method-assign]
         return world.seam.watch(world.brokers[name], router)

@@ -52,6 +52,7 @@ PROBES = (
     "net.isolated",
     "clock.jump ahead",
     "clock.jump back",
+    "clock.behind after a crash",
     "operator.wipe",
     "operator.restore",
     "operator.retire",
@@ -91,6 +92,7 @@ class Faults:
         world.network.faults = world.options.network
         world.network.heal_all()
         world.network.speed_up()
+        world.seam.calm()
         for broker in world.brokers.values():
             self._mend(broker)
         for client in world.clients.values():
@@ -172,6 +174,10 @@ class Faults:
             self._maybe_crash_in_recovery(broker)
 
     def _maybe_crash_in_recovery(self, broker: SimBroker) -> None:
+        if self._world.options.clock.jumps and self._choices.chance(0.5):
+            # A machine that boots takes the time from a battery, and the network corrects it later.
+            broker.node_clock.jump(-100 * (1 + self._choices.draw(60)))
+            self._world.probe("clock.behind after a crash")
         if self._choices.chance(self._world.options.process.crash_in_recovery):
             broker.fuse_at_boot = 1 + self._choices.draw(6)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gapless.core import routing
+from gapless.testing.hostile.router import HostileRouter
 
 if TYPE_CHECKING:
     from gapless.testing.sim.broker import SimBroker
@@ -83,12 +84,25 @@ class Seam:
         self._world = world
         self.watchers: list[Watcher] = [Tap(world)]
         """Told everything, in this order."""
+        self._routers: dict[str, routing.Router] = {}
 
     def watch(self, broker: SimBroker, router: routing.Router) -> routing.Router:
         """The router of a broker that boots, watched."""
         for watcher in self.watchers:
             watcher.vanished(broker.name)
         return WatchedRouter(router, broker, self.watchers)  # type: ignore[return-value]
+
+    def started(self, broker: str, router: routing.Router) -> None:
+        """A broker's router has started."""
+        self._routers[broker] = router
+        if self._world.is_calm:
+            self.calm()
+
+    def calm(self) -> None:
+        """No router does wrong on purpose any more."""
+        for router in self._routers.values():
+            if isinstance(router, HostileRouter):
+                router.calm()
 
 
 class Tap:

@@ -57,7 +57,11 @@ class I5GapLegal(Judge):
             return BELOW_OWN_ACKNOWLEDGEMENT
         if account.shb in self.model.retired_shbs:
             return "oracle.gap at a retired broker"
-        opening = gap.start == share.opening_gap or share.first_between(share.start or 0, gap.start) is None
+        opening = (
+            not share.history.has_between(share.lost_at_start, gap.end)
+            or gap.start == share.opening_gap
+            or share.first_between(share.start or 0, gap.start) is None
+        )
         if account.row.start_token is not None and opening:
             # Nothing was kept for it before it was there: its first gap, in as many pieces as it takes.
             share.opening_gap = gap.end

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Gap
+from gapless.core.client.subscribing import Phase
 from gapless.core.effects import Chop, Put
 from gapless.testing.sim.options import SECOND
 from gapless.testing.sim.oracles.judging import Judge
@@ -64,7 +65,9 @@ class V1LiveDelivery(Judge):
         account = self.model.accounts[consumer.row.number]
         if consumer.over or consumer.stopped or consumer.row.ended or not self._reach.is_served(consumer):
             return
-        if not consumer.attached:
+        # One that is not durable is made anew in each session, and may have to wait for that as the first time.
+        anew = not account.durable and consumer.core.phase is not Phase.ATTACHED
+        if not consumer.attached or anew:
             if self._can_attach(consumer, account):
                 yield f"{consumer.lane} is not given its subscription"
             return

@@ -98,5 +98,9 @@ class I8Release(Judge):
 
     def _is_early(self, history: History, tick: Tick) -> bool:
         """Whether an event is so old that it may go, and every SHB that counts has noted who wants it."""
-        delivered = [self._progress.get((shb, history.pubend), (0, 0))[1] for shb in self.model.members[history.pubend]]
+        # Who was counted only later needs nothing from before that.
+        delivered = [
+            max(counted_from, self._progress.get((shb, history.pubend), (0, 0))[1])
+            for shb, counted_from in self.model.members[history.pubend].items()
+        ]
         return self.model.is_early(history, tick) and all(tick <= upto for upto in delivered)

@@ -130,6 +130,8 @@ class Application:
             customer = holding.consumer()
             if holding.row.ended:
                 continue
+            if self.scene.pubends_are_gone and any(other.pending for other in holding.alive()):
+                continue  # nobody may be left to keep what it asked for
             if customer is None or not holding.living or customer.core.phase is not Phase.ATTACHED:
                 return f"{holding.lane} has no consumer"
         return ""

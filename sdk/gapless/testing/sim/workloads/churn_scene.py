@@ -41,6 +41,8 @@ class Scene(Oracle):
         """Whose process is just being closed in order."""
         self.lossy = world.options.disk.wipe > 0 or world.options.disk.restore > 0
         """Whether a broker may have lost what it once had: then it may not know what it should."""
+        self.pubends_are_gone = False
+        """Whether pubends are gone for good: who begins in the past may wait for ever for them to keep it."""
         self.souvenirs: list[CheckpointToken] = []
         self.removals: list[Removal] = []
         """Subscriptions that somebody has undertaken to remove, and has not heard that they are."""
@@ -48,8 +50,9 @@ class Scene(Oracle):
         world.observe.add(self)
 
     def wiped(self, broker: SimBroker) -> None:
-        """From now on nothing can be relied on."""
+        """From now on nothing can be relied on, nor waited for where pubends are gone."""
         self.lossy = True
+        self.pubends_are_gone = self.pubends_are_gone or "phb" in broker.roles
 
     def refused(self, broker: SimBroker, error: BaseException) -> None:
         """A broker noticed that its disk has lost something: it will get an empty one."""

@@ -41,7 +41,7 @@ def stormy(seed: int) -> Small:
 
 def test_every_kind_of_fault_happens_and_then_none() -> None:
     probes: dict[str, int] = {}
-    for seed in range(12):
+    for seed in range(20):
         small = stormy(seed)
         assert all(broker.running for broker in small.world.brokers.values())
         assert all(client.running for client in small.world.clients.values())

@@ -122,6 +122,17 @@ def test_a_link_between_brokers_that_breaks_comes_back() -> None:
     assert small.told == [0, 1]
 
 
+def test_no_link_stays_slow_when_faults_are_over() -> None:
+    """Found by the simulator: what had been sent on a slow link was longer on its way than anybody waits."""
+    small = Small(network=NetworkFaults(slow=1.0, slow_rate=100, bytewise=0.0)).begin()
+    small.publish(20)
+    small.world.network.faults = NetworkFaults()
+    small.world.network.speed_up()
+    small.rest(5)
+
+    assert small.told == list(range(20))
+
+
 def test_slow_links_tell_the_broker_what_has_not_left() -> None:
     small = Small(network=NetworkFaults(slow=1.0, slow_rate=100, bytewise=0.0)).begin()
     small.publish(20)

@@ -49,3 +49,19 @@ def test_the_oracles_hear_what_matters_to_them() -> None:
     small.rest(1)
 
     assert set(heard) == {"known", "opened", "delivered", "wanted", "progressed"}
+
+
+def test_no_router_does_wrong_any_more_when_faults_are_over() -> None:
+    """Found by the simulator: where a router loses for ever, wants may remain unanswered for too long."""
+    small = Small(router="hostile", phbs=1, shbs=1, together=False, hostility=(("lose", 1.0),)).begin()
+    small.publish(3)
+    before = list(small.told)
+    small.world.is_calm = True
+    small.world.seam.calm()
+    small.world.brokers["phb1"].kill()
+    small.rest(60)
+    small.publish(3)
+    small.rest(60)
+
+    assert before == []
+    assert small.told[-1:] == [5]

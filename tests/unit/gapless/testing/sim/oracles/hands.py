@@ -10,6 +10,7 @@ import pytest
 
 from gapless.core.client import Delivery, Gap, Silence
 from gapless.core.client.effects import Attached
+from gapless.core.client.subscribing import Phase
 from gapless.core.effects import Chop
 from gapless.core.events import DeliveredColumns, EventBatch, EventColumns, encode_event
 from gapless.core.messages import StartAt
@@ -166,6 +167,7 @@ class Hands:
             attached=False,
             stopped=False,
             error=None,
+            core=SimpleNamespace(phase=Phase.ASKING),
         )
         client.consumers[consumer.number] = consumer  # type: ignore[assignment]
         self.observe.subscribing(consumer)
@@ -176,6 +178,7 @@ class Hands:
         row = consumer.row
         made = not row.created if created is None else created
         row.created = consumer.attached = True
+        consumer.core.phase = Phase.ATTACHED
         self.observe.attached(consumer, Attached(sid, 1, made), self.positions(**begins))
 
     def leave(self, consumer: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gapless.core.client.subscribing import Phase
 from gapless.core.effects import Chop, Put
 from gapless.testing.sim.options import SECOND
 from gapless.testing.sim.oracles.delivery import I3Gapless
@@ -92,6 +93,22 @@ def test_v1_a_subscription_is_given() -> None:
     assert not settled(hands, V1LiveDelivery)
     hands.attached(reader, p=0)
     assert settled(hands, V1LiveDelivery)
+
+
+def test_v1_one_that_is_not_durable_waits_anew_in_each_session() -> None:
+    """Found by the simulator: after a restart of its broker it waited for a pubend whose disk had been lost."""
+    hands = Hands(I3Gapless, V1LiveDelivery)
+    hands.opens()
+    hands.opens("gone@1")
+    hands.model.histories["gone@1"].gone = True
+    reader = hands.attach(hands.row(name=None), p=5)
+    hands.log((10, 1))
+
+    assert not settled(hands, V1LiveDelivery)
+    reader.core.phase = Phase.ASKING
+    assert settled(hands, V1LiveDelivery)
+    hands.model.histories["gone@1"].gone = False
+    assert not settled(hands, V1LiveDelivery)
 
 
 def test_v1_to_one_at_a_time() -> None:

@@ -81,6 +81,20 @@ def test_a_subscription_without_a_consumer_is_unsettled() -> None:
     assert stage.application.excused()
 
 
+def test_where_pubends_are_gone_whoever_asks_may_wait_for_ever() -> None:
+    """Found by the simulator: one that begins in the past waits for every pubend to keep that."""
+    stage = Stage()
+    holding = stage.hold()
+    customer = holding.consumer()
+    assert customer is not None
+    customer.attached = customer.answered = False
+    before = stage.application.unsettled()
+    stage.world.observe.wiped(stage.world.brokers["node1"])
+
+    assert before == "client1:one has no consumer"
+    assert stage.application.unsettled() == ""
+
+
 def test_names_are_found_while_they_live() -> None:
     stage = Stage()
     holding = stage.hold()
