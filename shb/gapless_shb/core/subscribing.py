@@ -292,8 +292,7 @@ class Subscribing:
                 if acknowledged.pubend == stream.pubend:
                     stream.acknowledge(sid, acknowledged.tick, acknowledged.event)
         at = {
-            stream.pubend: self._attach_at(stream, stream.positions[sid], given)
-            for stream in hosting.streams.values()
+            stream.pubend: self._attach_at(stream, stream.positions[sid], given) for stream in hosting.streams.values()
         }
         consumer = Consumer(
             subscription,

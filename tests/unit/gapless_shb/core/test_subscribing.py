@@ -267,6 +267,40 @@ def test_a_start_by_time_never_becomes_a_token_that_would_be_refused() -> None:
     assert desk.subscribed(1).positions == [m.Position(PUBEND, void[1])]
 
 
+def test_a_void_that_is_heard_of_only_later_is_no_start_either() -> None:
+    """Found by the simulator: after a restart the broker knew the void only once the pubend was seen again."""
+    desk = Desk()
+    stream = desk.world.shb._hosting.streams[PUBEND]
+    wall = wall_at(BASE) - 5
+    void = (tick_at(wall) - 10, tick_at(wall) + 10)
+    desk.ask(1, start=m.StartAt.TIME, start_wall=wall)
+
+    stream.meta = PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, voids=(void,))
+    for _ in range(4):
+        desk.world.sync()
+        desk.world._step_held()
+
+    assert desk.subscribed(1).positions == [m.Position(PUBEND, void[1])]
+
+
+def test_a_clock_that_is_hours_ahead_does_not_put_off_a_pubend_that_is_found_later() -> None:
+    """Found by the simulator: it would have begun there hours later; after a crash it still does not."""
+    desk = Desk(enrolled=False)
+    desk.world.wall += 7_200_000
+    desk.ask(1)
+    desk.world.sync()
+    meta = PubendMeta(PUBEND, "node", created=BASE - STEP, stable=BASE)
+
+    desk.world.shb._on_seen(Seen(meta, BASE), desk.world.now, desk.world.wall)
+    desk.world.pump()
+    positions = desk.world.shb._hosting.streams[PUBEND].positions
+    assert positions[1].start == BASE
+
+    desk.world.sync()
+    desk.world.crash()
+    assert desk.world.shb._hosting.streams[PUBEND].positions[1].start == BASE
+
+
 @pytest.mark.parametrize(
     ("token", "code"),
     [

@@ -127,7 +127,7 @@ class Audit(Reading):
 
 
 def _is_first_request(token: CheckpointToken, row: Row) -> bool:
-    """Whether it is the token that a row began with: it is taken again, whatever its seal, for the answer may be lost."""
+    """Whether it is the token that a row began with: that is taken again, under any seal, if the answer was lost."""
     first = row.start_token
     return first is not None and (token.sid, token.generation, token.ticks) == (
         first.sid,

@@ -84,6 +84,22 @@ def test_a_token_of_what_was_lost_begins_with_a_gap() -> None:
         hands.gap(reader, AT + 7, AT + 10)
 
 
+def test_that_gap_may_come_in_pieces_around_what_is_still_there_and_again_after_a_crash() -> None:
+    """A record reaches across the end of what is lost; and an application may forget what it had acknowledged."""
+    hands = logged()
+    hands.chop(AT + 5)
+    row = hands.row(start=TOKEN, start_token=hands.token(p=AT - 5))
+    reader = hands.attach(row, p=AT - 5)
+
+    hands.gap(reader, AT - 5, AT - 1)
+    hands.hand(reader, (AT, 1))
+    hands.gap(reader, AT, AT + 3)
+    hands.acknowledge(reader, p=AT + 3)
+    again = hands.attach(row, p=AT)
+    hands.gap(again, AT, AT + 5)
+    assert hands.world.probes["oracle.gap before the start"] == 3
+
+
 def test_the_earliest_does_not() -> None:
     hands = logged()
     hands.chop(AT)

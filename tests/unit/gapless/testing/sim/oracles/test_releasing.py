@@ -84,6 +84,16 @@ def test_early_release_takes_what_is_old_and_noted_everywhere() -> None:
         hands.chop(AT + 20)
 
 
+def test_early_release_does_not_wait_for_one_that_is_counted_only_from_later_on() -> None:
+    hands, _ = reading(max_retain_seconds=0.5)
+    hands.model.called("node2", 0, "enrolled", (P, "node2@disk", AT + 15))
+    hands.progress(AT, AT + 20)
+
+    hands.chop(AT + 10)
+    with violates("I8"):
+        hands.chop(AT + 20)
+
+
 def test_early_release_does_not_take_what_is_young() -> None:
     hands, _ = reading(max_retain_seconds=2.0)
     hands.progress(AT, AT + 20)
