@@ -76,6 +76,15 @@ def has_acknowledged(subscription: Subscription, hosting: Hosting) -> bool:
     return any(position.acked > position.start for position in positions)
 
 
+def moved(request: Subscribe, subscription: Subscription) -> list[Position]:
+    """The positions of a request that say something: not where the broker itself put the subscription.
+
+    That may have been a time to come, in which the pubend then was down.
+    """
+    own = {} if subscription.origin is not None else subscription.start
+    return [position for position in request.positions or () if position.tick != own.get(position.pubend)]
+
+
 def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream]) -> None:
     """A token of a pubend's other epoch, or of ticks that a broker lost, is refused (U03)."""
     names = {pubend.rpartition("@")[0]: pubend for pubend in streams}

@@ -196,7 +196,7 @@ class SubscriberHostingBroker:
             stream.add(subscription.sid, position, subscription.version)
             if position.held:
                 stream.holds.put(subscription.sid, start, now)
-            if too_late and subscription.durable:
+            if (too_late or position.held) and subscription.durable:
                 rows.append(position_row(subscription.sid, meta.pubend, position))
         self._hosting.write_holds(stream, *rows)
         self._hosting.attach_to_new(stream, now, wall)

@@ -31,6 +31,7 @@ from gapless_shb.core.admission import (
     check_same,
     check_token,
     checked_filter,
+    moved,
     origin_of,
 )
 from gapless_shb.core.checkpoint import delete_positions, position_row
@@ -244,7 +245,7 @@ class Subscribing:
     ) -> None:
         check_same(request, subscription)
         check_token(request, subscription, self._hosting)
-        check_positions(request.positions or (), self._hosting.streams)
+        check_positions(moved(request, subscription), self._hosting.streams)
         sid = subscription.sid
         if sid in self._creations or not subscription.begun:
             self._adopt(session, request, subscription)

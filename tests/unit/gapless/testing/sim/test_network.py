@@ -105,6 +105,8 @@ def test_frames_of_an_earlier_session_are_ignored() -> None:
 def test_links_between_brokers_lose_and_repeat_and_are_still_of_use() -> None:
     faults = NetworkFaults(loss=0.2, repeat=0.2, delay=5 * MILLISECOND)
     small = Small(router="hostile", phbs=1, shbs=1, together=False, network=faults).begin()
+    while not small.producer.open:
+        small.rest(1)
     small.publish(*[1] * 20)
     small.rest(20)
 
