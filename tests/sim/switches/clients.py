@@ -25,7 +25,7 @@ CONSUMING = (
                 "pubend: lane.received for pubend, lane in self._lanes.items() if lane.received",
             ),
         ),
-        ("I4",),
+        ("I4", "I3"),
         "An application that keeps its token with its effects is killed with events buffered, and starts from it.",
     ),
     Switch(
@@ -39,7 +39,7 @@ CONSUMING = (
                 "    if last is not None:\n        last.upto = upto\n    self.handed = upto",
             ),
         ),
-        ("I4",),
+        ("I4", "I3"),
         "An application that takes slowly and keeps its token is killed with events buffered, and starts from it.",
     ),
     Switch(

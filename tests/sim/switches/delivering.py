@@ -250,8 +250,8 @@ CONSUMERS = (
         (
             Edit(
                 "gapless_shb.core.subscribing:Subscribing._attach_at",
-                "return given.get(pubend, position.start)",
-                "return max(position.acked, given.get(pubend, position.start))",
+                "given.get(stream.pubend, own)",
+                "max(position.acked, given.get(stream.pubend, own))",
             ),
         ),
         ("I5", "I3"),

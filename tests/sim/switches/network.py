@@ -21,7 +21,7 @@ INTEREST = (
                 "if interest.version <= row.version:\n            return True",
             ),
         ),
-        ("I9", "I3"),
+        ("C1", "I9", "I3"),
         "Subscriptions come and go while announcements are lost or overtaken (hostile: lose, reorder, drop_interest,"
         " delay_interest).",
     ),
@@ -36,7 +36,7 @@ INTEREST = (
                 "if row is None:\n        row = self._new_row(interest.shb)\n        row.version = interest.base",
             ),
         ),
-        ("I9", "I3"),
+        ("C1", "I9", "I3"),
         "Several subscriptions, then the PHB restarts or its router forgets (hostile: forget), and the whole interest"
         " comes later than the next change, or not (drop_interest, lose).",
     ),

@@ -161,7 +161,7 @@ LOGGING = (
                 "    batch.replies.clear()\n",
             ),
         ),
-        ("I7",),
+        ("I7", "cores"),
         "A PHB that loses power between a write and its sync, with a publisher that is not told otherwise later (it"
         " closes, or it publishes nothing more under that sequence).",
     ),

@@ -125,7 +125,7 @@ JOINING = (
         (
             Edit(
                 f"{_SHB}._discover",
-                "start = stream.outside_void(subscription.start_on(meta.pubend, meta.created))",
+                "start = stream.outside_void(at if too_late else start)",
                 "start = stream.outside_void(at)",
             ),
         ),
@@ -204,7 +204,7 @@ HOLDING = (
                 "    self.announce(version)\n    self.write(operations, cookie)",
             ),
         ),
-        ("I9", "I3"),
+        ("I9", "I3", "cores"),
         "Unsubscribing (or the end of a consumer that is not durable) is under way when the SHB loses power: the"
         " router has version n without it. After the restart version n has it, and what the SHB says of that is late"
         " or lost (hostile: drop_interest, delay_interest): the router filters without it, stamped n.",

@@ -24,8 +24,8 @@ class Switch:
     """What is wrong with it, in a sentence."""
     edits: tuple[Edit, ...]
     oracle: tuple[str, ...]
-    """The invariants of algorithms.md 1.6 and 8.2 that are meant to find it. Beyond those, `P1`: no two parts of
-    ours break the protocol of a session between them."""
+    """The invariants of algorithms.md 1.6 and 8.2 that are meant to find it. Beyond those, `cores`: our cores keep
+    their side of the routing seam; `P1`: no two parts of ours break the protocol of a session between them."""
     needs: str
     """What must happen for it to show."""
     awaits: str = ""

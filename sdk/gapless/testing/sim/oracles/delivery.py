@@ -221,7 +221,7 @@ class I10Start(Judge):
             share = account.shares.get(event.pubend)
             if share is None or share.start is None or event.tick > share.start:
                 continue
-            if event.tick < self._wanted_from(account):
+            if event.tick < self._wanted_from(account, event.pubend):
                 continue
             if account.exists and event.letter.published_at > account.attached_at and share.history.sound:
                 self.fail(
@@ -230,10 +230,15 @@ class I10Start(Judge):
                 )
 
     @staticmethod
-    def _wanted_from(account: Account) -> Tick:
-        """What lies before the time it asked for is not owed, even if it is published later: clocks differ."""
+    def _wanted_from(account: Account, pubend: PubendId) -> Tick:
+        """What lies before the time, or the token, it asked for is not owed, even if it is published later.
+
+        Clocks differ: a time may be one to come, and a token made from it, too.
+        """
         asked = [consumer.wanted.start_wall for consumer in account.consumers]
-        return tick_at(max(asked))
+        token = account.row.start_token
+        named = 0 if token is None else token.ticks.get(pubend, 0) + 1
+        return max(tick_at(max(asked)), named)
 
     def _floor(self, consumer: Consumer, account: Account, share: Share) -> Tick | None:
         """Everything that matches above it is owed; None where nothing can be said."""
