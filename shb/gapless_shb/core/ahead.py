@@ -31,7 +31,7 @@ class Ahead:
         """Whose position was not reached although its pubend went on, and what to tell them."""
         present = tick_at(wall)
         watched, self._watched = self._watched, {}
-        due = {key: seen for key, seen in watched.items() if seen[0] <= present - self._grace(*key, seen[0])}
+        due = {key: seen for key, seen in watched.items() if self._is_due(*key, seen[0], present)}
         self._watched = {key: seen for key, seen in watched.items() if key not in due}
         return [
             (sid, f"the position is beyond everything that {pubend} has: the broker has lost data since")
@@ -39,14 +39,16 @@ class Ahead:
             if self._is_lost(sid, pubend, tick, head_then)
         ]
 
-    def _grace(self, sid: int, pubend: PubendId, tick: Tick) -> Tick:
-        """How long past its time a position may lie ahead, because clocks differ.
+    def _is_due(self, sid: int, pubend: PubendId, tick: Tick, present: Tick) -> bool:
+        """Whether a position can be judged, although clocks differ: not as long as its time may be to come.
 
-        What a subscription was created with may be the token of one that asked for a time to come.
+        What a subscription was created with may be any time to come, or the token of one that asked for it.
         """
         stream = self._hosting.streams.get(pubend)
         position = stream.positions.get(sid) if stream is not None else None
-        return SKEW if position is not None and tick <= position.start else 0
+        if position is not None and tick <= position.start:
+            return tick <= present - SKEW
+        return tick <= present or tick > present + SKEW
 
     def _is_lost(self, sid: int, pubend: PubendId, tick: Tick, head_then: Tick) -> bool:
         stream, consumer = self._hosting.streams.get(pubend), self._hosting.around.consumers.get(sid)

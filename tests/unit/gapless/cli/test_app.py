@@ -19,6 +19,7 @@ from unit.gapless.cli.conftest import Gapless
 
 COMMANDS = {
     "demo", "broker", "publish", "subscribe", "unsubscribe", "subscriptions", "pubends", "selector", "doctor",
+    "simulate",
 }  # fmt: skip
 
 

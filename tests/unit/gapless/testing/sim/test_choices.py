@@ -63,8 +63,8 @@ def test_delays_are_mostly_short_and_sometimes_long() -> None:
     delays = [stream.delay(10, 1000) for _ in range(10_000)]
 
     assert min(delays) >= 10
-    assert 700 < sum(delays) / len(delays) < 2000
-    assert max(delays) > 5000
+    assert 700 < sum(delays) / len(delays) < 4000
+    assert max(delays) > 12_000
 
 
 def test_the_generator_of_a_label_is_the_same_everywhere() -> None:
