@@ -21,7 +21,7 @@ def test_dice_are_noticed() -> None:
     ("harness", "named"),
     [
         (broken.ReadsTheClockElsewhere, "touches time.monotonic_ns"),
-        (broken.StartsAThreadElsewhere, "touches _thread.start_new_thread"),
+        (broken.StartsAThreadElsewhere, "touches _thread.start_"),
         (broken.ReadsAFileElsewhere, "touches open"),
         (broken.GoesThroughASetElsewhere, "PYTHONHASHSEED"),
     ],
