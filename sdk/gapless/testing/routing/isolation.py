@@ -6,6 +6,7 @@ through worlds of the harness CLASS and prints what it saw as JSON.
 
 from __future__ import annotations
 
+import inspect
 import json
 import random
 import subprocess
@@ -19,6 +20,7 @@ from enum import Enum
 from hashlib import blake2b
 from importlib import import_module
 from os import environ, pathsep
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -145,12 +147,18 @@ def live(harness: RouterHarness, topology: Topology, guard: Guard | None = None)
     return str(record)
 
 
+def _root_of(cls: type) -> str:
+    """Where the import of a class's module begins: whoever imports by path needs no entry in sys.path for it."""
+    return str(Path(inspect.getfile(cls)).parents[cls.__module__.count(".")])
+
+
 def live_elsewhere(harness: RouterHarness, hash_seed: int) -> dict[str, Any]:
     """Does the same in a process of its own, under guard: {"digests": by topology, "touched": names}."""
     cls = type(harness)
     if "<locals>" in cls.__qualname__ or cls.__module__ == "__main__":
         raise TypeError(f"{cls.__qualname__} cannot be made in another process: put it at the top of a module")
-    environment = {**environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": pathsep.join(filter(None, sys.path))}
+    path = pathsep.join(filter(None, [*sys.path, _root_of(cls)]))
+    environment = {**environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": path}
     command = [sys.executable, "-m", "gapless.testing.routing.isolation", cls.__module__, cls.__qualname__]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:

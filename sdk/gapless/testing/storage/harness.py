@@ -81,3 +81,12 @@ def indexes(records: object) -> list[int]:
     """The indexes of what a read returned."""
     assert isinstance(records, (list, tuple)), f"a read returns a list or tuple, not {type(records).__name__}"
     return [index for index, _ in records]
+
+
+def lacks(part: object, protocol: type) -> list[str]:
+    """What a part of a storage does not have of a protocol, whether of its own or by handing it on.
+
+    `isinstance` is no judge: since Python 3.12 it does not see what `__getattr__` hands on.
+    """
+    names = dict.fromkeys([*vars(protocol), *protocol.__annotations__])
+    return [name for name in names if not name.startswith("_") and not hasattr(part, name)]
