@@ -210,7 +210,7 @@ def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] |
     acknowledged = subscription.acknowledged.ticks.get(pubend.pubend)
     if acknowledged is None or acknowledged >= pubend.newest:
         return None
-    if not subscription.lag_events and acknowledged < pubend.released:
+    if not subscription.lag_events and not subscription.lag_seconds and acknowledged < pubend.released:
         return None  # what came since was not for it, and was released
     oldest = max(pubend.lost, tick_at_time(pubend.created))
     held = pubend.newest - max(acknowledged, oldest)

@@ -107,6 +107,7 @@ class Listings:
 
 def _lag_seconds(stream: Constream, sid: int) -> float:
     position = stream.positions[sid]
-    if position.quiet or position.last_tick <= position.settled:
+    settled = position.settled
+    if not position.held and max(position.since, position.last_tick) <= settled:
         return 0.0
-    return max(0.0, (wall_at(stream.head) - wall_at(position.settled)) / 1000)
+    return max(0.0, (wall_at(stream.head) - wall_at(settled)) / 1000)

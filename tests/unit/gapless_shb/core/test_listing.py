@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gapless.core import messages as m
 from gapless.core.effects import Tell
+from gapless.core.ticks import FOREVER, SECOND
+from gapless_shb.core.positions import Position
 from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
@@ -58,3 +62,17 @@ def test_who_is_at_the_head_lags_by_nothing() -> None:
 
     assert row.lag_events == 0
     assert row.lag_seconds == 0.0
+
+
+@pytest.mark.parametrize("position", [Position(0, since=FOREVER), Position(0, held=True)], ids=["joining", "held"])
+def test_who_needs_what_the_pfs_never_named_lags_by_time_alone(position: Position) -> None:
+    """A subscription from `earliest` keeps a log of which nothing was ever matched: an operator must see it."""
+    world, client, stream = world_with("w = 9")
+    push(world, 5)
+    position.acked = stream.head - 2 * SECOND
+    stream.positions[client.sid] = position
+
+    row = listed(world)
+
+    assert row.lag_events == 0
+    assert row.lag_seconds == 2.0
