@@ -11,6 +11,7 @@ NAMES = {
     "publish": "events published by one client, durable before each receipt",
     "fanout": "live delivery to 100 durable subscriptions that want 25 % each",
     "match": "the selector index alone",
+    "pfs": "the PFS beside a log per subscriber and the paper's records",
     "transport": "frames over loopback, without any protocol",
 }
 """Every benchmark, and what it measures. A name is a module of this package with `run(json) -> dict`."""

@@ -7,7 +7,7 @@ only connects them to the node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -40,7 +40,7 @@ from gapless_shb.core.checkpoint import (
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.listing import Listings
-from gapless_shb.core.pfs import Pfs, stream_name
+from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
 from gapless_shb.core.positions import Position
 from gapless_shb.core.subscribing import Subscribing
 from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry, Subscription
@@ -100,6 +100,8 @@ class SubscriberHostingBroker:
 
     def _recover(self, context: RoleContext) -> None:
         rows = recover_positions(context.reader)
+        sids = {subscription.sid for subscription in self._hosting.registry}
+        chains = dict(context.reader.scan(CHAINS))
         for pubend, row in recover_pubends(context.reader):
             pfs = Pfs(pubend, row.latest_delivered, context.reader.first(stream_name(pubend)))
             stream = Constream(
@@ -109,7 +111,7 @@ class SubscriberHostingBroker:
             stream.holds.version = row.hold_version
             self._hosting.streams[pubend] = stream
             # What the PFS holds for a subscription must be known before anything asks whether it is quiet.
-            last_ticks = _recovered_pfs(context, stream)
+            last_ticks = _recovered_pfs(context, pfs, chains.get(pubend.encode()), sids)
             for subscription in self._hosting.registry:
                 sid = subscription.sid
                 position = _recovered(subscription, stream, rows.get((sid, pubend)), row.released)
@@ -451,11 +453,16 @@ def _recovered(subscription: Subscription, stream: Constream, row: PositionRow |
     return Position(row.start, since, row.acked, row.quiet_from, released=recovered, held=row.held)
 
 
-def _recovered_pfs(context: RoleContext, stream: Constream) -> dict[int, Tick]:
-    """Reads the PFS of a pubend from its chop point on; returns the last tick of each subscription."""
+def _recovered_pfs(context: RoleContext, pfs: Pfs, row: bytes | None, sids: Container[int]) -> dict[int, Tick]:
+    """The last tick of each subscription: where its chain was known to end, and what was written since."""
     last_ticks: dict[int, Tick] = {}
-    for index, data in context.reader.records(stream.pfs.stream, stream.pfs.chopped):
-        last_ticks.update(stream.pfs.recover(index, data))
+    after = pfs.chopped
+    if row is not None:
+        chains = decode_chains(row)
+        last_ticks.update(pfs.recover_chains(chains, sids))
+        after = max(after, chains.upto)
+    for index, data in context.reader.records(pfs.stream, after):
+        last_ticks.update(pfs.recover(index, data, sids))
     return last_ticks
 
 

@@ -1,6 +1,6 @@
 """What an SHB makes durable, and when it may say so (algorithms.md 1.5, 3.3; T9, T42).
 
-A checkpoint is one atomic write: the PFS records opened since the last one, latestDelivered and
+A checkpoint is one atomic write: the PFS blocks of all steps since the last one, latestDelivered and
 released(p) of each pubend, and every position that changed. Only when it is durable does latestDelivered
 move and is progress reported; only what an earlier checkpoint reported is chopped from the PFS.
 """
@@ -86,7 +86,7 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
     chop = stream.pfs.chop(stream.reported)
     if chop is not None:
         operations.append(chop)
-    operations += stream.pfs.seal(stream.head)
+    operations += stream.pfs.seal(stream.head, lambda sid: stream.positions[sid].last_tick)
     stream.released = released(stream)
     held = tuple((sid, stream.positions[sid].released) for sid in stream.holds.row if sid in stream.positions)
     claim = Claim(stream.pubend, stream.head, stream.released, held)

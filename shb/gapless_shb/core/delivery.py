@@ -30,7 +30,7 @@ class Delivery:
         self._previous = previous
         self._fresh = ~expired_mask(batch, wall)
         """Expired events are matched and recorded like others, but not sent."""
-        self._record = stream.pfs.append(batch.ticks)
+        self._step = stream.pfs.append(batch.ticks)
         self._payloads: dict[int, bytes] = {}
 
     def run(self, matcher: BatchMatcher) -> None:
@@ -39,7 +39,7 @@ class Delivery:
         topics = [header.topic for header in headers]
         for mask, sids in matcher.match(topics, [header.properties for header in headers]):
             self._to_all(mask, sids)
-        self._stream.pfs.discard_empty()
+        self._stream.pfs.step_done()
 
     def _to_all(self, mask: int, sids: Iterable[int]) -> None:
         """All subscriptions with one filter."""
@@ -60,7 +60,7 @@ class Delivery:
                 self._send(consumer, position, due if floor < self._first else due & above(self._batch.ticks, floor))
 
     def _remember(self, sid: int, position: Position, mask: int) -> None:
-        self._record.masks[sid] = mask
+        self._step.masks[sid] = mask
         stream = self._stream
         if sid not in stream.pinning:
             stream.release(position)

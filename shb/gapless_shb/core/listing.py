@@ -6,16 +6,17 @@ Events of a range that the PFS does not cover for a subscription (it is still jo
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 
 from gapless.core.effects import Read, ReadResult, Tell
 from gapless.core.messages import Position as PositionMessage
 from gapless.core.messages import SubscriptionList, SubscriptionRow
-from gapless.core.ticks import PubendId, wall_at
+from gapless.core.ticks import PubendId, Tick, wall_at
+from gapless_shb.core.blocks import Block
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.pfs import Record, masked
 from gapless_shb.core.subscriptions import Subscription
 
 
@@ -52,10 +53,11 @@ class Listings:
         if stream is None or result.error or not result.records:
             self._finish_stream(number, listing, stream)
             return
-        for _, data in result.records:
-            record = Record.decode(data)
-            for sid, mask in record.columns():
-                self._count_in(listing, stream, sid, record.ticks, mask)
+        for index, data in result.records:
+            block = Block(index, data)
+            ticks = block.ticks
+            for sid, mask in block.columns():
+                self._count_in(listing, stream, sid, ticks, mask)
         self._read(number, result.records[-1][0])
 
     def _finish_stream(self, number: int, listing: Listing, stream: Constream | None) -> None:
@@ -65,10 +67,10 @@ class Listings:
         listing.todo.pop(0)
         self._read(number, 0)
 
-    def _count_in(self, listing: Listing, stream: Constream, sid: int, ticks: tuple[int, ...], mask: int) -> None:
+    def _count_in(self, listing: Listing, stream: Constream, sid: int, ticks: list[Tick], mask: int) -> None:
         position = stream.positions.get(sid)
         if position is not None and ticks[-1] > position.settled:
-            listing.counts[sid] += sum(tick > position.settled for tick in masked(ticks, mask))
+            listing.counts[sid] += (mask >> bisect_right(ticks, position.settled)).bit_count()
 
     def _read(self, number: int, after: int) -> None:
         listing = self._listings[number]

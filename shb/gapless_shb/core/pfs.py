@@ -1,34 +1,49 @@
 """The PFS: which ticks matched whom, and nothing of the events themselves (algorithms.md 3.5).
 
-A record covers the matching ticks of one step of the constream. Of one tick it is exactly the paper's
-record, `tick, n × (subscription, previous record)`; of more ticks it carries, per subscription, also a
-bitmap of the ticks that matched it:
+Steps of the constream gather in an open block, in memory. A block is closed when it is full, and written
+with the next checkpoint, which also closes the open one; `latestDelivered` stays below what is not
+written, so a crash fetches those ticks again. A read therefore has two parts: what was sealed is a
+conversation with the log, what was not is at hand.
 
-    record := tick u64, n × (sid u64, previous u64)                                   one tick
-            | 1 << 63 | m, m × tick u64, n × (sid u64, previous u64, bitmap)          m > 1 ticks
-
-Integers are little-endian; bit i of a bitmap stands for the i-th tick; `previous` is the index of the
-subscription's previous record, or 0. A record's index in its log stream is its last tick.
-
-Records that have not been asked to be written yet stand open, in memory; `latestDelivered` stays below
-them, so a crash fetches their ticks again. A read therefore has two parts: what was sealed is a
-conversation with the log, what is open is at hand.
+Where each subscription stands in the chain of its blocks is written as well, each time the blocks
+written since are several times as long: so a restart reads a bounded tail, however much the PFS holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from struct import Struct, pack, unpack_from
+from typing import Final
 
-from gapless.core.effects import Chop, Put
+import msgspec
+
+from gapless.core.effects import Chop, Operation, Put, Set
 from gapless.core.events import mask_flags
 from gapless.core.ticks import PubendId, Tick
+from gapless_shb.core.blocks import TICKS_MAX, Block, encode
 
-_HEAD = Struct("<Q")
-_PAIR = Struct("<QQ")
-_MANY = 1 << 63
+CHAINS = "shb/chains"
+"""The table of the chains' ends, by pubend."""
+
+CHAINS_EVERY: Final = 1 << 20
+"""Bytes of blocks after which the chains' ends are written again, or more when they are long themselves."""
+
+
+class Chains(msgspec.Struct, array_like=True):
+    """Where the chain of each subscription ends: columns of one length."""
+
+    upto: Tick
+    """The last block that is in here."""
+    sids: list[int]
+    blocks: list[Tick]
+    """The index of its last block."""
+    last: list[Tick]
+    """Its last tick there."""
+
+
+_encode_chains = msgspec.msgpack.Encoder().encode
+decode_chains = msgspec.msgpack.Decoder(Chains).decode
 
 
 def stream_name(pubend: PubendId) -> str:
@@ -36,149 +51,149 @@ def stream_name(pubend: PubendId) -> str:
     return f"pfs/{pubend}"
 
 
-def encode(ticks: Sequence[Tick], entries: Iterable[tuple[int, Tick, int]]) -> bytes:
-    """A record of these ticks; entries are (sid, index of its previous record, mask of its ticks)."""
-    if len(ticks) == 1:
-        return _HEAD.pack(ticks[0]) + b"".join(_PAIR.pack(sid, previous) for sid, previous, _ in entries)
-    width = (len(ticks) + 7) // 8
-    columns = [_PAIR.pack(sid, previous) + mask.to_bytes(width, "little") for sid, previous, mask in entries]
-    return b"".join((pack(f"<Q{len(ticks)}Q", _MANY | len(ticks), *ticks), *columns))
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A decoded record: its ticks, and where its columns begin."""
-
-    ticks: tuple[Tick, ...]
-    data: bytes
-    start: int
-    width: int
-    """Bytes of one bitmap; 0 when there is a single tick and no bitmap."""
-
-    @classmethod
-    def decode(cls, data: bytes) -> Record:
-        """Raises ValueError when `data` is no record."""
-        (head,) = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (0,)
-        count = head & ~_MANY
-        if not head & _MANY:
-            record = cls((head,), data, 8, 0)
-        elif 1 < count <= len(data) // 8:
-            record = cls(unpack_from(f"<{count}Q", data, 8), data, 8 + 8 * count, (count + 7) // 8)
-        else:
-            raise ValueError("a PFS record has an impossible head")
-        if (len(data) - record.start) % record.stride:
-            raise ValueError("a PFS record does not end with a whole column")
-        return record
-
-    @property
-    def stride(self) -> int:
-        """Bytes of one subscription's column."""
-        return _PAIR.size + self.width
-
-    def mask(self, sid: int) -> int:
-        """The ticks that matched a subscription, as a mask over `ticks`; 0 when none did."""
-        wanted = _HEAD.pack(sid)
-        at = self.data.find(wanted, self.start)
-        while at >= 0:
-            if (at - self.start) % self.stride == 0:
-                return self._mask_at(at)
-            at = self.data.find(wanted, at + 1)
-        return 0
-
-    def columns(self) -> Iterator[tuple[int, int]]:
-        """(sid, mask) of every subscription in the record."""
-        for at in range(self.start, len(self.data), self.stride):
-            yield int.from_bytes(self.data[at : at + 8], "little"), self._mask_at(at)
-
-    def _mask_at(self, at: int) -> int:
-        if not self.width:
-            return 1
-        return int.from_bytes(self.data[at + _PAIR.size : at + self.stride], "little")
-
-
 @dataclass(slots=True)
-class OpenRecord:
-    """A record in memory: the matching ticks of a step of the constream."""
+class Step:
+    """What a step of the constream matched, in memory."""
 
     ticks: Sequence[Tick]
     masks: dict[int, int] = field(default_factory=dict)
 
 
 class Pfs:
-    """One pubend's PFS: open records, the chain of each subscription, and what has been sealed."""
+    """One pubend's PFS: the open block, the chain of each subscription, and what has been sealed."""
 
     def __init__(self, pubend: PubendId, sealed_upto: Tick, chopped: Tick) -> None:
+        self.pubend = pubend
         self.stream = stream_name(pubend)
         self.sealed_upto = sealed_upto
-        """Every record up to here has been asked to be written, so any `Read` sees it."""
+        """Every block up to here has been asked to be written, so any `Read` sees it."""
         self.chopped = chopped
-        """Up to here records are gone: nothing is known."""
-        self._open: list[OpenRecord] = []
+        """Up to here blocks are gone: nothing is known."""
+        self._steps: list[Step] = []
+        self._step_ticks = 0
+        self._closed: list[Put] = []
         self._previous: dict[int, Tick] = {}
+        self._written = 0
+        """Bytes of blocks since the chains' ends were written last."""
+        self._enough = CHAINS_EVERY
 
-    def recover(self, index: Tick, data: bytes) -> Iterator[tuple[int, Tick]]:
-        """Takes in a record found at start-up; yields (sid, last matching tick) of its columns."""
-        record = Record.decode(data)
-        for sid, mask in record.columns():
-            self._previous[sid] = index
-            yield sid, record.ticks[mask.bit_length() - 1]
+    # ------------------------------------------------------------------------------------- recovery
 
-    def append(self, ticks: Sequence[Tick]) -> OpenRecord:
-        """Opens a record of these ticks, each above every tick before; the caller fills in the masks."""
-        record = OpenRecord(ticks)
-        self._open.append(record)
-        return record
+    def recover_chains(self, chains: Chains, sids: Container[int]) -> Iterator[tuple[int, Tick]]:
+        """Takes in the chains' ends found at start-up; yields (sid, last matching tick) of those that still count."""
+        for sid, block, last in zip(chains.sids, chains.blocks, chains.last, strict=True):
+            if sid in sids and block > self.chopped:
+                self._previous[sid] = block
+                yield sid, last
 
-    def discard_empty(self) -> None:
-        """Forgets the record opened last if nobody matched: a tick without a match leaves no trace."""
-        if self._open and not self._open[-1].masks:
-            self._open.pop()
+    def recover(self, index: Tick, data: bytes, sids: Container[int]) -> Iterator[tuple[int, Tick]]:
+        """Takes in a block found at start-up, in order; yields (sid, last matching tick) of its columns."""
+        block = Block(index, data)
+        ticks = block.ticks
+        self._written += len(data)
+        for sid, mask in block.columns():
+            if sid in sids:
+                self._previous[sid] = index
+                yield sid, ticks[mask.bit_length() - 1]
+
+    # ------------------------------------------------------------------------------------- writing
+
+    def append(self, ticks: Sequence[Tick]) -> Step:
+        """Opens a step of these ticks, each above every tick before; the caller fills in the masks."""
+        step = Step(ticks)
+        self._steps.append(step)
+        return step
+
+    def step_done(self) -> None:
+        """The step opened last is complete: it is forgotten if nobody matched, and may have filled its block."""
+        if not self._steps[-1].masks:
+            self._steps.pop()
+            return
+        self._step_ticks += len(self._steps[-1].ticks)
+        if self._step_ticks >= TICKS_MAX:
+            self._close()
 
     @property
     def has_open(self) -> bool:
         """Whether there is anything to seal."""
-        return bool(self._open)
+        return bool(self._steps or self._closed)
 
-    def seal(self, upto: Tick) -> list[Put]:
-        """The writes of all open records; from now on a `Read` finds them."""
-        writes = [self._put(record) for record in self._open if record.masks]
-        self._open.clear()
+    def seal(self, upto: Tick, last_tick: Callable[[int], Tick]) -> list[Operation]:
+        """The writes of all blocks, after which a `Read` finds them, and at times of the chains' ends.
+
+        `last_tick` says which tick matched a subscription last.
+        """
+        self._close()
+        writes: list[Operation] = [*self._closed]
+        self._written += sum(len(put.record) for put in self._closed)
+        self._closed.clear()
         self.sealed_upto = upto
+        if self._written >= self._enough:
+            writes.append(self._chains(last_tick))
         return writes
 
     def chop(self, upto: Tick) -> Chop | None:
-        """The removal of every record that ends at or below `upto`; None when there is nothing new."""
+        """The removal of every block that ends at or below `upto`; None when there is nothing new."""
         if upto <= self.chopped:
             return None
         self.chopped = upto
         return Chop(self.stream, upto)
 
-    def open_ticks(self, sid: int, after: Tick) -> list[Tick]:
-        """The subscription's ticks above `after` in the open records."""
-        return [
-            tick
-            for record in self._open
-            if record.ticks[-1] > after and sid in record.masks
-            for tick in masked(record.ticks, record.masks[sid])
-            if tick > after
-        ]
-
     def forget(self, sid: int) -> None:
         """The subscription is gone."""
         self._previous.pop(sid, None)
-        for record in self._open:
-            record.masks.pop(sid, None)
+        for step in self._steps:
+            step.masks.pop(sid, None)
 
-    def _put(self, record: OpenRecord) -> Put:
-        ticks, masks = matching_only(record.ticks, record.masks)
-        previous = self._previous
-        entries = [(sid, previous.get(sid, 0), mask) for sid, mask in masks.items()]
-        previous.update(dict.fromkeys(masks, ticks[-1]))
-        return Put(self.stream, ticks[-1], encode(ticks, entries))
+    def _close(self) -> None:
+        """Makes blocks of the steps, without the ticks that matched nobody: they cost no bytes (I6)."""
+        if not self._steps:
+            return
+        ticks, masks = joined(self._steps)
+        self._steps.clear()
+        self._step_ticks = 0
+        for start in range(0, len(ticks), TICKS_MAX):
+            part = ticks[start : start + TICKS_MAX]
+            self._close_block(part, cut(masks, start, len(part)) if len(part) < len(ticks) else masks)
+
+    def _close_block(self, ticks: Sequence[Tick], masks: dict[int, int]) -> None:
+        self._closed.append(Put(self.stream, ticks[-1], encode(ticks, masks, self._previous)))
+        self._previous.update(dict.fromkeys(masks, ticks[-1]))
+
+    def _chains(self, last_tick: Callable[[int], Tick]) -> Set:
+        ends = [(sid, block) for sid, block in self._previous.items() if block > self.chopped]
+        last = [last_tick(sid) for sid, _ in ends]
+        row = _encode_chains(Chains(self.sealed_upto, [sid for sid, _ in ends], [block for _, block in ends], last))
+        self._written = 0
+        self._enough = max(CHAINS_EVERY, 4 * len(row))
+        return Set(CHAINS, self.pubend.encode(), row)
+
+    # ------------------------------------------------------------------------------------- reading
+
+    def open_ticks(self, sid: int, after: Tick) -> list[Tick]:
+        """The subscription's ticks above `after` in what is not sealed."""
+        closed = (Block(put.index, put.record) for put in self._closed if put.index > after)
+        found = [tick for block in closed for tick in block.ticks_of(sid) if tick > after]
+        for step in self._steps:
+            if sid in step.masks and step.ticks[-1] > after:
+                found += [tick for tick in masked(step.ticks, step.masks[sid]) if tick > after]
+        return found
+
+
+def joined(steps: Sequence[Step]) -> tuple[Sequence[Tick], dict[int, int]]:
+    """The ticks of the steps that matched anybody, and the mask of each subscription over them."""
+    ticks: list[Tick] = []
+    masks: dict[int, int] = {}
+    for step in steps:
+        shift = len(ticks)
+        for sid, mask in step.masks.items():
+            masks[sid] = masks.get(sid, 0) | mask << shift
+        ticks += step.ticks
+    return matching_only(ticks, masks)
 
 
 def matching_only(ticks: Sequence[Tick], masks: dict[int, int]) -> tuple[Sequence[Tick], dict[int, int]]:
-    """The same without the ticks that matched nobody: they cost no bytes (I6)."""
+    """The same without the ticks that matched nobody."""
     union = 0
     for mask in masks.values():
         union |= mask
@@ -193,6 +208,12 @@ def _squeezed(mask: int, kept: bytes) -> int:
     return int(bytes(compress(bits, kept))[::-1], 2)
 
 
+def cut(masks: dict[int, int], start: int, count: int) -> dict[int, int]:
+    """The masks over `count` ticks from the `start`-th on, of those that have any there."""
+    full = (1 << count) - 1
+    return {sid: part for sid, mask in masks.items() if (part := mask >> start & full)}
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a batch read of the PFS told a reader."""
@@ -204,25 +225,19 @@ class Found:
 
 
 def gather(records: Sequence[tuple[int, bytes]], sid: int, after: Tick, upto: Tick, limit: int) -> Found:
-    """The oldest ticks of `sid` above `after` in these records, about `limit` of them.
+    """The oldest ticks of `sid` above `after` in these blocks, about `limit` of them.
 
-    `upto` is how far the records are complete; a read that was cut short is complete up to its last
-    record only. Raises ValueError when a record does not parse.
+    `upto` is how far the blocks are complete; a read that was cut short is complete up to its last block
+    only. Raises ValueError when a block does not parse.
     """
     found: list[Tick] = []
-    for _, data in records:
-        record = Record.decode(data)
-        mask = record.mask(sid)
-        if mask:
-            found += [tick for tick in masked(record.ticks, mask) if tick > after]
+    for index, data in records:
+        found += [tick for tick in Block(index, data).ticks_of(sid) if tick > after]
         if len(found) >= limit:
-            return Found(found, min(record.ticks[-1], upto))
+            return Found(found, min(index, upto))
     return Found(found, upto)
 
 
-def masked(ticks: Sequence[Tick], mask: int) -> Iterator[Tick]:
+def masked(ticks: Sequence[Tick], mask: int) -> list[Tick]:
     """The ticks whose bit is set, in order."""
-    while mask:
-        low = mask & -mask
-        yield ticks[low.bit_length() - 1]
-        mask ^= low
+    return list(compress(ticks, mask_flags(mask, len(ticks))))

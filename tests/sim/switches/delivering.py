@@ -29,7 +29,7 @@ PFS = (
         (
             Edit(
                 f"{_PFS}:gather",
-                "        if len(found) >= limit:\n            return Found(found, min(record.ticks[-1], upto))",
+                "        if len(found) >= limit:\n            return Found(found, min(index, upto))",
                 "        del found[:-limit]",
             ),
             Edit(f"{_READER}.on_read", "self.horizon, upto, BATCH)", "self.horizon, upto, 4)"),

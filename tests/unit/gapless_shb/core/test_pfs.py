@@ -1,64 +1,44 @@
-"""The PFS: records, chains, reads (algorithms.md 3.5; I6, T12, T50)."""
+"""The PFS: blocks, chains, reads (algorithms.md 3.5; I6, T12, T50)."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Mapping, Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless_shb.core.pfs import Pfs, Record, encode, gather, masked
+from gapless.core.effects import Operation, Put, Set
+from gapless_shb.core.blocks import TICKS_MAX, Block, encode
+from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, gather, masked
 
-ticks_and_masks = st.lists(st.integers(1, 1 << 50), min_size=1, max_size=40, unique=True).flatmap(
-    lambda ticks: st.tuples(
-        st.just(sorted(ticks)),
-        st.dictionaries(st.integers(1, 1 << 40), st.integers(1, (1 << len(ticks)) - 1), min_size=1, max_size=20),
-    )
-)
+EVERYONE = range(1000)
 
 
-@given(ticks_and_masks)
-def test_a_record_reads_back_as_it_was_written(written: tuple[list[int], dict[int, int]]) -> None:
-    """Ticks and the mask of every subscription come back; of others there is none."""
-    ticks, masks = written
-    masks = {sid: mask if len(ticks) > 1 else 1 for sid, mask in masks.items()}
-
-    record = Record.decode(encode(ticks, [(sid, 0, mask) for sid, mask in masks.items()]))
-
-    assert list(record.ticks) == ticks
-    assert dict(record.columns()) == masks
-    assert all(record.mask(sid) == mask for sid, mask in masks.items())
-    assert record.mask((1 << 41) + 7) == 0
+def step(pfs: Pfs, ticks: Sequence[int], masks: Mapping[int, int]) -> None:
+    """A step of the constream."""
+    pfs.append(ticks).masks.update(masks)
+    pfs.step_done()
 
 
-@pytest.mark.parametrize("matches", [1, 2, 25])
-def test_a_record_of_one_tick_is_the_papers(matches: int) -> None:
-    """8 + 16 n bytes for n matches (DSN'03 4.2, I6)."""
-    record = encode([77], [(sid, 0, 1) for sid in range(1, matches + 1)])
-
-    assert len(record) == 8 + 16 * matches
+def seal(pfs: Pfs, upto: int) -> list[Put]:
+    """The blocks of a checkpoint."""
+    return [write for write in operations(pfs, upto) if isinstance(write, Put)]
 
 
-def test_a_subscriptions_id_inside_a_bitmap_is_not_taken_for_a_column() -> None:
-    """Columns are found by content, so the search must respect where columns begin."""
-    sid = 0x0101010101010101
-    ticks = list(range(1, 129))
-    noise = int.from_bytes(sid.to_bytes(8, "little") * 2, "little")
-
-    record = Record.decode(encode(ticks, [(5, sid, noise), (6, sid, noise), (sid, 9, 1 << 100)]))
-
-    assert record.mask(sid) == 1 << 100
+def operations(pfs: Pfs, upto: int) -> list[Operation]:
+    """All that a checkpoint writes; every subscription's last tick is said to be `upto`."""
+    return pfs.seal(upto, lambda _: upto)
 
 
-@pytest.mark.parametrize("data", [b"", b"\1", b"\1" * 12, b"\xff" * 8, b"\xff" * 64])
-def test_what_is_no_record_is_refused(data: bytes) -> None:
-    """A garbled record is an error, never a record that says less."""
-    with pytest.raises(ValueError, match="PFS record"):
-        Record.decode(data)
+def contents(put: Put) -> dict[int, list[int]]:
+    """The ticks of every subscription in a block."""
+    block = Block(put.index, put.record)
+    return {sid: block.ticks_of(sid) for sid, _ in block.columns()}
 
 
 def test_a_read_keeps_the_oldest_ticks() -> None:
     """T12: a bounded read that kept the newest would skip what is owed first."""
-    records = [(tick, encode([tick], [(1, tick - 1, 1)])) for tick in range(1, 11)]
+    records = [(tick, encode([tick], {1: 1}, {})) for tick in range(1, 11)]
 
     found = gather(records, 1, 2, 10, 3)
 
@@ -66,48 +46,105 @@ def test_a_read_keeps_the_oldest_ticks() -> None:
     assert found.upto == 5
 
 
-def test_a_record_that_reaches_below_is_read_from_where_the_reader_stands() -> None:
-    """T50: a record overlaps the range although its index lies beyond the range's first tick."""
-    records = [(30, encode([10, 20, 30], [(1, 0, 0b111)]))]
+def test_a_block_that_reaches_below_is_read_from_where_the_reader_stands() -> None:
+    """T50: a block overlaps the range although its index lies beyond the range's first tick."""
+    records = [(30, encode([10, 20, 30], {1: 0b111}, {}))]
 
     assert gather(records, 1, 15, 30, 100).ticks == [20, 30]
 
 
-def test_open_records_are_read_from_memory_and_sealed_ones_are_not() -> None:
+def test_what_is_open_is_read_from_memory_and_what_is_sealed_is_not() -> None:
     """Nothing lies between what a Read sees and what memory holds."""
     pfs = Pfs("p@1", 0, 0)
-    pfs.append([1, 2]).masks[7] = 0b10
+    step(pfs, [1, 2], {7: 0b10})
     assert pfs.open_ticks(7, 0) == [2]
 
-    writes = pfs.seal(5)
+    writes = seal(pfs, 5)
 
     assert [write.index for write in writes] == [2]
     assert pfs.open_ticks(7, 0) == []
     assert pfs.sealed_upto == 5
 
 
+def test_steps_share_a_block_without_the_ticks_that_matched_nobody() -> None:
+    """I6: 0 bytes for an event without a match, wherever it stands."""
+    pfs = Pfs("p@1", 0, 0)
+    step(pfs, [1, 2, 3], {7: 0b001, 8: 0b100})
+    step(pfs, [4, 5], {})
+    step(pfs, [6, 7], {8: 0b10})
+
+    (block,) = seal(pfs, 9)
+
+    assert contents(block) == {7: [1], 8: [3, 7]}
+    assert Block(block.index, block.record).ticks == [1, 3, 7]
+
+
+def test_a_step_that_matched_nobody_leaves_no_trace() -> None:
+    """Nor does one of which the only subscription is gone."""
+    pfs = Pfs("p@1", 0, 0)
+    step(pfs, [1], {})
+    assert not pfs.has_open
+    step(pfs, [2], {7: 1})
+    pfs.forget(7)
+
+    assert seal(pfs, 2) == []
+
+
+def test_a_full_block_is_closed_and_still_read_from_memory() -> None:
+    """Memory holds bytes, not masks, of what no checkpoint has written yet."""
+    pfs = Pfs("p@1", 0, 0)
+    ticks = list(range(1, TICKS_MAX + 6))
+    step(pfs, ticks, {7: 1 | 1 << TICKS_MAX, 8: 0b100, 9: (1 << len(ticks)) - 1})
+    step(pfs, [5000], {7: 1})
+
+    assert pfs.open_ticks(7, 0) == [1, TICKS_MAX + 1, 5000]
+    assert pfs.open_ticks(7, 1) == [TICKS_MAX + 1, 5000]
+    first, second, third = seal(pfs, 6000)
+
+    assert contents(first) == {7: [1], 8: [3], 9: ticks[:TICKS_MAX]}
+    assert contents(second) == {7: [TICKS_MAX + 1], 9: ticks[TICKS_MAX:]}
+    assert contents(third) == {7: [5000]}
+
+
 def test_chains_go_on_after_a_restart() -> None:
-    """`previous` of a subscription's next record is the index of its last one, also when that was recovered."""
+    """A subscription's next block points at its last one, also when that was recovered."""
     before = Pfs("p@1", 0, 0)
-    before.append([1, 2]).masks[7] = 0b01
-    (first,) = before.seal(2)
+    step(before, [1, 2], {7: 0b01, 8: 0b10})
+    (first,) = seal(before, 2)
     after = Pfs("p@1", 2, 0)
 
-    last = dict(after.recover(first.index, first.record))
-    after.append([9]).masks[7] = 1
-    (second,) = after.seal(9)
+    last = dict(after.recover(first.index, first.record, {7}))
+    step(after, [9], {7: 1, 8: 1})
+    (second,) = seal(after, 9)
 
     assert last == {7: 1}
-    assert int.from_bytes(second.record[16:24], "little") == first.index
+    block = Block(second.index, second.record)
+    assert block.previous(7) == (-1, 8)
+    assert block.previous(8) is None
 
 
-def test_a_tick_that_matched_nobody_leaves_no_trace() -> None:
-    """I6: 0 bytes for an event without a match."""
+def test_where_chains_end_is_written_from_time_to_time() -> None:
+    """A restart reads what was written since, and takes the rest from there, but for what is chopped or gone."""
     pfs = Pfs("p@1", 0, 0)
-    pfs.append([1])
-    pfs.discard_empty()
+    rows: list[Set] = []
+    tick = 0
+    while not rows:
+        ticks = list(range(tick + 1, tick + 1 + TICKS_MAX))
+        tick = ticks[-1]
+        step(pfs, ticks, {sid: int("10" * (TICKS_MAX // 2), 2) for sid in range(50)})
+        rows = [write for write in operations(pfs, tick) if isinstance(write, Set)]
+    step(pfs, [tick + 1], {7: 1, 8: 1})
+    (later,) = seal(pfs, tick + 1)
+    after = Pfs("p@1", tick + 1, 0)
 
-    assert pfs.seal(1) == []
+    chains = decode_chains(rows[0].value)
+    last = dict(after.recover_chains(chains, {7, 9}))
+    last |= after.recover(later.index, later.record, {7, 9})
+
+    assert (rows[0].table, rows[0].key) == (CHAINS, b"p@1")
+    assert chains.upto == tick
+    assert last == {7: tick + 1, 9: tick}
+    assert dict(Pfs("p@1", tick, tick).recover_chains(chains, EVERYONE)) == {}
 
 
 def test_chopping_goes_forward_only() -> None:
@@ -124,4 +161,4 @@ def test_masked_is_what_its_name_says(ticks: list[int], bits: int) -> None:
     """Checked against the obvious loop."""
     mask = bits & ((1 << len(ticks)) - 1)
 
-    assert list(masked(ticks, mask)) == [tick for at, tick in enumerate(ticks) if mask >> at & 1]
+    assert masked(ticks, mask) == [tick for at, tick in enumerate(ticks) if mask >> at & 1]

@@ -7,8 +7,9 @@ from gapless.core.effects import ReadResult, Tell, Transmit
 from gapless.core.events import EventBatch, Extras, encode_event
 from gapless.core.routing import Knowledge, Ranges
 from gapless.core.ticks import FOREVER, PubendId
+from gapless_shb.core.blocks import encode
 from gapless_shb.core.consumers import Channel, Consumer
-from gapless_shb.core.pfs import Pfs, encode
+from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import Position
 from gapless_shb.core.readers import Reader, expired_mask, unexpired
 from gapless_shb.core.subscriptions import Subscription
@@ -50,7 +51,7 @@ class Bench:
 
     def answer(self, *ticks: int, chopped: int = 0, error: str = "") -> None:
         """The PFS says that these ticks matched."""
-        records = [(tick, encode([tick], [(7, 0, 1)])) for tick in ticks]
+        records = [(tick, encode([tick], {7: 1}, {})) for tick in ticks]
         self.reader.on_read(ReadResult(None, records, chopped, error), self, 0)
         self.step()
 

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from gapless.core.effects import Put, Set
 from gapless.core.events import encode_event
 from gapless.testing.sim.model import LOG
 from gapless.testing.sim.oracles.judging import Judge
+from gapless.testing.sim.oracles.matches import noted
 
 if TYPE_CHECKING:
     from gapless.core.effects import Operation
-    from gapless.core.ticks import PubendId
-    from gapless.testing.sim.accounts import Account, Logged
+    from gapless.core.ticks import PubendId, Tick
+    from gapless.testing.sim.accounts import Account, History, Logged
     from gapless.testing.sim.application import Letter, Producer
     from gapless.testing.sim.broker import SimBroker
     from gapless.testing.sim.model import Model
 
 PFS = "pfs/"
 """What the name of an SHB's stream of matches begins with; the pubend follows."""
-_NUMBER = Struct("<Q")
-_MANY = 1 << 63
-_COLUMN = 16
-"""Bytes of a subscription in a record of one tick: its id, and its record before."""
 
 
 @dataclass(slots=True, eq=False)
@@ -109,49 +105,32 @@ class I6OneLog(Judge):
         return broker.running and broker.boots == boots
 
     def _match(self, broker: SimBroker, put: Put) -> None:
-        """A record of an SHB: every tick in it matches somebody, and it is no longer than that takes."""
+        """A block of an SHB: every tick in it matches somebody, and it is no longer than that takes."""
         pubend: PubendId = put.stream[len(PFS) :]
         history = self.model.histories.get(pubend)
         if history is None or not history.sound:
             return
-        ticks, start, width = _head(put.record)
-        columns, rest = divmod(len(put.record) - start, _COLUMN + width)
-        if rest or not columns:
-            self.fail(f"the PFS record of {pubend} at {put.index} has {len(put.record)} bytes for {len(ticks)} ticks")
-        matched = 0
-        for tick in ticks:
-            event = history.events.get(tick)
-            if event is None:
-                self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, where nothing is logged")
-            matches = sum(
-                account.row.matches(event.letter.topic, event.letter.properties) for account in self._at(broker)
-            )
-            if not matches:
-                self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, which matches nobody there")
-            matched += matches
-        noted = _noted(put.record, start, width)
-        if noted > matched:
-            self.fail(f"the PFS record of {pubend} at {put.index} notes {noted} matches, and there can be {matched}")
+        try:
+            notes = noted(put.index, put.record)
+        except (ValueError, IndexError) as error:
+            self.fail(f"the PFS of {broker.name} gets at {put.index} of {pubend} what is no block: {error}")
+        for tick, matches in notes.items():
+            self._judge_match(broker, pubend, history, tick, matches)
+        most = 8 * len(notes) + 16 * notes.total()
+        if len(put.record) > most:
+            self.fail(f"the PFS block of {pubend} at {put.index} has {len(put.record)} bytes, and may have {most}")
+
+    def _judge_match(self, broker: SimBroker, pubend: PubendId, history: History, tick: Tick, noted: int) -> None:
+        event = history.events.get(tick)
+        if event is None:
+            self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, where nothing is logged")
+        matches = sum(account.row.matches(event.letter.topic, event.letter.properties) for account in self._at(broker))
+        if not matches:
+            self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, which matches nobody there")
+        if not 0 < noted <= matches:
+            self.fail(f"the PFS of {broker.name} notes {noted} matches of {tick} of {pubend}, of {matches}")
 
     def _at(self, broker: SimBroker) -> Iterator[Account]:
         return (
             account for account in self.model.accounts.values() if account.broker == broker.name and account.durable
         )
-
-
-def _head(record: bytes) -> tuple[list[int], int, int]:
-    """The ticks of a PFS record, where its columns begin, and the bytes of a bitmap in each."""
-    (head,) = _NUMBER.unpack_from(record)
-    if not head & _MANY:
-        return [head], 8, 0
-    count = head & ~_MANY
-    return [_NUMBER.unpack_from(record, 8 + 8 * index)[0] for index in range(count)], 8 + 8 * count, (count + 7) // 8
-
-
-def _noted(record: bytes, start: int, width: int) -> int:
-    """How many matches a PFS record notes."""
-    stride = _COLUMN + width
-    if not width:
-        return (len(record) - start) // stride
-    columns = range(start, len(record), stride)
-    return sum(int.from_bytes(record[at + _COLUMN : at + stride], "little").bit_count() for at in columns)

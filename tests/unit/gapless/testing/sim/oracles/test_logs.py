@@ -81,17 +81,23 @@ def test_there_are_no_other_streams() -> None:
 # The PFS.
 
 
+def one_tick(*sids: int) -> bytes:
+    """A block of one tick that these subscriptions match, none of which has an earlier block."""
+    return pack("<BBHI", 0, 0, 1, len(sids)) + bytes(sids) + bytes(len(sids))
+
+
 def test_a_tick_costs_eight_bytes_and_sixteen_per_match() -> None:
     hands = Hands(I6OneLog)
     hands.log((10, 1))
     hands.subscribe(hands.row())
-    one_match = pack("<QQQ", 10, 1, 0)
+    wide = pack("<BBHIQQ", 3 << 2 | 3 << 4, 0, 1, 1, 1, 0)
 
-    writes(hands, Put(f"pfs/{P}", 10, one_match))
+    writes(hands, Put(f"pfs/{P}", 10, one_tick(1)))
+    writes(hands, Put(f"pfs/{P}", 10, wide))
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 10, one_match + b"more"))
+        writes(hands, Put(f"pfs/{P}", 10, wide + b"more"))
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 10, one_match + pack("<QQ", 2, 0)))
+        writes(hands, Put(f"pfs/{P}", 10, one_tick(1, 2)))
 
 
 def test_a_tick_that_nobody_matches_costs_nothing() -> None:
@@ -100,21 +106,22 @@ def test_a_tick_that_nobody_matches_costs_nothing() -> None:
     hands.subscribe(hands.row(k=7))
 
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 10, pack("<QQQ", 10, 1, 0)))
+        writes(hands, Put(f"pfs/{P}", 10, one_tick(1)))
 
 
-def test_several_ticks_share_a_record() -> None:
+def test_several_ticks_share_a_block() -> None:
     hands = Hands(I6OneLog)
     hands.letter(2, k=2)
     hands.log((10, 1), (20, 2))
     hands.subscribe(hands.row(k=1))
     hands.subscribe(hands.row())
-    ticks = pack("<QQQ", 1 << 63 | 2, 10, 20)
-    one, both = pack("<QQB", 1, 0, 0b01), pack("<QQB", 2, 0, 0b11)
+    head = pack("<BBHIB", 0, 1, 2, 2, 5) + bytes([1, 2]) + bytes(2)
 
-    writes(hands, Put(f"pfs/{P}", 20, ticks + one + both))
+    writes(hands, Put(f"pfs/{P}", 20, head + bytes([1, 255]) + bytes([0])))
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 20, ticks + both + both))
+        writes(hands, Put(f"pfs/{P}", 20, head + bytes([255, 255])))
+    with violates("I6"):
+        writes(hands, Put(f"pfs/{P}", 20, head + bytes([1, 1]) + bytes([0, 0])))
 
 
 def test_a_pfs_has_no_tick_that_is_not_logged() -> None:
@@ -123,4 +130,4 @@ def test_a_pfs_has_no_tick_that_is_not_logged() -> None:
     hands.subscribe(hands.row())
 
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 11, pack("<QQQ", 11, 1, 0)))
+        writes(hands, Put(f"pfs/{P}", 11, one_tick(1)))

@@ -1,0 +1,255 @@
+"""PFS blocks: the ticks of many events, and for each subscription which of them matched it.
+
+The paper's record, `tick, n × (subscription, previous record)`, spread over a block of ticks (algorithms.md
+3.5); a block of one tick is exactly that record, only shorter. A block's index in its log stream is its
+last tick, so the block itself holds no tick whole:
+
+    block := flags u8, shift u8, count u16, subscriptions u32
+             gaps      (count - 1) × how far the next tick is, shifted right by `shift`
+             sids      ascending
+             pointers  how many milliseconds back the subscription's previous block is, plus 1; 0: there is none
+             kinds     u8 each; not there when count is 1
+             columns   by kind: 0 a bitmap · 1 … 254 so many positions · 255 nothing: every tick matched
+
+Integers are little-endian; `flags` says how wide a gap, a sid and a pointer are in this block, two bits
+each. A position takes one byte in blocks of up to 256 ticks, else two. Each column has the form that is
+shortest for it: sparse and dense subscriptions share a block.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, compress, pairwise
+from struct import Struct, pack, unpack_from
+from typing import Final
+
+from gapless.core.events import mask_flags
+from gapless.core.ticks import MILLISECOND, Tick
+
+TICKS_MAX: Final = 1024
+"""How many ticks a block has at most."""
+
+_HEAD = Struct("<BBHI")
+_LETTERS = "BHIQ"
+_BITMAP = 0
+_ALL = 255
+_FAR = (1 << 32) - 1
+"""The pointer to a block so long ago (49 days) that its distance does not fit."""
+
+
+def encode(ticks: Sequence[Tick], masks: Mapping[int, int], previous: Mapping[int, Tick]) -> bytes:
+    """The block of these ticks, at most `TICKS_MAX` of them and ascending.
+
+    `masks` has, by sid, the ticks that matched (bit i for the i-th), none of them 0; `previous` the index
+    of the block that each sid was in last.
+    """
+    count, sids = len(ticks), sorted(masks)
+    gaps, shift = _gaps(ticks)
+    pointers = [_pointer(ticks[-1], previous.get(sid, 0)) for sid in sids]
+    widths = [_width_code(max(values, default=0)) for values in (gaps, sids, pointers)]
+    flags = widths[0] | widths[1] << 2 | widths[2] << 4
+    numbers = zip((gaps, sids, pointers), widths, strict=True)
+    parts = [_HEAD.pack(flags, shift, count, len(sids))]
+    parts += [pack(f"<{len(values)}{_LETTERS[width]}", *values) for values, width in numbers]
+    if count > 1:
+        parts += _columns([masks[sid] for sid in sids], count)
+    return b"".join(parts)
+
+
+class Block:
+    """A block that was read: its ticks, and the columns of its subscriptions, decoded when asked for."""
+
+    __slots__ = ("_columns_at", "_data", "_gaps", "_kinds_at", "_pointers", "_shift", "_sids", "count", "index")
+
+    def __init__(self, index: Tick, data: bytes) -> None:
+        """Raises ValueError when `data` is no block."""
+        if len(data) < _HEAD.size:
+            raise ValueError("a PFS block is shorter than its head")
+        flags, self._shift, self.count, subscriptions = _HEAD.unpack_from(data)
+        if flags > 0b111111 or self._shift > 63 or not self.count:
+            raise ValueError("a PFS block has an impossible head")
+        self.index = index
+        """Its last tick."""
+        self._data = data
+        self._gaps = _Numbers(data, _HEAD.size, self.count - 1, flags & 3)
+        self._sids = _Numbers(data, self._gaps.end, subscriptions, flags >> 2 & 3)
+        self._pointers = _Numbers(data, self._sids.end, subscriptions, flags >> 4 & 3)
+        self._kinds_at = self._pointers.end
+        self._columns_at = self._kinds_at + (subscriptions if self.count > 1 else 0)
+        if self._columns_at > len(data) or self._column_at(subscriptions) != len(data):
+            raise ValueError("a PFS block does not end with its last column")
+
+    def __len__(self) -> int:
+        """How many subscriptions have a column."""
+        return self._sids.count
+
+    @property
+    def ticks(self) -> list[Tick]:
+        """All ticks of the block, in order."""
+        return self._ticks(self._offsets(), None)
+
+    def ticks_of(self, sid: int) -> list[Tick]:
+        """The ticks that matched a subscription, in order."""
+        at = self._find(sid)
+        if at is None:
+            return []
+        kind, start, end = self._column(at)
+        if kind == _ALL:
+            return self.ticks
+        offsets = self._offsets()
+        if kind == _BITMAP:
+            mask = int.from_bytes(self._data[start:end], "little")
+            return self._ticks(offsets, compress(offsets, mask_flags(mask, self.count)))
+        try:
+            return self._ticks(offsets, [offsets[position] for position in self._positions(start, end)])
+        except IndexError:
+            raise ValueError("a PFS block names a position beyond its last tick") from None
+
+    def previous(self, sid: int) -> tuple[Tick, Tick] | None:
+        """(lo, hi]: where the index of the subscription's previous block lies; None when there is none."""
+        at = self._find(sid)
+        pointer = 0 if at is None else self._pointers[at]
+        if not pointer:
+            return None
+        if pointer == _FAR:
+            return 0, self.index - 1
+        first = (self.index // MILLISECOND - (pointer - 1)) * MILLISECOND
+        return first - 1, min(first + MILLISECOND, self.index) - 1
+
+    def columns(self) -> Iterator[tuple[int, int]]:
+        """(sid, mask of its ticks) of every subscription in the block."""
+        full = (1 << self.count) - 1
+        end = self._columns_at
+        for at, sid in enumerate(self._sids.all()):
+            kind = self._kind(at)
+            start, end = end, end + self._width(kind)
+            if kind == _ALL:
+                yield sid, full
+            elif kind == _BITMAP:
+                yield sid, int.from_bytes(self._data[start:end], "little") & full
+            else:
+                yield sid, sum(1 << position for position in self._positions(start, end)) & full
+
+    def _find(self, sid: int) -> int | None:
+        at = bisect_left(self._sids, sid)
+        return at if at < len(self._sids) and self._sids[at] == sid else None
+
+    def _kind(self, at: int) -> int:
+        return _ALL if self.count == 1 else self._data[self._kinds_at + at]
+
+    def _column(self, at: int) -> tuple[int, int, int]:
+        """The kind of a column, and where it begins and ends."""
+        kind, start = self._kind(at), self._column_at(at)
+        return kind, start, start + self._width(kind)
+
+    def _column_at(self, at: int) -> int:
+        """Where a column begins: behind those before it, whose kinds say how long they are."""
+        if self.count == 1:
+            return self._columns_at
+        kinds = self._data[self._kinds_at : self._kinds_at + at]
+        positions = sum(kinds) - _ALL * kinds.count(_ALL)
+        return self._columns_at + _bitmap_bytes(self.count) * kinds.count(_BITMAP) + positions * _wide(self.count)
+
+    def _width(self, kind: int) -> int:
+        if kind == _BITMAP:
+            return _bitmap_bytes(self.count)
+        return 0 if kind == _ALL else kind * _wide(self.count)
+
+    def _positions(self, start: int, end: int) -> Sequence[int]:
+        if _wide(self.count) == 1:
+            return self._data[start:end]
+        return unpack_from(f"<{(end - start) // 2}H", self._data, start)
+
+    def _offsets(self) -> list[int]:
+        """How far each tick is from the first, unshifted."""
+        return list(accumulate(self._gaps.all(), initial=0))
+
+    def _ticks(self, offsets: Sequence[int], chosen: Iterable[int] | None) -> list[Tick]:
+        """The ticks at the chosen offsets, or at all of them."""
+        shift = self._shift
+        first = self.index - (offsets[-1] << shift)
+        return [first + (offset << shift) for offset in (offsets if chosen is None else chosen)]
+
+
+class _Numbers:
+    """Integers of one width somewhere in a block."""
+
+    __slots__ = ("_data", "_letter", "_start", "_width", "count", "end")
+
+    def __init__(self, data: bytes, start: int, count: int, code: int) -> None:
+        self._data = data
+        self._start = start
+        self._letter = _LETTERS[code]
+        self._width = 1 << code
+        self.count = count
+        self.end = start + count * self._width
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, at: int) -> int:
+        start = self._start + at * self._width
+        return int.from_bytes(self._data[start : start + self._width], "little")
+
+    def all(self) -> Sequence[int]:
+        """All of them at once."""
+        return unpack_from(f"<{self.count}{self._letter}", self._data, self._start)
+
+
+def _gaps(ticks: Sequence[Tick]) -> tuple[list[int], int]:
+    """How far each tick is from the one before, without the zero bits that all end with; and how many those are."""
+    gaps = [later - earlier for earlier, later in pairwise(ticks)]
+    bits = 0
+    for gap in gaps:
+        bits |= gap
+    shift = max((bits & -bits).bit_length() - 1, 0)
+    return [gap >> shift for gap in gaps], shift
+
+
+def _pointer(index: Tick, previous: Tick) -> int:
+    if not previous:
+        return 0
+    return min(index // MILLISECOND - previous // MILLISECOND + 1, _FAR)
+
+
+def _width_code(highest: int) -> int:
+    """0 for one byte, 1 for two, 2 for four, 3 for eight."""
+    return max((highest.bit_length() - 1) // 8, 0).bit_length()
+
+
+def _columns(masks: Sequence[int], count: int) -> list[bytes]:
+    """The kinds, then every column; filters that many share are encoded once."""
+    encoded: dict[int, tuple[int, bytes]] = {}
+    for mask in masks:
+        if mask not in encoded:
+            encoded[mask] = _column(mask, count)
+    columns = [encoded[mask] for mask in masks]
+    return [bytes(kind for kind, _ in columns), *(column for _, column in columns)]
+
+
+def _column(mask: int, count: int) -> tuple[int, bytes]:
+    matches = mask.bit_count()
+    if matches == count:
+        return _ALL, b""
+    if matches < _ALL and matches * _wide(count) < _bitmap_bytes(count):
+        positions = list(bits(mask))
+        return matches, bytes(positions) if _wide(count) == 1 else pack(f"<{matches}H", *positions)
+    return _BITMAP, mask.to_bytes(_bitmap_bytes(count), "little")
+
+
+def _bitmap_bytes(count: int) -> int:
+    return (count + 7) // 8
+
+
+def _wide(count: int) -> int:
+    """The bytes of a position."""
+    return 1 if count <= 256 else 2
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The positions of the bits that are set, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
