@@ -84,6 +84,9 @@ class Block:
         """How many subscriptions have a column."""
         return self._sids.count
 
+    def __contains__(self, sid: int) -> bool:
+        return self._find(sid) is not None
+
     @property
     def ticks(self) -> list[Tick]:
         """All ticks of the block, in order."""

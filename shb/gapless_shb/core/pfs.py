@@ -73,6 +73,9 @@ class Pfs:
         self._step_ticks = 0
         self._closed: list[Put] = []
         self._previous: dict[int, Tick] = {}
+        self._newest = sealed_upto
+        self.spacing = 0
+        """How far blocks are apart, about."""
         self._written = 0
         """Bytes of blocks since the chains' ends were written last."""
         self._enough = CHAINS_EVERY
@@ -157,8 +160,11 @@ class Pfs:
             self._close_block(part, cut(masks, start, len(part)) if len(part) < len(ticks) else masks)
 
     def _close_block(self, ticks: Sequence[Tick], masks: dict[int, int]) -> None:
-        self._closed.append(Put(self.stream, ticks[-1], encode(ticks, masks, self._previous)))
-        self._previous.update(dict.fromkeys(masks, ticks[-1]))
+        index = ticks[-1]
+        self._closed.append(Put(self.stream, index, encode(ticks, masks, self._previous)))
+        self._previous.update(dict.fromkeys(masks, index))
+        self.spacing += (index - self._newest - self.spacing) // 8
+        self._newest = index
 
     def _chains(self, last_tick: Callable[[int], Tick]) -> Set:
         ends = [(sid, block) for sid, block in self._previous.items() if block > self.chopped]
@@ -169,6 +175,10 @@ class Pfs:
         return Set(CHAINS, self.pubend.encode(), row)
 
     # ------------------------------------------------------------------------------------- reading
+
+    def newest(self, sid: int) -> Tick:
+        """The index of the subscription's newest block, sealed or not; 0 when there is none."""
+        return self._previous.get(sid, 0)
 
     def open_ticks(self, sid: int, after: Tick) -> list[Tick]:
         """The subscription's ticks above `after` in what is not sealed."""

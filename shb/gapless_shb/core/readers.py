@@ -18,8 +18,9 @@ from gapless.core.ticks import PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window
-from gapless_shb.core.pfs import Pfs, gather
+from gapless_shb.core.pfs import Found, Pfs, gather
 from gapless_shb.core.positions import Position
+from gapless_shb.core.walks import Walk
 
 BATCH = 2048
 """How many ticks a read of the PFS gathers, about."""
@@ -59,6 +60,9 @@ class Reader:
         self._matcher.add(consumer.sid, consumer.subscription.filter)
         self._window = Window()
         self._reading_upto: Tick | None = None
+        self._walk: Walk | None = None
+        self._scans = False
+        """Whether a walk has found the subscription in so many blocks that reading all of them is faster."""
         self._fetch: TickFetch | RangeFetch | None = None
         self._ready: deque[Segment] = deque()
         self._ready_upto = start
@@ -75,14 +79,21 @@ class Reader:
     def on_read(self, result: ReadResult, host: Host, now: int) -> None:
         """The PFS was read. What lies at or below its chop point *now* is unknown, not silence (T43)."""
         upto, self._reading_upto = self._reading_upto, None
+        walk, self._walk = self._walk, None
         if result.error and upto is not None:
             self._unreadable_upto = upto
         if result.error or upto is None or result.first > self.horizon:
             return
+        found = self._scanned(result, upto) if walk is None else walk.on_records(result.records, BATCH)
+        if found is not None:
+            self._ask_ticks(found.ticks, found.upto, host, now)
+        elif walk is not None:
+            self._walk_on(walk, host)
+
+    def _scanned(self, result: ReadResult, upto: Tick) -> Found:
         if result.records:
             upto = min(upto, result.records[-1][0])
-        found = gather(result.records, self.consumer.sid, self.horizon, upto, BATCH)
-        self._ask_ticks(found.ticks, found.upto, host, now)
+        return gather(result.records, self.consumer.sid, self.horizon, upto, BATCH)
 
     # What to do.
 
@@ -113,10 +124,30 @@ class Reader:
         elif self.position.last_tick <= self.horizon:
             self._ready_upto = host.head
         elif self.horizon < host.pfs.sealed_upto:
-            self._reading_upto = host.pfs.sealed_upto
-            host.read_pfs(self, self.horizon, host.pfs.sealed_upto)
+            self._read_pfs(host)
         else:
             self._ask_ticks(host.pfs.open_ticks(self.consumer.sid, self.horizon), host.head, host, now)
+
+    def _read_pfs(self, host: Host) -> None:
+        pfs = host.pfs
+        newest = pfs.newest(self.consumer.sid)
+        if newest <= self.horizon:
+            self._ready_upto = pfs.sealed_upto
+        elif newest <= pfs.sealed_upto and not self._scans:
+            self._walk_on(Walk(self.consumer.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing), host)
+        else:
+            self._reading_upto = pfs.sealed_upto
+            host.read_pfs(self, self.horizon, pfs.sealed_upto)
+
+    def _walk_on(self, walk: Walk, host: Host) -> None:
+        """Reads the chain's next block, or what lies ahead if the chain is not worth following."""
+        if walk.span is None:
+            self._scans = True
+            self._read_pfs(host)
+            return
+        self._walk = walk
+        self._reading_upto = walk.span[1]
+        host.read_pfs(self, *walk.span)
 
     def _unknown_upto(self, pfs: Pfs) -> Tick:
         if not self.consumer.subscription.durable:

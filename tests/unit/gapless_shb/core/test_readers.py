@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from gapless.core import messages as m
-from gapless.core.effects import ReadResult, Tell, Transmit
+from gapless.core.effects import Put, ReadResult, Tell, Transmit
 from gapless.core.events import EventBatch, Extras, encode_event
 from gapless.core.routing import Knowledge, Ranges
-from gapless.core.ticks import FOREVER, PubendId
-from gapless_shb.core.blocks import encode
+from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, PubendId
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import Position
@@ -24,6 +23,7 @@ class Bench:
         self.pubend: PubendId = PUBEND
         self.head = head
         self.pfs = Pfs(PUBEND, head, 0)
+        self.records: list[tuple[int, bytes]] = []
         self.reads: list[tuple[int, int]] = []
         self.fetches: list[Ranges] = []
         self.effects: list[object] = []
@@ -49,10 +49,18 @@ class Bench:
         self.reader.step(self, 0, 0)
         self.channel.flush()
 
-    def answer(self, *ticks: int, chopped: int = 0, error: str = "") -> None:
-        """The PFS says that these ticks matched."""
-        records = [(tick, encode([tick], {7: 1}, {})) for tick in ticks]
-        self.reader.on_read(ReadResult(None, records, chopped, error), self, 0)
+    def matched(self, *ticks: int) -> None:
+        """A block says that these ticks matched; the head is where it was."""
+        self.pfs.append(ticks).masks[7] = (1 << len(ticks)) - 1
+        self.pfs.step_done()
+        self.records += [(put.index, put.record) for put in self.pfs.seal(self.head, int) if isinstance(put, Put)]
+        self.position.last_tick = ticks[-1]
+
+    def answer(self, *, chopped: int = 0, error: str = "") -> None:
+        """The PFS answers the last read."""
+        after, upto = self.reads[-1]
+        records = [(index, data) for index, data in self.records if after < index <= upto]
+        self.reader.on_read(ReadResult(None, [] if error else records, chopped, error), self, 0)
         self.step()
 
     def offer(self, lo: int, hi: int, *ticks: int, lost: int = 0) -> None:
@@ -76,11 +84,11 @@ class Bench:
 
 def test_it_asks_the_pfs_and_then_the_network_for_exactly_what_matched() -> None:
     bench = Bench()
-    bench.position.last_tick = 50
+    bench.matched(10, 50)
     bench.step()
-    assert bench.reads == [(0, 100)]
+    assert bench.reads == [(49, 50)]
 
-    bench.answer(10, 50)
+    bench.answer()
     assert bench.fetches == [((9, 50),)]
     bench.offer(0, 60, 5, 10, 50)
 
@@ -113,11 +121,11 @@ def test_below_since_it_fetches_the_range_and_filters_again() -> None:
 def test_a_chop_during_the_read_makes_the_range_unknown() -> None:
     """T43: what the read did not return below the chop point is not silence."""
     bench = Bench()
-    bench.position.last_tick = 50
+    bench.matched(50)
     bench.step()
     bench.pfs.chop(40)
 
-    bench.answer(50, chopped=40)
+    bench.answer(chopped=40)
 
     assert bench.fetches == [((0, 40),)]
     assert bench.said == []
@@ -126,19 +134,19 @@ def test_a_chop_during_the_read_makes_the_range_unknown() -> None:
 def test_a_read_that_failed_is_replaced_by_fetching() -> None:
     """S08: an unreadable PFS is never taken for silence."""
     bench = Bench()
-    bench.position.last_tick = 50
+    bench.matched(50)
     bench.step()
 
     bench.answer(error="block checksum mismatch")
 
-    assert bench.fetches == [((0, 100),)]
+    assert bench.fetches == [((0, 50),)]
 
 
 def test_it_never_sends_beyond_its_credit() -> None:
     bench = Bench(credit=3)
-    bench.position.last_tick = 50
+    bench.matched(10, 20, 30, 40, 50)
     bench.step()
-    bench.answer(10, 20, 30, 40, 50)
+    bench.answer()
     bench.offer(0, 60, 10, 20, 30, 40, 50)
     assert bench.said == [3]
     assert not bench.reader.idle
@@ -153,9 +161,9 @@ def test_an_event_larger_than_all_credit_passes_alone() -> None:
     """Otherwise it would wait for ever."""
     bench = Bench()
     bench.consumer.credit_bytes = 10
-    bench.position.last_tick = 20
+    bench.matched(10, 20)
     bench.step()
-    bench.answer(10, 20)
+    bench.answer()
     bench.offer(0, 60, 10, 20)
 
     assert bench.said == [1]
@@ -163,9 +171,9 @@ def test_an_event_larger_than_all_credit_passes_alone() -> None:
 
 def test_lost_ticks_are_a_gap_and_the_events_behind_it_follow() -> None:
     bench = Bench()
-    bench.position.last_tick = 50
+    bench.matched(10, 20, 50)
     bench.step()
-    bench.answer(10, 20, 50)
+    bench.answer()
     bench.offer(0, 60, 50, lost=30)
 
     assert bench.said == [(0, 20), 1, "silence 100"]
@@ -174,18 +182,21 @@ def test_lost_ticks_are_a_gap_and_the_events_behind_it_follow() -> None:
 def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
     """Expired events do not pin the log; events that were sent do, until they are acknowledged."""
     bench = Bench()
-    bench.position.last_tick = 50
+    bench.matched(10)
     bench.step()
-    bench.answer(10)
+    bench.answer()
     expired = encode_event("t", {"n": 1}, Extras(expiration=5), b"x")
     bench.reader.offer(Knowledge(PUBEND, 0, 60, EventBatch([10], [expired], [1])))
     bench.reader.step(bench, 0, 10)
     bench.channel.flush()
     assert bench.position.passed >= 10
 
-    bench.answer(50)
-    bench.offer(0, 60, 50)
-    assert bench.position.passed < 50
+    bench.head = 200
+    bench.matched(150)
+    bench.step()
+    bench.answer()
+    bench.offer(60, 160, 150)
+    assert bench.position.passed < 150
 
 
 def test_ticks_of_open_records_need_no_read() -> None:
@@ -210,3 +221,50 @@ def test_expiry_is_per_event_and_never_means_never() -> None:
     assert expired_mask(batch, 10) == 0b0100
     assert list(unexpired(batch, 10).ticks) == [1, 2, 4]
     assert unexpired(batch, 9) is batch
+
+
+def test_what_the_chain_has_nothing_of_is_silence_without_a_read() -> None:
+    """What is not sealed is at hand, and nothing that is sealed is the subscription's."""
+    bench = Bench(head=100)
+    bench.matched(10)
+    bench.pfs.sealed_upto = 60
+    bench.pfs.append([80]).masks[7] = 1
+    bench.position.last_tick = 80
+    bench.reader.horizon = 20
+    bench.step()
+
+    assert not bench.reads
+    assert bench.fetches == [((79, 80),)]
+
+
+def test_who_is_in_most_blocks_reads_all_of_them() -> None:
+    """One read of what lies ahead is less than a read for each block."""
+    bench = Bench(head=90 * SECOND)
+    for second in range(10, 90):
+        bench.matched(second * SECOND)
+    bench.step()
+    assert bench.reads == [(89 * SECOND - 1, 89 * SECOND)]
+
+    bench.answer()
+    assert bench.reads[1:] == [(0, bench.head)]
+    bench.answer()
+
+    assert [hi for _, hi in bench.fetches[0]] == [second * SECOND for second in range(10, 90)]
+
+
+def test_who_is_in_few_blocks_goes_from_one_to_the_one_before() -> None:
+    """What lies between is not read."""
+    bench = Bench(head=90 * SECOND)
+    for second in range(10, 90):
+        if second in {30, 85}:
+            bench.matched(second * SECOND)
+        else:
+            bench.pfs.append([second * SECOND]).masks[8] = 1
+            bench.pfs.step_done()
+            bench.pfs.seal(second * SECOND, int)
+    bench.step()
+    bench.answer()
+    bench.answer()
+
+    assert [upto for _, upto in bench.reads] == [85 * SECOND, 30 * SECOND + MILLISECOND - 1]
+    assert [hi for _, hi in bench.fetches[0]] == [30 * SECOND, 85 * SECOND]
