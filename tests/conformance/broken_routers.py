@@ -11,8 +11,10 @@ import random
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from gapless.core.events import EMPTY
 from gapless.core.interest import InterestTable

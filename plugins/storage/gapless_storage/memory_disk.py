@@ -273,17 +273,22 @@ class MemoryDisk:
 
     def _settle(self, upto: int) -> None:
         self._durable_fence = self._fence
-        count = upto - self._synced
+        count = min([upto - self._synced, *self._lost])  # no later sync brings back what one has lost
         if count > 0:
             for batch in self._batches[:count]:
                 for log, chopped in batch.chops:
                     log.settled = chopped
             del self._batches[:count]
-            self._synced = upto
+            self._synced += count
+
+    @property
+    def _lost(self) -> list[int]:
+        """The places of the batches that a failed sync has lost."""
+        return [place for place, batch in enumerate(self._batches) if batch.lost]
 
     def _take_back(self, keep: int) -> None:
-        lost = [place for place, batch in enumerate(self._batches) if batch.lost]
-        while len(self._batches) > min([keep, *lost]):
+        least = min([keep, *self._lost])
+        while len(self._batches) > least:
             for undo, argument in reversed(self._batches.pop().undos):
                 undo(argument)
 

@@ -74,6 +74,7 @@ class RocksdbVolume:
         self._batch_mark = self._mark
         self._streams: dict[str, RocksdbStream] = {}
         self._chopping: list[RocksdbStream] = []  # whose chop is staged
+        self._growing: list[RocksdbStream] = []  # with records that are staged
         self._tables: dict[str, RocksdbTable] = {}
         self._next_id: int | None = None
         self._failure: StorageError | None = None
@@ -90,7 +91,9 @@ class RocksdbVolume:
         """The stream of that name; a new one is made with the first write after this call."""
         if name not in self._streams:
             stream_id = self._id_of(stream_name_key(name))
-            self._streams[name] = RocksdbStream(name, stream_id, self._engine, self._staged, self._chopping)
+            self._streams[name] = RocksdbStream(
+                name, stream_id, self._engine, self._staged, self._chopping, self._growing
+            )
         return self._streams[name]
 
     def table(self, name: str) -> RocksdbTable:
@@ -118,6 +121,8 @@ class RocksdbVolume:
             batch, self._batch = self._batch, None  # rocksdict consumes it, whether it is written or not
             if batch is None:
                 return
+            while self._growing:
+                self._growing.pop().stage_end(batch)
             try:
                 self._engine.write(batch)
             except StorageError as error:

@@ -105,6 +105,20 @@ def test_a_lost_batch_takes_those_behind_it(disk: MemoryDisk) -> None:
     assert newest_whole_batch(disk.open(IDENTITY)) == 1
 
 
+def test_no_later_sync_brings_back_what_one_has_lost(disk: MemoryDisk) -> None:
+    volume = written(disk, synced=1, unsynced=2)
+    disk.faults.sync = "lost"
+    with pytest.raises(VolumeFailedError):
+        volume.sync()
+
+    disk.sync(disk.written)  # what a volume would do that goes on
+    disk.crash()
+
+    assert disk.written == 2
+    with pytest.raises(VolumeCorruptError, match="were durable"):
+        disk.open(IDENTITY)
+
+
 def test_a_full_disk_is_full_until_there_is_room(disk: MemoryDisk) -> None:
     volume = written(disk, synced=1, unsynced=0)
     disk.faults.full = True

@@ -14,7 +14,7 @@ from conformance.storages import SMALL_BUFFERS, RocksdbHarness
 from gapless.errors import ConfigurationError, VolumeFailedError
 from gapless.testing.storage import IDENTITY
 from gapless.testing.storage.crashes import newest_whole_batch, write_batch
-from gapless_storage._rocksdb.layout import Mark
+from gapless_storage._rocksdb.layout import Mark, end_key
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
 
 
@@ -181,9 +181,9 @@ def test_reclaim_writes_no_batch_number(harness: RocksdbHarness) -> None:
     volume.stream("left").chop(1)
     volume.write()
     volume.stream("left").put(2, b"staged")
-    before = volume._engine.marks()
+    before = (volume._engine.mark(), volume._engine.log_mark())
     volume.reclaim()
-    assert volume._engine.marks() == before
+    assert (volume._engine.mark(), volume._engine.log_mark()) == before
     for name in ("left", "right"):
         volume.table(name).put(b"000002", b"")
     volume.stream("right").put(2, b"2")
@@ -195,3 +195,39 @@ def test_reclaim_writes_no_batch_number(harness: RocksdbHarness) -> None:
     with closing(harness.open()) as volume:
         assert [index for index, _ in volume.stream("left").read(0, 99)] == [2]
         assert volume.table("newest").get(b"number") == b"2"
+
+
+def test_the_end_of_a_stream_is_found_where_an_earlier_version_did_not_keep_it(harness: RocksdbHarness) -> None:
+    with closing(harness.open()) as volume:
+        for index in range(1, 101):
+            volume.stream("s").put(index, bytes(10_000))
+        volume.stream("s").chop(20)
+        volume.write()
+        size = volume.stream("s").size
+        batch = volume._engine.marked_batch(volume._mark)
+        batch.delete(end_key(volume.stream("s")._id))
+        volume._engine.write(batch)
+
+    with closing(harness.open()) as volume:
+        stream = volume.stream("s")
+        assert (stream.last, stream.first, stream.size) == (100, 20, size)
+        stream.put(101, b"the end is kept from here on")
+        volume.write()
+
+    with closing(harness.open()) as volume:
+        assert volume.stream("s").last == 101
+
+
+def test_a_stream_is_opened_without_reading_its_records(
+    harness: RocksdbHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one that is damaged, however near the end, would keep the whole volume from being used."""
+    with closing(harness.open()) as volume:
+        for index in range(1, 101):
+            volume.stream("s").put(index, bytes(10_000))
+        volume.write()
+        size = volume.stream("s").size
+
+    with closing(harness.open()) as volume:
+        monkeypatch.setattr(volume._engine, "records", None)
+        assert (volume.stream("s").last, volume.stream("s").size) == (100, size)

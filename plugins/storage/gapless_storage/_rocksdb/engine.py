@@ -119,9 +119,13 @@ class Engine:
         batch.put(MARK_KEY, mark.encode())
         return batch
 
-    def marks(self) -> tuple[bytes | None, bytes | None]:
-        """The newest mark in the default and in the log family, encoded."""
-        return self.get(MARK_KEY), self._read(lambda: self._open_log().get(LOG_MARK_KEY))
+    def mark(self) -> bytes | None:
+        """The newest mark in the default family, encoded."""
+        return self.get(MARK_KEY)
+
+    def log_mark(self) -> bytes | None:
+        """The newest mark in the log family, encoded."""
+        return self._read(lambda: self._open_log().get(LOG_MARK_KEY))
 
     def write(self, batch: WriteBatch) -> None:
         """Applies a batch: visible, in the log, not synced. Short; holds the GIL."""

@@ -1,6 +1,6 @@
 """How the database is laid out: two column families, their keys, and the mark that every batch carries.
 
-    default   marks, names, chop points, size notes, tables: all small
+    default   marks, names, chop points, ends, size notes, tables: all small
     log       the records of all streams, under `>IQ`: stream, index
 
 Both families hold the mark of the newest batch. So each family says by itself how far it came, and a
@@ -27,6 +27,7 @@ _CHOP = b"\x03"
 _RECLAIM = b"\x04"
 _SIZE_NOTE = b"\x05"
 _ROW = b"\x06"
+_END = b"\x07"
 
 _ID = struct.Struct(">I")
 _MARK = struct.Struct(">16sQQQQ")
@@ -89,6 +90,11 @@ def chop_key(stream_id: int) -> bytes:
 def reclaim_key(stream_id: int) -> bytes:
     """Where it is kept how much of a stream was given back to the disk."""
     return _RECLAIM + _ID.pack(stream_id)
+
+
+def end_key(stream_id: int) -> bytes:
+    """Where it is kept where a stream ends, and how many bytes were ever put into it."""
+    return _END + _ID.pack(stream_id)
 
 
 def size_note_prefix(stream_id: int) -> bytes:

@@ -14,6 +14,7 @@ finds "creating" begins anew.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -43,6 +44,12 @@ _LOGGER = logging.getLogger("gapless.storage.rocksdb")
 
 _NOT_FOREIGN = {FILE_NAME, f"{FILE_NAME}.new", "lock", "lost+found"}
 """What a directory may hold that is to become a volume: the rest of an attempt, or a mount point's."""
+
+_NO_PLACE = {
+    errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL
+}  # fmt: skip
+"""Errors that say that the path or its permissions are wrong. All others are the disk's or the system's: a file
+system that has become read-only, too, for that is what some do after an error of the disk."""
 
 _ADVICE = (
     "Bring back a copy of the whole directory that was made later than what is missing, "
@@ -82,7 +89,9 @@ def open_directory(directory: Path, wanted: VolumeIdentity, tuning: Tuning, watc
         _claim(directory)
         lock = DirectoryLock(directory)
     except OSError as error:
-        raise ConfigurationError(f"no volume can be kept in {directory}: {error.strerror}") from error
+        if error.errno in _NO_PLACE:
+            raise ConfigurationError(f"no volume can be kept in {directory}: {error.strerror}") from error
+        raise storage_error(error, f"{directory} cannot be opened") from error
     try:
         marker = read_marker(directory)
         if marker is None or marker.state == CREATING:
@@ -164,11 +173,12 @@ def _open_database(directory: Path, fence: Fence, tuning: Tuning, watchdog_secon
     database = directory / "rocksdb"
     if not database.is_dir():
         raise VolumeCorruptError(f"the database {database} is missing")
-    if not is_sealed(directory / "seal", database, fence.mark):
+    sealed = is_sealed(directory / "seal", database, fence.mark)
+    if not sealed:
         _check_database(database, fence.mark, watchdog_seconds)
     engine = Engine(database, tuning, create=False)
     try:
-        _begin_generation(engine, fence, database)
+        _begin_generation(engine, fence, database, sealed=sealed)
     except BaseException:
         engine.close()
         raise
@@ -219,9 +229,9 @@ def _proven_chain(database: Path, found: Flushed, fence: Mark) -> wal.Chain:
     return chain
 
 
-def _begin_generation(engine: Engine, fence: Fence, database: Path) -> None:
+def _begin_generation(engine: Engine, fence: Fence, database: Path, *, sealed: bool) -> None:
     """Compares the open database with the fence, and begins the next generation in both."""
-    default, log = (_decode(encoded, database) if encoded else None for encoded in engine.marks())
+    default, log = (_decode(encoded, database) if encoded else None for encoded in _marks(engine, sealed=sealed))
     if default is None or default != log:
         raise VolumeCorruptError(f"{database} disagrees with itself: {default} and {log}")
     _check_place(default, fence.mark, database)
@@ -235,6 +245,22 @@ def _begin_generation(engine: Engine, fence: Fence, database: Path) -> None:
     engine.write(engine.marked_batch(mark))
     engine.sync_log()
     fence.advance(mark)
+
+
+def _marks(engine: Engine, *, sealed: bool) -> tuple[bytes | None, bytes | None]:
+    """The mark of each family. That of the log lies beside a stream's newest records, and is damaged with them.
+
+    Behind a seal it is not needed: the files are those of a clean close, and so as new as the other family's.
+    Then whoever reads what is damaged is told, and all else is served.
+    """
+    default = engine.mark()
+    try:
+        return default, engine.log_mark()
+    except VolumeCorruptError as error:
+        if not sealed:
+            raise
+        _LOGGER.warning("the newest records of a stream are damaged: %s", error)
+        return default, default
 
 
 def _check_place(mark: Mark, fence: Mark, database: Path) -> None:

@@ -14,6 +14,7 @@ from gapless_storage._rocksdb.layout import (
     INDEX_MAX,
     RECORD_KEY,
     chop_key,
+    end_key,
     reclaim_key,
     row_prefix,
     size_note_prefix,
@@ -43,12 +44,13 @@ class SizeNotes:
     Sizes must be known after a reopen, and after a chop at any index, without reading the records.
     """
 
-    def __init__(self, notes: Sequence[Place]) -> None:
-        """`notes` increase in both; the first is where the lines begin."""
+    def __init__(self, notes: Sequence[Place], end: Place | None = None) -> None:
+        """`notes` increase in both; the first is where the lines begin. `end`: where they end, if that is known."""
         self._indexes = [note.index for note in notes]
         self._totals = [note.total for note in notes]
-        self.last = notes[-1].index
-        self.total = notes[-1].total
+        end = end or notes[-1]
+        self.last = end.index
+        self.total = end.total
 
     def add(self, index: int, record_bytes: int) -> bool:
         """Counts a record. Whether it is time for a note of it."""
@@ -91,20 +93,28 @@ class RocksdbStream:
         engine: Engine,
         staged: Callable[[], WriteBatch],
         chopping: list[RocksdbStream],
+        growing: list[RocksdbStream],
     ) -> None:
-        """`staged` gives the volume's batch; a stream with a chop in it adds itself to `chopping`."""
+        """`staged` gives the volume's batch; who has a chop in it is added to `chopping`, who has records to `growing`.
+
+        Reads no record, so that one that is damaged is found by whoever reads it, and stops nobody else.
+        """
         self.name = name
         self._id = stream_id
         self._engine = engine
         self._staged = staged
         self._chopping = chopping
+        self._growing = growing
+        self._is_growing = False
         self._chopped = _read_place(engine, chop_key(stream_id))
         self._chop_staged: Place | None = None
         self._reclaimed = _read_place(engine, reclaim_key(stream_id))
         notes = [note for note in _read_notes(engine, stream_id) if note.index > self.first]
-        self._sizes = SizeNotes([self._chopped, *notes])
-        for index, record in _records_after(engine, stream_id, self._sizes.last):
-            self._sizes.add(index, len(record))
+        end = _read_place(engine, end_key(stream_id))
+        self._sizes = SizeNotes([self._chopped, *notes], end if end.index else None)
+        if not end.index:  # nothing was ever put, or by an earlier version, which did not keep the end
+            for index, record in _records_after(engine, stream_id, self._sizes.last):
+                self._sizes.add(index, len(record))
         self.last = self._sizes.last  # a chop never goes beyond it, so the chop point knows it at least
 
     @property
@@ -129,6 +139,9 @@ class RocksdbStream:
         batch = self._staged()
         batch.put(RECORD_KEY.pack(self._id, index), record, self._engine.log_handle)
         self.last = index
+        if not self._is_growing:
+            self._is_growing = True
+            self._growing.append(self)
         if self._sizes.add(index, len(record)):
             note = size_note_prefix(self._id) + _NOTE_INDEX.pack(index)
             batch.put(note, _NOTE_TOTAL.pack(self._sizes.total))
@@ -150,6 +163,11 @@ class RocksdbStream:
             self._chopping.append(self)
         self._chop_staged = place
         self._sizes.forget(self.first)
+
+    def stage_end(self, batch: WriteBatch) -> None:
+        """Puts where the stream ends now into `batch`, which holds its newest record."""
+        self._is_growing = False
+        batch.put(end_key(self._id), _PLACE.pack(self._sizes.last, self._sizes.total))
 
     def apply_chop(self) -> None:
         """The batch with the staged chop was written."""

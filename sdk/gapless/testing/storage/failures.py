@@ -3,7 +3,7 @@
 # ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -121,6 +121,33 @@ class FailureTests(HarnessFixtures):
             with pytest.raises(VolumeCorruptError):
                 stream.read(99, 100)
             assert indexes(stream.read(0, 2)) == [1, 2]
+
+    @pytest.mark.parametrize("spoilt", [150, 200])
+    def test_a_spoilt_record_harms_nobody_but_who_reads_it(self, harness: StorageHarness, spoilt: int) -> None:
+        """Its volume opens, its stream knows its end and goes on there, and what is not near it can be read."""
+        need(harness, "damage")
+        volume = harness.open()
+        volume.stream("other").put(7, b"another stream's")
+        for index in range(1, 201):
+            volume.stream("s").put(index, b"record %d " % index * 200)
+        volume.write()
+        volume.sync()
+        with closing(harness.damage(volume, "s", spoilt)) as volume:
+            stream = volume.stream("s")
+
+            assert stream.last == 200
+            assert volume.stream("other").read(*EVERYTHING) == [(7, b"another stream's")]
+            assert indexes(stream.read(0, 2)) == [1, 2]
+            with pytest.raises(VolumeCorruptError):
+                stream.read(spoilt - 1, spoilt)
+            with pytest.raises(ValueError, match="200"):
+                stream.put(200, b"again")
+            stream.put(201, b"behind it")
+            volume.write()
+            volume.sync()
+            assert stream.last == 201
+            with suppress(VolumeCorruptError):  # a storage may keep neighbours in one block
+                assert stream.read(200, 201) == [(201, b"behind it")]
 
     def test_a_spoilt_record_does_not_keep_a_volume_open(self, harness: StorageHarness) -> None:
         """Its error may live long, and must hold nothing of the volume."""

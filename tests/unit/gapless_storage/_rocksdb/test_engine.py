@@ -73,14 +73,14 @@ def test_a_missing_database_is_not_opened(tmp_path: Path) -> None:
 def test_marks_are_in_both_families(engine: Engine) -> None:
     put(engine, 1, 1)
 
-    assert engine.marks() == (MARK.encode(), MARK.encode())
+    assert (engine.mark(), engine.log_mark()) == (MARK.encode(), MARK.encode())
 
 
 def test_a_repeating_batch_leaves_the_log_family_alone(engine: Engine) -> None:
     put(engine, 1, 1)
     engine.write(engine.repeating_batch(MARK.next()))
 
-    assert engine.marks() == (MARK.next().encode(), MARK.encode())
+    assert (engine.mark(), engine.log_mark()) == (MARK.next().encode(), MARK.encode())
 
 
 @pytest.mark.parametrize("flushed", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from gapless.errors import (
     VolumeCorruptError,
     VolumeFailedError,
     VolumeForeignError,
+    VolumeFullError,
     VolumeLockedError,
 )
 from gapless.testing.storage import IDENTITY
@@ -424,6 +426,34 @@ def test_a_place_below_a_file_is_refused(tmp_path: Path) -> None:
         Place(tmp_path / "file" / "volume").open()
 
 
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.EIO, VolumeFailedError),
+        (errno.EROFS, VolumeFailedError),
+        (errno.EMFILE, VolumeFailedError),
+        (errno.ENOSPC, VolumeFullError),
+        (errno.EACCES, ConfigurationError),
+        (errno.ENAMETOOLONG, ConfigurationError),
+    ],
+)
+@pytest.mark.parametrize("what", ["_claim", "DirectoryLock"])
+def test_a_disk_that_fails_is_not_taken_for_a_wrong_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, number: int, expected: type[Exception]
+) -> None:
+    """A node tries a storage that failed again, and gives up on what it was configured with."""
+
+    def fail(_: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(opening, what, fail)
+
+    with pytest.raises(expected, match=os.strerror(number)) as caught:
+        Place(tmp_path / "volume").open()
+
+    assert str(tmp_path) in str(caught.value)
+
+
 def test_an_empty_mount_point_will_do(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
 
@@ -546,3 +576,24 @@ def test_small_buffers_open_as_well(tmp_path: Path) -> None:
     volume.close()
 
     assert place.newest() == 100
+
+
+def test_a_log_whose_newest_records_are_damaged_opens_behind_a_seal(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its mark lies beside them. After a clean close nothing can be missing; after a crash nobody knows."""
+
+    def fail_to_read(_: Engine) -> bytes:
+        raise VolumeCorruptError("block checksum mismatch")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "log_mark", fail_to_read)
+        with pytest.raises(VolumeCorruptError, match="block checksum mismatch"):
+            place.open()
+    place.newest()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "log_mark", fail_to_read)
+        assert place.newest() == SYNCED
+
+    assert "newest records of a stream are damaged" in caplog.text

@@ -8,6 +8,13 @@ from hypothesis import strategies as st
 from gapless_storage._rocksdb.streams import NOTE_BYTES, Place, SizeNotes
 
 
+def test_the_end_is_beyond_the_last_note_where_it_is_known() -> None:
+    notes = SizeNotes([Place(0, 0), Place(100, 10_000)], Place(150, 11_000))
+
+    assert (notes.last, notes.total) == (150, 11_000)
+    assert [notes.total_upto(index) for index in (50, 100, 125, 150, 999)] == [5_000, 10_000, 10_500, 11_000, 11_000]
+
+
 def test_between_two_notes_lies_a_straight_line() -> None:
     notes = SizeNotes([Place(0, 0), Place(100, 10_000), Place(200, 40_000)])
 
