@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gapless.core.effects import Alarm, ReadResult, Tell
-from gapless.core.messages import ListPubends, PubendList
+from gapless.core.messages import ListPubends, PubendList, Retire
 from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext
 from gapless.core.routing import (
     AskPubend,
@@ -24,6 +24,7 @@ from gapless_phb.core.assignment import assign, merged_topics, name_of, options_
 from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.pubend import Place, Pubend
 from gapless_phb.core.recovery import created, recover
+from gapless_phb.core.retiring import Retiring
 from gapless_phb.core.rows import PubendRow, SavedPubend, saved_pubends
 from gapless_phb.core.settings import PubendSettings, Settings
 
@@ -55,6 +56,8 @@ class PublisherHostingBroker:
         self._suspect = False
         self._pubends: dict[PubendId, Pubend] = {}
         self._by_name: dict[str, Pubend] = {}
+        own = f"{context.broker}@{context.storage_id}" if "shb" in context.roles else ""
+        self._retiring = Retiring(own, self._pubends, self._outbox, context.reader)
         self._recover(context)
 
     def _recover(self, context: RoleContext) -> None:
@@ -109,7 +112,7 @@ class PublisherHostingBroker:
 
     def requests(self) -> Mapping[type, RequestHandler]:
         """What clients may ask of this role."""
-        return {ListPubends: self._on_list}
+        return {ListPubends: self._on_list, Retire: self._retiring.on_retire}
 
     def start(self, now: int, wall: int) -> None:
         """Makes the fresh leases durable; each pubend is opened when its own is."""
@@ -156,8 +159,7 @@ class PublisherHostingBroker:
 
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up for good: no log waits for it any more, and if it returns it meets a gap (T10)."""
-        for pubend in self._pubends.values():
-            pubend.retire(shb)
+        self._retiring.retire(shb)
 
     def _on_ask(self, ask: AskPubend, now: int, wall: int) -> None:
         if pubend := self._pubends.get(ask.want.pubend):

@@ -84,9 +84,10 @@ class Outbox:
     def take(self) -> list[object]:
         """Everything asked for since the last call: the write first, so that every read sees it."""
         self._is_taken = True
-        unsettled, self._unsettled = self._unsettled, []
-        for settle in unsettled:
-            settle()
+        if self._unsettled:
+            unsettled, self._unsettled = self._unsettled, []
+            for settle in unsettled:
+                settle()
         effects, self._effects = self._effects, []
         if not self._operations and not self._then:
             return effects

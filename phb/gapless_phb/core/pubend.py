@@ -299,6 +299,7 @@ class Pubend:
             self.release.released,
             self.log.index.size,
             len(self.publishers),
+            tuple(self.release.members),
         )
 
     def status(self) -> dict[str, object]:

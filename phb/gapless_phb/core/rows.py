@@ -1,6 +1,7 @@
 """The PHB's durable rows, beside the log: what is in which table, under which key (algorithms.md 1.4).
 
-Every key begins with the pubend's number, which is never given to another pubend.
+Every key but those of SHBs that were retired begins with the pubend's number, which is never given to another
+pubend.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ PUBLISHERS: Final = "phb.publishers"
 """number, publisher → PublisherRow."""
 CHECKPOINTS: Final = "phb.checkpoints"
 """number → Checkpoint."""
+
+RETIRED: Final = "phb.retired"
+"""SHB → 1: an administrator has given it up, once at least."""
 
 
 class PubendRow(msgspec.Struct, array_like=True, frozen=True):

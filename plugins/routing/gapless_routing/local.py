@@ -8,8 +8,10 @@ delivered as the pubend said it, RAW, and the SHB matches it once. What is left 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from gapless.core.release import ReleaseTable
 from gapless.core.routing import (

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gapless.cli import broker, doctor, listings, publish, selector, simulate, subscribe
+from gapless.cli import broker, doctor, listings, publish, retire, selector, simulate, subscribe
 from gapless.cli.demo import command as demo
 from gapless.errors import (
     ConfigurationError,
@@ -65,6 +65,7 @@ app.command("subscribe")(subscribe.subscribe)
 app.command("unsubscribe")(listings.unsubscribe)
 app.command("subscriptions")(listings.subscriptions)
 app.command("pubends")(listings.pubends)
+app.command("retire")(retire.retire)
 app.command("selector")(selector.selector)
 app.command("doctor")(doctor.doctor)
 app.command("simulate")(simulate.simulate)

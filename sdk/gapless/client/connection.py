@@ -14,7 +14,14 @@ from gapless.client.addresses import Remote, parse
 from gapless.client.driver import Dialler, Driver
 from gapless.client.embedded import EmbeddedBroker
 from gapless.client.entering import Entering
-from gapless.client.listings import PubendInfo, SubscriptionInfo, pubend_info, subscription_info
+from gapless.client.listings import (
+    PubendInfo,
+    Retirement,
+    SubscriptionInfo,
+    pubend_info,
+    retirement,
+    subscription_info,
+)
 from gapless.client.options import AckMode, check_name
 from gapless.client.session import Session
 from gapless.core.client import ClientCore
@@ -138,6 +145,16 @@ class Connection:
         check_name(name, "the name of a subscription")
         owner = self.client_id if client_id is None else client_id
         await self._driver.ask(lambda now: self._driver.core.unsubscribe(name, owner, now))
+
+    async def retire(self, shb: str, *, only_look: bool = False) -> Retirement:
+        """Gives up an SHB that will never come back, at all pubends of this broker: no log waits for it any more.
+
+        For administrators. `shb`: its id, or the name of its node alone. Should it return all the same, its durable
+        subscriptions are told of a gap. With `only_look` nothing is done but to say what would be. May be repeated.
+        Raises ConfigurationError where no such SHB is known, or several, or when it is the one of this very node.
+        """
+        check_name(shb, "the name of an SHB")
+        return retirement(await self._driver.ask(lambda now: self._driver.core.retire(shb, now, only_look=only_look)))
 
     def drain(self) -> None:
         """Ends all iterations behind what is in hand: a plain call, fit for signal handlers.

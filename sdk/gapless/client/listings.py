@@ -1,12 +1,12 @@
-"""What a broker tells of its subscriptions and pubends."""
+"""What a broker tells of its subscriptions, its pubends, and of an SHB that is given up."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from gapless.core.messages import PubendRow, SubscriptionRow
-from gapless.core.ticks import PubendId, Tick, time_at
+from gapless.core.messages import PubendRow, Retired, SubscriptionRow
+from gapless.core.ticks import PubendId, ShbId, Tick, time_at
 from gapless.core.tokens import CheckpointToken
 
 
@@ -47,6 +47,20 @@ class PubendInfo:
     log_bytes: int
     publishers: int
     """How many names have published here."""
+    shbs: tuple[ShbId, ...] = ()
+    """The subscriber-hosting brokers that its log waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """An SHB that was given up for good, or what would become of that."""
+
+    shb: ShbId
+    """Its whole id."""
+    pubends: tuple[PubendId, ...]
+    """Those whose logs have waited for it until now."""
+    before: bool
+    """Whether it had been given up before."""
 
 
 def subscription_info(row: SubscriptionRow, network: str) -> SubscriptionInfo:
@@ -76,4 +90,10 @@ def pubend_info(row: PubendRow) -> PubendInfo:
         released=row.released,
         log_bytes=row.log_bytes,
         publishers=row.publishers,
+        shbs=row.shbs,
     )
+
+
+def retirement(answer: Retired) -> Retirement:
+    """An answer as applications see it."""
+    return Retirement(answer.shb, tuple(answer.pubends), answer.before)

@@ -91,6 +91,8 @@ class CuriosityStream:
 
         What needs more than the stamp gives stays missing.
         """
+        if not self._runs:
+            return
         for lo, hi in ranges:
             for start, stop, curious in tuple(self._runs.overlapping(lo, hi)):
                 if covers(stamp, curious.need):

@@ -11,10 +11,12 @@ Timer = TypeVar("Timer", bound=Enum)
 class Deadlines(Generic[Timer]):
     """At most one deadline per member of an enum, in monotonic integer nanoseconds."""
 
-    __slots__ = ("_at",)
+    __slots__ = ("_at", "_next")
 
     def __init__(self) -> None:
         self._at: dict[Timer, int] = {}
+        self._next: int | None = None
+        """The earliest of them; None where it is not known, or where there are none."""
 
     def __contains__(self, timer: Timer) -> bool:
         return timer in self._at
@@ -27,6 +29,7 @@ class Deadlines(Generic[Timer]):
         """The timer expires at this time, whatever was set before."""
         self._at.pop(timer, None)
         self._at[timer] = at
+        self._next = None
 
     def set_earlier(self, timer: Timer, at: int) -> None:
         """The timer expires at this time, unless it is set and expires sooner."""
@@ -36,10 +39,13 @@ class Deadlines(Generic[Timer]):
     def clear(self, timer: Timer) -> None:
         """The timer does not expire."""
         self._at.pop(timer, None)
+        self._next = None
 
     def next(self) -> int | None:
         """When the first timer expires, or None."""
-        return min(self._at.values(), default=None)
+        if self._next is None:
+            self._next = min(self._at.values(), default=None)
+        return self._next
 
     def take_expired(self, now: int) -> list[Timer]:
         """The timers with a time <= `now`, the earliest first; they are no longer set.
@@ -49,4 +55,5 @@ class Deadlines(Generic[Timer]):
         expired = sorted((timer for timer, at in self._at.items() if at <= now), key=self._at.__getitem__)
         for timer in expired:
             del self._at[timer]
+        self._next = None
         return expired

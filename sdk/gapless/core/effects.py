@@ -9,14 +9,14 @@ A `Read` is answered by `on_read` in a later step, and sees every write asked fo
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from gapless.core.messages import ServerMessage
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True, gc=False):
     """Append `record` to a log stream under `index`."""
 
     stream: str
@@ -24,16 +24,14 @@ class Put:
     record: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Chop:
+class Chop(Struct, frozen=True, gc=False):
     """Remove every record of a log stream with an index <= `upto`."""
 
     stream: str
     upto: int
 
 
-@dataclass(frozen=True, slots=True)
-class Set:
+class Set(Struct, frozen=True, gc=False):
     """Set `key` of a table."""
 
     table: str
@@ -41,8 +39,7 @@ class Set:
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True, gc=False):
     """Remove `key` from a table."""
 
     table: str
@@ -52,8 +49,7 @@ class Delete:
 Operation: TypeAlias = Put | Chop | Set | Delete
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True, gc=False):
     """Apply these operations atomically; answered by `on_durable(cookie)` when a cookie is given.
 
     A failed write is answered by nothing: the node ends and recovers every role of the process.
@@ -63,8 +59,7 @@ class Write:
     cookie: Hashable = None
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True, gc=False):
     """Read the records of a stream that overlap (after, upto]; answered by `on_read(ReadResult)`."""
 
     stream: str
@@ -74,8 +69,7 @@ class Read:
     max_bytes: int = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ReadResult:
+class ReadResult(Struct, frozen=True, gc=False):
     """The answer to a `Read`. `first` is the chop point, sampled after the read (T43)."""
 
     cookie: Hashable
@@ -85,32 +79,28 @@ class ReadResult:
     """Why the read failed; then nothing is known about the range."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(Struct, frozen=True, gc=False):
     """Send a message to a client's session; ignored when the session is over."""
 
     session: int
     message: ServerMessage
 
 
-@dataclass(frozen=True, slots=True)
-class Transmit:
+class Transmit(Struct, frozen=True, gc=False):
     """Send encoded data payloads to a client's session: pairs of a head and a part that others share."""
 
     session: int
-    payloads: Sequence[tuple[bytes, bytes]] = field(default_factory=tuple)
+    payloads: Sequence[tuple[bytes, bytes]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EndSession:
+class EndSession(Struct, frozen=True, gc=False):
     """Close a client's session, with a reason for people."""
 
     session: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(Struct, frozen=True, gc=False):
     """Tell the operator: something is wrong, and what it means. Logged, and shown by `gapless doctor`."""
 
     text: str

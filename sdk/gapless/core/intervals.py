@@ -81,11 +81,19 @@ class IntervalSet:
         """Put all of (lo, hi] in."""
         if lo >= hi:
             return
-        first, behind = bisect_left(self._his, lo), bisect_right(self._los, hi)  # touching ones are merged
+        los, his = self._los, self._his
+        if not his or lo > his[-1]:
+            los.append(lo)
+            his.append(hi)
+            return
+        if lo >= los[-1]:
+            his[-1] = max(his[-1], hi)
+            return
+        first, behind = bisect_left(his, lo), bisect_right(los, hi)  # touching ones are merged
         if first < behind:
-            lo, hi = min(lo, self._los[first]), max(hi, self._his[behind - 1])
-        self._los[first:behind] = (lo,)
-        self._his[first:behind] = (hi,)
+            lo, hi = min(lo, los[first]), max(hi, his[behind - 1])
+        los[first:behind] = (lo,)
+        his[first:behind] = (hi,)
 
     def remove(self, lo: int, hi: int) -> None:
         """Take all of (lo, hi] out."""
@@ -99,7 +107,10 @@ class IntervalSet:
 
     def covers(self, lo: int, hi: int) -> bool:
         """Whether all of (lo, hi] is in the set."""
-        return self.first_gap(lo, hi) is None
+        if lo >= hi:
+            return True
+        index = bisect_right(self._his, lo)
+        return index < len(self._his) and self._los[index] <= lo and hi <= self._his[index]
 
     def within(self, lo: int, hi: int) -> Ranges:
         """The intervals of (lo, hi] that are in the set."""
@@ -180,6 +191,14 @@ class IntervalMap(Generic[Value]):
         """
         if lo >= hi:
             return ()
+        if not self._his or self._his[-1] <= lo:
+            self.append(lo, hi, value)
+            return ((lo, hi),)
+        inside = bisect_right(self._his, lo)
+        if self._los[inside] <= lo and hi <= self._his[inside]:
+            old = self._values[inside]
+            if combine(old, value) == old:
+                return ()
         first, behind = bisect_left(self._his, lo), bisect_right(self._los, hi)  # touching ones may be merged
         pieces: list[tuple[int, int, Value]] = []
         changed = IntervalSet()

@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from gapless.core.events import DeliveredColumns, EventColumns
-from gapless.core.ticks import FOREVER, PubendId, Tick
+from gapless.core.ticks import FOREVER, PubendId, ShbId, Tick
 
 PROTOCOL = 1
 """The version of the client protocol that this build speaks."""
@@ -280,6 +280,8 @@ class Credit(ClientMessage, frozen=True, tag=21):
     sid: int
     events: int
     bytes: int
+    request: int = 0
+    """The number of the Subscribe that it belongs to, as in Detach."""
 
 
 class Acknowledge(ClientMessage, frozen=True, tag=22):
@@ -404,6 +406,8 @@ class PubendRow(msgspec.Struct, array_like=True, frozen=True):
     """Every durable subscription has everything up to here behind it."""
     log_bytes: int
     publishers: int
+    shbs: tuple[ShbId, ...] = ()
+    """The SHBs that its log waits for."""
 
 
 class PubendList(ServerMessage, frozen=True, tag=32):
@@ -411,6 +415,27 @@ class PubendList(ServerMessage, frozen=True, tag=32):
 
     request: int
     rows: list[PubendRow]
+
+
+class Retire(ClientMessage, frozen=True, tag=33):
+    """An administrator gives an SHB up for good, at all pubends of this broker (algorithms.md T10). Idempotent."""
+
+    request: int
+    shb: str
+    """Its id, or the name of its node, if no other SHB is called so."""
+    only_look: bool = False
+    """Nothing is done; the answer says what would be."""
+
+
+class Retired(ServerMessage, frozen=True, tag=33):
+    """Answers Retire, durably."""
+
+    request: int
+    shb: ShbId
+    pubends: list[PubendId]
+    """Those that have counted it until now; none if it had been retired before, and has not come back."""
+    before: bool
+    """Whether it had been retired before."""
 
 
 AnyClientMessage: TypeAlias = (
@@ -425,6 +450,7 @@ AnyClientMessage: TypeAlias = (
     | Unsubscribe
     | ListSubscriptions
     | ListPubends
+    | Retire
 )
 AnyServerMessage: TypeAlias = (
     Welcome
@@ -443,4 +469,5 @@ AnyServerMessage: TypeAlias = (
     | Done
     | SubscriptionList
     | PubendList
+    | Retired
 )

@@ -72,6 +72,8 @@ class RoleContext:
     """The largest event that clients are told they may publish ([limits] of the configuration)."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The role's own section of the configuration, unchecked."""
+    roles: frozenset[str] = frozenset()
+    """All roles of the node, this one too."""
 
 
 class Role(Protocol):

@@ -9,9 +9,10 @@ assert silence that `know` did not (C1 to C9 of algorithms.md 8.2).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct, field
 
 from gapless.core.events import EMPTY, EventBatch, EventColumns
 from gapless.core.messages import TickRun
@@ -31,22 +32,20 @@ RAW: Stamp = None
 # --------------------------------------------------------------------------------------- what flows
 
 
-@dataclass(frozen=True, slots=True)
-class Knowledge:
+class Knowledge(Struct, frozen=True, gc=False):
     """Every tick of (lo, hi] is D (an event in `data`), L (<= lost), or silence under `stamp`."""
 
     pubend: PubendId
     lo: Tick
     hi: Tick
-    data: EventBatch = field(default_factory=lambda: EMPTY)
+    data: EventBatch = EMPTY
     lost: Tick = 0
     stamp: Stamp = RAW
     reply: bool = False
     """An answer to a want: it goes only where it was asked for (T37)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Struct, frozen=True, gc=False):
     """An SHB needs these ranges. `need` RAW: only unfiltered silence will do."""
 
     pubend: PubendId
@@ -55,8 +54,7 @@ class Want:
     shb: ShbId
 
 
-@dataclass(frozen=True, slots=True)
-class Interest:
+class Interest(Struct, frozen=True, gc=False):
     """What an SHB's subscriptions match: a change from version `base` to `version`, or all of it."""
 
     shb: ShbId
@@ -67,8 +65,7 @@ class Interest:
     full: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True, gc=False):
     """What an SHB is done with. Both are durable there, and released <= delivered."""
 
     shb: ShbId
@@ -77,8 +74,7 @@ class Progress:
     delivered: Tick
 
 
-@dataclass(frozen=True, slots=True)
-class HoldRow:
+class HoldRow(Struct, frozen=True, gc=False):
     """From where an SHB needs a pubend kept although it reported more: the whole row of (SHB, pubend).
 
     `at` maps the SHB's subscription ids to a tick; 0 asks for the earliest there is.
@@ -90,8 +86,7 @@ class HoldRow:
     at: Mapping[int, Tick]
 
 
-@dataclass(frozen=True, slots=True)
-class PubendMeta:
+class PubendMeta(Struct, frozen=True, gc=False):
     """What is known of a pubend."""
 
     pubend: PubendId
@@ -107,8 +102,7 @@ class PubendMeta:
     """How far it was decided when this was said."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
+class OpenRequest(Struct, frozen=True, gc=False):
     """A publisher is opened (algorithms.md 1.4 `open`)."""
 
     publisher: str
@@ -121,8 +115,7 @@ class OpenRequest:
     """The epoch it had there last; 0 the first time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pub:
+class Pub(Struct, frozen=True, gc=False):
     """A batch of one publisher: commits atomically, under consecutive sequences from `first` on."""
 
     publisher: str
@@ -146,8 +139,7 @@ class Verdict(str, Enum):
     UNCERTAIN = "uncertain"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True, gc=False):
     """The end of an opening or a publish.
 
     OK of an opening: `epoch`, `sequence` and `tick` of the last event logged. OK of a publish: `ticks`
@@ -165,8 +157,7 @@ class Outcome:
 # ---------------------------------------------------------------------------- a router's effects
 
 
-@dataclass(frozen=True, slots=True)
-class SendFrame:
+class SendFrame(Struct, frozen=True, gc=False):
     """Send on a link to another broker. A stream link loses only by going down; a datagram link anything."""
 
     link: LinkId
@@ -174,45 +165,39 @@ class SendFrame:
     urgent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(Struct, frozen=True, gc=False):
     """Ask for a link to a broker; answered by `link_up`."""
 
     peer: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class Hangup:
+class Hangup(Struct, frozen=True, gc=False):
     """Close a link."""
 
     link: LinkId
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(Struct, frozen=True, gc=False):
     """→ SHB core: knowledge for its istream."""
 
     knowledge: Knowledge
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True, gc=False):
     """→ SHB core: the pubend exists (or is sealed); its PHB durably counts this SHB from `enrolled_at` on."""
 
     meta: PubendMeta
     enrolled_at: Tick | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Probed:
+class Probed(Struct, frozen=True, gc=False):
     """→ SHB core: an acknowledgement up to here is expected."""
 
     pubend: PubendId
     upto: Tick
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True, gc=False):
     """→ SHB core: the row is durable at the PHB; `at` holds what each entry was resolved or raised to."""
 
     pubend: PubendId
@@ -220,38 +205,33 @@ class Held:
     at: Mapping[int, Tick]
 
 
-@dataclass(frozen=True, slots=True)
-class AskInterest:
+class AskInterest(Struct, frozen=True, gc=False):
     """→ SHB core: send the interest in full."""
 
     link: LinkId = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AskPubend:
+class AskPubend(Struct, frozen=True, gc=False):
     """→ PHB core: answered by `know(…, reply_to)`."""
 
     want: Want
     reply_to: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class Enrol:
+class Enrol(Struct, frozen=True, gc=False):
     """→ PHB core: persist the membership, then `enrolled()`."""
 
     pubend: PubendId
     shb: ShbId
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True, gc=False):
     """→ PHB core: persist the whole row, then `held()`."""
 
     row: HoldRow
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Struct, frozen=True, gc=False):
     """→ PHB core: minima over all members."""
 
     pubend: PubendId
@@ -259,24 +239,21 @@ class Released:
     delivered: Tick
 
 
-@dataclass(frozen=True, slots=True)
-class SubmitOpen:
+class SubmitOpen(Struct, frozen=True, gc=False):
     """→ PHB core: open a publisher; answered by `submitted()`."""
 
     request: OpenRequest
     reply_to: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(Struct, frozen=True, gc=False):
     """→ PHB core: log a batch; answered by `submitted()`."""
 
     pub: Pub
     reply_to: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
+class Save(Struct, frozen=True, gc=False):
     """Persist something of the router's own; answered by `saved(cookie)` when a cookie is given."""
 
     key: str
@@ -284,8 +261,7 @@ class Save:
     cookie: Hashable = None
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True, gc=False):
     """→ the client's session: the result of `place` or `open`."""
 
     reply_to: Hashable
@@ -318,32 +294,28 @@ Effects: TypeAlias = Iterable[Effect]
 # of the PHB's and the SHB's cores; the node calls the router's method of the same meaning)
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True, gc=False):
     """PHB core → `Router.pubend`."""
 
     meta: PubendMeta
     members: Mapping[ShbId, Tick]
 
 
-@dataclass(frozen=True, slots=True)
-class Know:
+class Know(Struct, frozen=True, gc=False):
     """PHB core → `Router.know`."""
 
     knowledge: Knowledge
     reply_to: Hashable = None
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True, gc=False):
     """PHB core → `Router.probe`."""
 
     pubend: PubendId
     upto: Tick
 
 
-@dataclass(frozen=True, slots=True)
-class Enrolled:
+class Enrolled(Struct, frozen=True, gc=False):
     """PHB core → `Router.enrolled`."""
 
     pubend: PubendId
@@ -351,16 +323,14 @@ class Enrolled:
     at: Tick
 
 
-@dataclass(frozen=True, slots=True)
-class HeldRow:
+class HeldRow(Struct, frozen=True, gc=False):
     """PHB core → `Router.held`."""
 
     shb: ShbId
     held: Held
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(Struct, frozen=True, gc=False):
     """PHB core → `Router.submitted`."""
 
     reply_to: Hashable
@@ -368,29 +338,25 @@ class Submitted:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(Struct, frozen=True, gc=False):
     """SHB core → `Router.interest`."""
 
     interest: Interest
 
 
-@dataclass(frozen=True, slots=True)
-class AskHold:
+class AskHold(Struct, frozen=True, gc=False):
     """SHB core → `Router.hold`."""
 
     row: HoldRow
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True, gc=False):
     """SHB core → `Router.want`."""
 
     want: Want
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True, gc=False):
     """SHB core → `Router.progress`."""
 
     progress: Progress
@@ -399,8 +365,7 @@ class Report:
 # ---------------------------------------------------------------------------------------- the router
 
 
-@dataclass(frozen=True, slots=True)
-class RouterContext:
+class RouterContext(Struct, frozen=True, gc=False):
     """What a router is given when it starts. It may draw randomness from `seed` alone."""
 
     broker: BrokerId

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from struct import unpack_from
 from typing import Any, NamedTuple, TypeAlias
@@ -257,8 +258,14 @@ def _ranges(pairs: Sequence[tuple[int, int]]) -> Ranges:
     return tuple(pairs)
 
 
+@lru_cache(maxsize=4096)
+def _filter(topics: tuple[str, ...], selector: str) -> Filter:
+    """A filter; the same ones are said again and again, and need not be checked each time."""
+    return Filter(topics, selector)
+
+
 def _unpack_interest(parsed: wire.InterestWire) -> Interest:
-    add = {sid: Filter(topics, selector) for sid, (topics, selector) in parsed.add.items()}
+    add = {sid: _filter(topics, selector) for sid, (topics, selector) in parsed.add.items()}
     return Interest(parsed.shb, parsed.base, parsed.version, add, frozenset(parsed.drop), parsed.full)
 
 

@@ -113,6 +113,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now:
             secret=identity.secret,
             max_event_bytes=config.limits.max_event_bytes,
             config=config.role(role),
+            roles=frozenset(loaded.open_roles),
         )
         with said_of(config, role):
             roles.append(open_role(context=context))

@@ -101,7 +101,7 @@ class Engine:
         self.links: dict[int, LinkOwner] = {}
         """The clients' links, by number."""
         self._link_count = 0
-        self._events: list[tuple[Any, ...]] = []
+        self._events: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What happened: a method of the machine and its arguments, but for the time."""
         self._due: int | None = None
 
@@ -191,7 +191,7 @@ class Engine:
         try:
             now, wall = self._shell.clock()
             events, self._events = self._events, []
-            for call, *arguments in events:
+            for call, arguments in events:
                 call(*arguments, now, wall)
             if self._due is not None and self._due <= now:
                 self._machine.on_deadline(now, wall)
@@ -204,9 +204,9 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - whatever it is, this machine cannot go on
             self.fail(error)
 
-    def _happened(self, *event: Any) -> None:
+    def _happened(self, call: Callable[..., None], *arguments: Any) -> None:
         if self.alive:
-            self._events.append(event)
+            self._events.append((call, arguments))
             if not self.scheduled:
                 self.scheduled = True
                 self._shell.schedule()

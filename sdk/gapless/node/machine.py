@@ -11,8 +11,10 @@ Rules of this module: as for the cores (`gapless.core`): no clock, no I/O, no ta
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gapless.core import routing
 from gapless.core.effects import (
@@ -78,8 +80,7 @@ ROLE_MESSAGES = (
 """What a router says to cores. On a node without the role it is for, it goes nowhere (the seam is lossy)."""
 
 
-@dataclass(slots=True)
-class Output:
+class Output(Struct):
     """What a step wants of the world, to be done in this order.
 
     1. `operations`: all of them as one atomic write, then synced; then `on_durable(cookies)`. If it fails,
@@ -88,13 +89,13 @@ class Output:
     3. `reads`: each answered by `on_read`; they see the operations of this and all earlier outputs.
     """
 
-    operations: list[Operation] = field(default_factory=list)
-    cookies: list[Cookie] = field(default_factory=list)
-    links: dict[int, LinkOutput] = field(default_factory=dict)
-    reads: list[Read] = field(default_factory=list)
-    network: list[Network] = field(default_factory=list)
+    operations: list[Operation] = []
+    cookies: list[Cookie] = []
+    links: dict[int, LinkOutput] = {}
+    reads: list[Read] = []
+    network: list[Network] = []
     """For links to other brokers."""
-    alarms: list[str] = field(default_factory=list)
+    alarms: list[str] = []
 
     def __bool__(self) -> bool:
         return bool(self.operations or self.cookies or self.links or self.reads or self.network or self.alarms)
@@ -233,9 +234,8 @@ class Machine:
 
     def deadline(self) -> int | None:
         """When `on_deadline` wants to be called (monotonic nanoseconds), or None."""
-        wakes = [role.deadline() for role in self._roles]
-        wakes += [self.sessions.deadline(), self._router.next_wake()]
-        return min((wake for wake in wakes if wake is not None), default=None)
+        wakes = [self.sessions.deadline(), self._router.next_wake(), *[role.deadline() for role in self._roles]]
+        return min([wake for wake in wakes if wake is not None], default=None)
 
     def role(self, name: str) -> Role | None:
         """The role of that name, if this node hosts it: for an operator's commands."""
@@ -248,21 +248,25 @@ class Machine:
     # One round: what the router said, then what each role says to it.
 
     def _run_round(self) -> bool:
+        """Returns whether anybody said something in it that somebody may have an answer to."""
         queue, self._queue = self._queue, []
+        from_router, from_roles = self._from_router, self._from_roles
         for effect in queue:
-            self._from_router[type(effect)](effect)
-        busy = bool(queue)
+            from_router[type(effect)](effect)
+        busy = False
         for source, role in enumerate(self._roles):
-            effects = role.take_effects()
-            for said in effects:
-                self._from_roles[type(said)](said, source)
-            busy = busy or bool(effects)
-        self._take_from_sessions()
-        return busy or bool(self._queue)
+            for said in role.take_effects():
+                from_roles[type(said)](said, source)
+                busy = True
+        return self._take_from_sessions() or busy or bool(self._queue)
 
-    def _take_from_sessions(self) -> None:
-        """At once, so that no role hears of a later session before it knows that an earlier one is over."""
-        for effect in self.sessions.take_effects():
+    def _take_from_sessions(self) -> bool:
+        """At once, so that no role hears of a later session before it knows that an earlier one is over.
+
+        Returns whether there was anything.
+        """
+        effects = self.sessions.take_effects()
+        for effect in effects:
             if type(effect) is PlaceBatch:
                 self._route(self._router.place(self._now, effect.pub, effect.reply_to))
             elif type(effect) is PlaceOpening:
@@ -270,6 +274,7 @@ class Machine:
             else:
                 for handler in self._session_ended:
                     handler(effect, self._now, self._wall)
+        return bool(effects)
 
     def _route(self, effects: routing.Effects) -> None:
         self._queue.extend(effects)

@@ -17,7 +17,7 @@ from gapless.sync.runner import Runner
 from gapless.sync.session import Session
 
 if TYPE_CHECKING:
-    from gapless.client.listings import PubendInfo, SubscriptionInfo
+    from gapless.client.listings import PubendInfo, Retirement, SubscriptionInfo
 
 EXIT_TIMEOUT = 2.0
 """Seconds that each connection has to say goodbye when the interpreter ends."""
@@ -96,6 +96,10 @@ class Connection:
     def unsubscribe(self, name: str, client_id: str | None = None, timeout: float | None = None) -> None:
         """Removes a durable subscription for good; see `gapless.Connection.unsubscribe`."""
         self._runner.call(lambda: self._connection.unsubscribe(name, client_id), timeout)
+
+    def retire(self, shb: str, *, only_look: bool = False, timeout: float | None = None) -> Retirement:
+        """Gives up an SHB that will never come back; see `gapless.Connection.retire`."""
+        return self._runner.call(lambda: self._connection.retire(shb, only_look=only_look), timeout)
 
     def drain(self) -> None:
         """Ends all iterations behind what is in hand: fit for signal handlers, and for other threads."""

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from gapless.core.deadlines import Deadlines
-from gapless.core.effects import Operation, ReadResult
+from gapless.core.effects import Alarm, Operation, ReadResult
 from gapless.core.messages import (
     Acknowledge,
     Code,
@@ -28,6 +28,7 @@ from gapless.core.messages import (
 from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext, SessionEnded
 from gapless.core.routing import AskHold, AskInterest, Deliver, Held, Probed, Progress, PubendMeta, Report, Seen
 from gapless.core.ticks import FOREVER, ShbId, Tick
+from gapless.errors import VolumeCorruptError
 from gapless_shb.core.ahead import Ahead
 from gapless_shb.core.checkpoint import (
     Claim,
@@ -108,10 +109,15 @@ class SubscriberHostingBroker:
                 PubendMeta(pubend, "", row.topics, created=row.created), row.latest_delivered, pfs, self._hosting.around
             )
             stream.released = stream.reported = row.released
+            if row.enrolled_at is not None:
+                stream.enrol(row.enrolled_at)
             stream.holds.version = row.hold_version
             self._hosting.streams[pubend] = stream
             # What the PFS holds for a subscription must be known before anything asks whether it is quiet.
-            last_ticks = _recovered_pfs(context, pfs, chains.get(pubend.encode()), sids)
+            try:
+                last_ticks = _recovered_pfs(context, pfs, chains.get(pubend.encode()), sids)
+            except VolumeCorruptError as error:
+                last_ticks = self._give_up_pfs(pfs, error)
             for subscription in self._hosting.registry:
                 sid = subscription.sid
                 position = _recovered(subscription, stream, rows.get((sid, pubend)), row.released)
@@ -119,6 +125,16 @@ class SubscriberHostingBroker:
                 stream.add(sid, position, subscription.version)
                 if position.held:
                     stream.holds.put(sid, position.acked, context.now)
+
+    def _give_up_pfs(self, pfs: Pfs, error: VolumeCorruptError) -> dict[int, Tick]:
+        """The PFS tells nothing of what it covered: that is fetched again, and pins the log until then.
+
+        Returns the last tick that each subscription may have there.
+        """
+        pfs.lose()
+        text = f"the PFS of {pfs.pubend} is damaged, what it covered is fetched instead: {error}"
+        self._hosting.effects.append(Alarm(text))
+        return {subscription.sid: pfs.sealed_upto for subscription in self._hosting.registry}
 
     def start(self, now: int, wall: int) -> None:
         """Says what it is interested in, under a version of its own: what was not durable is gone."""
@@ -176,9 +192,8 @@ class SubscriberHostingBroker:
             stream = self._discover(seen.meta, seen.enrolled_at, now, wall)
         if seen.meta.stable >= stream.meta.stable:  # an older word is late, and knows less of voids and seals
             stream.meta = seen.meta
-        if seen.enrolled_at is not None and not stream.enrolled:
-            stream.enrolled = True
-            stream.enrolled_at = seen.enrolled_at
+        if seen.enrolled_at is not None and stream.enrol(seen.enrolled_at):
+            self._soon(now)
             self._send_holds(now)
             self._subscribing.go_on(now, wall)
         stream.catch_up(seen.meta.stable, now)
@@ -232,6 +247,8 @@ class SubscriberHostingBroker:
         consumer = self._hosting.around.consumers.get(credit.sid)
         if consumer is None or consumer.channel.session != session.number:
             return
+        if credit.request not in {0, consumer.request}:
+            return  # of whom it was taken over from, in the same session
         consumer.grant(credit.events, credit.bytes)
         for stream in self._streams():
             if credit.sid in stream.readers:
@@ -367,8 +384,13 @@ class SubscriberHostingBroker:
 
     def deadline(self) -> int | None:
         """The earliest of its own deadlines, its holds' and its pubends'."""
-        times = [time for time in (self._deadlines.next(), *self._stream_deadlines()) if time is not None]
-        return min(times, default=None)
+        due = self._deadlines.next()
+        stalled = self._timing.stalled_ms * _MILLISECOND
+        for stream in self._hosting.streams.values():
+            for time in (stream.holds.deadline, stream.deadline(stalled)):
+                if time is not None and (due is None or time < due):
+                    due = time
+        return due
 
     def on_deadline(self, now: int, wall: int) -> None:
         """Some deadline has come."""
@@ -411,11 +433,6 @@ class SubscriberHostingBroker:
 
     def _streams(self) -> list[Constream]:
         return list(self._hosting.streams.values())
-
-    def _stream_deadlines(self) -> list[int | None]:
-        stalled = self._timing.stalled_ms * _MILLISECOND
-        streams = self._streams()
-        return [*(stream.holds.deadline for stream in streams), *(stream.deadline(stalled) for stream in streams)]
 
     def _after(self, stream: Constream, now: int) -> None:
         stream.send_wants(now)

@@ -32,6 +32,8 @@ class PubendRow(msgspec.Struct, array_like=True):
     latest_delivered: Tick
     released: Tick
     hold_version: int
+    enrolled_at: Tick | None = None
+    """From where on the PHB counts this SHB, once it has said so; a row of an earlier version does not tell."""
 
 
 class PositionRow(msgspec.Struct, array_like=True):
@@ -63,7 +65,12 @@ class Claim:
 def pubend_row(stream: Constream) -> Set:
     """The write of a pubend's row: never lower values than an earlier write's, durable or not."""
     row = PubendRow(
-        stream.meta.created, stream.meta.topics, stream.pfs.sealed_upto, stream.released, stream.holds.version
+        stream.meta.created,
+        stream.meta.topics,
+        stream.pfs.sealed_upto,
+        stream.released,
+        stream.holds.version,
+        stream.enrolled_at if stream.enrolled else None,
     )
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 

@@ -81,6 +81,16 @@ class Constream:
         self.moved = False
         """Whether the head moved since the last checkpoint."""
 
+    def enrol(self, at: Tick) -> bool:
+        """The PHB counts this SHB from `at` on, or did before a crash; returns whether that is news.
+
+        A later `at` than before: this SHB was given up (T10) and has been counted anew.
+        """
+        if self.enrolled and at <= self.enrolled_at:
+            return False
+        self.enrolled, self.enrolled_at = True, at
+        return True
+
     # ------------------------------------------------------------------------------------ positions
 
     def add(self, sid: int, position: Position, version: int) -> None:
@@ -150,7 +160,7 @@ class Constream:
     def attach(self, consumer: Consumer, at: Tick, now: int, wall: int) -> None:
         """A consumer is served from `at` on: live if it stands at the head, by a reader otherwise."""
         position = self.positions[consumer.sid]
-        position.sent = at
+        position.attach(at, self.head)
         if at >= self.head and position.since <= at:
             self._go_live(consumer, at)
         else:

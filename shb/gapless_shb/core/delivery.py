@@ -71,6 +71,9 @@ class Delivery:
         """Sends what the credit allows; who cannot take it is served by a reader from here on (T26)."""
         mask &= self._fresh
         if not mask:
+            # It is not sent anything, so it may never have anything to acknowledge this with.
+            position.pass_over(self._stream.head)
+            self._stream.touch(consumer.sid, position)
             return
         payload = self._payloads.get(mask)
         if payload is None:

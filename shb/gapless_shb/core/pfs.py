@@ -99,6 +99,11 @@ class Pfs:
                 self._previous[sid] = index
                 yield sid, ticks[mask.bit_length() - 1]
 
+    def lose(self) -> None:
+        """What was found cannot be read: nothing is known up to here, as if it had been chopped."""
+        self.chopped = self.sealed_upto
+        self._previous.clear()
+
     # ------------------------------------------------------------------------------------- writing
 
     def append(self, ticks: Sequence[Tick]) -> Step:

@@ -29,7 +29,8 @@ class Position:
     passed: Tick = 0
     last_tick: Tick = 0
     sent: Tick = 0
-    """The last event or gap that its consumer was sent, or where it began: nothing was sent above."""
+    """The last event or gap that its consumer was sent, or where that cannot be known, where it went on from:
+    nothing was sent above."""
     released: Tick = 0
     held: bool = False
     reading: bool = False
@@ -47,6 +48,16 @@ class Position:
         """Whether nothing above what is settled concerns the subscription."""
         settled = self.settled
         return not self.held and not self.reading and self.since <= settled and self.last_tick <= settled
+
+    def attach(self, at: Tick, head: Tick) -> None:
+        """A consumer goes on from `at`: what it may hold unacknowledged is what was sent up to there.
+
+        If the PFS has nothing for it above what is settled and what was sent, it moved on by silence alone. Else
+        it may have been sent more in an earlier life of this broker, or have jumped over what it was never sent.
+        """
+        handed = max(self.settled, self.sent)
+        only_silence = at <= head and self.since <= handed and self.last_tick <= handed
+        self.sent = min(self.sent, at) if only_silence else at
 
     def pass_over(self, upto: Tick) -> None:
         """The SHB went on to `upto`: if all that was sent is settled, nothing more is needed up to there."""

@@ -200,8 +200,8 @@ class Subscribing:
             if subscription is None or position is None or subscription.begun or position.start >= at:
                 continue
             position.start = at
-            if subscription.origin is None:
-                position.acknowledge(at, 0)
+            if subscription.origin is None or not position.acked:
+                position.acknowledge(at, 0)  # no token names an earlier place that a gap would begin at
             subscription.start[stream.pubend] = at
             stream.touch(sid, position)
 

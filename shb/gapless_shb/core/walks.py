@@ -54,8 +54,10 @@ class Walk:
         return None
 
     def _block(self, records: Sequence[tuple[int, bytes]]) -> Block | None:
-        """The newest block in the span that has the subscription."""
+        """The newest block in the span that has the subscription; None if the read ended before the span does."""
         assert self.span is not None
+        if not records or records[-1][0] < self.span[1]:
+            return None  # there is a block at its end or behind it, so this is not all that there is
         for index, data in reversed(records):
             if index <= self.span[1] and self._sid in (block := Block(index, data)):
                 return block

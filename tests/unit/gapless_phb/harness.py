@@ -152,6 +152,7 @@ class Harness:
         self.now = 0
         self.wall = EPOCH_MS + BEGINNING
         self.storage_id = "storage-1"
+        self.roles = frozenset({"phb"})
         self.reads: list[Read] = []
         self.said: list[object] = []
         self.phb: PublisherHostingBroker
@@ -161,7 +162,9 @@ class Harness:
 
     def boot(self) -> None:
         """Makes the broker from what is on the disk, and starts it; nothing is synced yet."""
-        context = RoleContext("broker", "network", self.storage_id, self.volume.visible, self.now, self.wall, b"secret")
+        context = RoleContext(
+            "broker", "network", self.storage_id, self.volume.visible, self.now, self.wall, b"secret", roles=self.roles
+        )
         self.reads.clear()
         self.phb = PublisherHostingBroker(context, self.settings)
         self.phb.start(self.now, self.wall)

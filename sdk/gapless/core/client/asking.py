@@ -16,6 +16,7 @@ from gapless.core.messages import (
     Done,
     PubendList,
     RequestFailed,
+    Retired,
     SubscriptionList,
     Unsubscribe,
 )
@@ -56,6 +57,7 @@ class Asking:
             Done: lambda message: self._answer(message.request, None),
             SubscriptionList: lambda message: self._answer(message.request, message.rows),
             PubendList: lambda message: self._answer(message.request, message.rows),
+            Retired: lambda message: self._answer(message.request, message),
             RequestFailed: on_failed,
         }
 

@@ -51,6 +51,7 @@ from gapless.core.messages import (
     ListPubends,
     ListSubscriptions,
     Refused,
+    Retire,
     Unsubscribe,
     Welcome,
 )
@@ -270,6 +271,12 @@ class ClientCore:
         self._at(now)
         number = self._number()
         return self._asking.ask(number, ListPubends(number))
+
+    def retire(self, shb: str, now: int, *, only_look: bool = False) -> int:
+        """Gives an SHB up for good, or asks what would become of that. Answered by the broker's `Retired`."""
+        self._at(now)
+        number = self._number()
+        return self._asking.ask(number, Retire(number, shb, only_look))
 
     def close(self, now: int) -> None:
         """Says goodbye and ends everything: what is unanswered then is uncertain."""

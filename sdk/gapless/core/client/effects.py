@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
 
-from gapless.core.messages import PubendRow, SubscriptionRow
+from gapless.core.messages import PubendRow, Retired, SubscriptionRow
 from gapless.core.ticks import PubendId, Tick
 from gapless.errors import GaplessError
 
@@ -18,16 +17,14 @@ Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 # ---------------------------------------------------------------------------------------- the link
 
 
-@dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(msgspec.Struct, frozen=True):
     """Connect to `address`; answered by `on_link_up(link)`, or `on_link_down(link)` if nobody answers."""
 
     link: int
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class SendFrames:
+class SendFrames(msgspec.Struct, frozen=True):
     """Send these payloads, in order; urgent ones may overtake those that have not left yet."""
 
     link: int
@@ -35,16 +32,14 @@ class SendFrames:
     urgent: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RaiseLimit:
+class RaiseLimit(msgspec.Struct, frozen=True):
     """From now on accept frames of up to `limit` bytes."""
 
     link: int
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Hangup:
+class Hangup(msgspec.Struct, frozen=True):
     """Send what is pending and close the link, or give up dialling it. No answer is expected."""
 
     link: int
@@ -54,8 +49,7 @@ class Hangup:
 # ---------------------------------------------------------------------------------- the connection
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(msgspec.Struct, frozen=True):
     """A session is open."""
 
     address: str
@@ -63,30 +57,26 @@ class Connected:
     network: str
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(msgspec.Struct, frozen=True):
     """The session is over; another one is being tried for."""
 
     address: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unreachable:
+class Unreachable(msgspec.Struct, frozen=True):
     """Every address has been tried in vain since a session was last open; trying goes on."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(msgspec.Struct, frozen=True):
     """The connection is over for good: `error` says why, None when `close()` was called. Nothing follows."""
 
     error: GaplessError | None
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(msgspec.Struct, frozen=True):
     """Something that a person should see once in the log."""
 
     text: str
@@ -95,16 +85,14 @@ class Notice:
 # -------------------------------------------------------------------------------------- the answers
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherReady:
+class PublisherReady(msgspec.Struct, frozen=True):
     """The result of opening a publisher: where it is, and how many events its name had logged by then."""
 
     pubend: PubendId
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Attached:
+class Attached(msgspec.Struct, frozen=True):
     """The result of subscribing."""
 
     sid: int
@@ -112,19 +100,17 @@ class Attached:
     created: bool
 
 
-Result: TypeAlias = PublisherReady | Attached | Sequence[SubscriptionRow] | Sequence[PubendRow] | None
+Result: TypeAlias = PublisherReady | Attached | Sequence[SubscriptionRow] | Sequence[PubendRow] | Retired | None
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """The request, publisher or subscription with this number has its answer."""
 
     request: int
     result: Result
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """The request failed; or the publisher or subscription with this number is over. Said once."""
 
     request: int
@@ -141,8 +127,7 @@ class Receipted(msgspec.Struct, frozen=True, gc=False):
     durable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NotPublished:
+class NotPublished(msgspec.Struct, frozen=True):
     """A batch will get no receipt."""
 
     publisher: int
@@ -150,8 +135,7 @@ class NotPublished:
     error: GaplessError
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(msgspec.Struct, frozen=True):
     """There is something to take, or `drain` was called. Said again only after `take` found nothing."""
 
     subscription: int

@@ -288,11 +288,17 @@ class PublisherCore:
         raise RemoteProtocolError(f"sequence {sequence} ends no batch that was sent")
 
     def _index_at(self, sequence: int) -> int:
-        """The place in the queue of the batch that begins with this sequence."""
+        """The place in the queue of the batch to send next, if the broker asks for this sequence.
+
+        It may know of more than what counts as sent here: of batches that were taken back by an earlier refusal
+        and were logged after all. Then nothing is to be taken back.
+        """
         following = self._logged + 1
-        for index, batch in enumerate(islice(self._batches, self._sent)):
+        for index, batch in enumerate(self._batches):
             if batch.first == sequence:
-                return index
+                return min(index, self._sent)
+            if not batch.first:
+                break  # it was never sent, and neither was any behind it
             following = batch.last + 1
         if sequence == following:
             return self._sent

@@ -348,8 +348,7 @@ class SubscriptionCore:
             lane = self._lanes.get(position.pubend)
             if lane is None:
                 self._lanes[position.pubend] = self._new_lane(position.pubend, position.tick, 0)
-                if self._asked is None:
-                    self.acknowledging.start(position.pubend, position.tick)
+                self.acknowledging.start(position.pubend, position.tick)
             elif position.tick > lane.received:
                 reason = "the broker resumed after a later position"
                 self.on_gap(position.pubend, lane.received, position.tick, reason)
@@ -379,4 +378,4 @@ class SubscriptionCore:
         if enough and self.phase is Phase.ATTACHED:
             self._credit_events += max(0, events)
             self._credit_bytes += max(0, size)
-            self._outbox.send(Credit(self.sid, max(0, events), max(0, size)))
+            self._outbox.send(Credit(self.sid, max(0, events), max(0, size), self.number))

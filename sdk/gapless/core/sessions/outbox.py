@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from gapless.core.codec import encode
 from gapless.core.messages import (
@@ -15,6 +16,7 @@ from gapless.core.messages import (
     PublisherOpened,
     PublishRefused,
     RequestFailed,
+    Retired,
     ServerMessage,
     SubscriptionList,
 )
@@ -22,19 +24,18 @@ from gapless.core.messages import (
 Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 
 URGENT = frozenset(
-    {Alive, Done, PubendList, Published, PublisherOpened, PublishRefused, RequestFailed, SubscriptionList}
+    {Alive, Done, PubendList, Published, PublisherOpened, PublishRefused, RequestFailed, Retired, SubscriptionList}
 )
 """Messages whose order among deliveries means nothing: they need not wait behind data on a slow link."""
 
 
-@dataclass(slots=True)
-class LinkOutput:
+class LinkOutput(Struct):
     """What to do to one link, in the order of the fields."""
 
     limit: int = 0
     """Accept frames of up to so many bytes from now on; 0: as before."""
-    urgent: list[Payload] = field(default_factory=list)
-    ordinary: list[Payload] = field(default_factory=list)
+    urgent: list[Payload] = []
+    ordinary: list[Payload] = []
     paused: bool | None = None
     """Stop reading (True), read again (False), or neither (None)."""
     close: str | None = None

@@ -11,8 +11,9 @@ now and cannot be logged, so their own answers are dropped, and the client may s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, cast
+
+from msgspec import Struct
 
 from gapless.core.messages import (
     Code,
@@ -44,16 +45,14 @@ ReplyTo: TypeAlias = "tuple[int, int, int]"
 """What the router hands back with its answer: session, publisher, serial."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceOpening:
+class PlaceOpening(Struct, frozen=True, gc=False):
     """Sessions → `Router.open`."""
 
     request: OpenRequest
     reply_to: ReplyTo
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceBatch:
+class PlaceBatch(Struct, frozen=True, gc=False):
     """Sessions → `Router.place`."""
 
     pub: Pub
@@ -77,6 +76,7 @@ class Publisher:
 
     __slots__ = (
         "connection",
+        "highest",
         "name",
         "number",
         "pubend",
@@ -97,6 +97,8 @@ class Publisher:
         self.waiting: dict[int, Waiting] = {}
         """What is not answered, by serial, in the order it was asked."""
         self.waiting_bytes = 0
+        self.highest = 0
+        """Where the batch begins that was placed last: the next one begins above it, or is sent again."""
         self.sequence = 0
         self.ticks: list[TickRun] = []
         """Ticks of batches that are durable, up to `sequence`, but not told yet."""
@@ -117,6 +119,13 @@ class Publisher:
             self.waiting_bytes -= waiting.size
             return waiting
         return None
+
+    def drop_from(self, first: int) -> None:
+        """The client sends again from a sequence on: the copies that it sent before need no answer any more."""
+        for serial, waiting in list(self.waiting.items()):
+            if not waiting.opening and waiting.first >= first:
+                del self.waiting[serial]
+                self.waiting_bytes -= waiting.size
 
     def drop_batches(self) -> None:
         """No answer to a batch sent so far will be given; openings stay."""
@@ -162,6 +171,9 @@ class Publishing:
         if publisher is None or not publisher.pubend:
             raise RemoteProtocolError(f"a batch of publisher {message.publisher}, which is not open")
         size = message.events.size
+        if message.first <= publisher.highest:
+            publisher.drop_from(message.first)
+        publisher.highest = message.first
         self._check_window(publisher, size)
         serial = publisher.wait(message.first, size, opening=False)
         pub = Pub(publisher.name, message.epoch, message.first, message.events, publisher.pubend)
@@ -188,9 +200,10 @@ class Publishing:
 
     def tell_published(self) -> None:
         """Puts what became durable in this step into the outbox."""
-        for (session, _), publisher in self._untold.items():
-            self._tell_durable(session, publisher)
-        self._untold.clear()
+        if self._untold:
+            for (session, _), publisher in self._untold.items():
+                self._tell_durable(session, publisher)
+            self._untold.clear()
 
     def _answer(self, session: int, publisher: Publisher, waiting: Waiting, placed: Placed) -> None:
         outcome = placed.outcome

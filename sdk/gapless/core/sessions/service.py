@@ -188,6 +188,8 @@ class Sessions:
 
     def take_effects(self) -> list[object]:
         """`PlaceOpening` and `PlaceBatch` for the router, `SessionEnded` for roles; emptied by the call."""
+        if not self._effects:
+            return []
         effects = self._effects.copy()
         self._effects.clear()
         return effects

@@ -19,7 +19,7 @@ from unit.gapless.cli.conftest import Gapless
 
 COMMANDS = {
     "demo", "broker", "publish", "subscribe", "unsubscribe", "subscriptions", "pubends", "selector", "doctor",
-    "simulate",
+    "retire", "simulate",
 }  # fmt: skip
 
 

@@ -45,6 +45,7 @@ def test_pubends_are_listed(gapless: Gapless, url: str) -> None:
     assert row["newest"] <= row["stable"]
     assert row["publishers"] == 2
     assert row["log_bytes"] > 0
+    assert len(row["shbs"]) == 1
     assert row["pubend"] in table
 
 

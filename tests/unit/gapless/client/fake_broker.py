@@ -107,6 +107,8 @@ class FakeBroker:
         self.names: dict[str, Name] = {}
         self.subscriptions: dict[int, Subscription] = {}
         self.received: list[Any] = []
+        self.retired = False
+        """Whether the SHB `away` was given up."""
         """Every client message, decoded, in order."""
         self.credit_exceeded = False
         self.refusal: m.Refused | None = None
@@ -495,6 +497,13 @@ class FakeBroker:
             for pubend, stream in self.streams.items()
         ]
         self.tell(session, m.PubendList(message.request, rows))
+
+    def _on_retire(self, session: Session, message: m.Retire) -> None:
+        if message.shb != "away":
+            self.tell(session, m.RequestFailed(message.request, m.Code.CONFIGURATION, f"no SHB {message.shb!r}"))
+            return
+        self.tell(session, m.Retired(message.request, "away@disk", list(self.streams), self.retired))
+        self.retired = self.retired or not message.only_look
 
     def _puts_off(self, kind: type) -> bool:
         if kind in self.put_off:

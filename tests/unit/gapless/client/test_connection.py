@@ -141,6 +141,18 @@ async def test_a_subscription_of_another_client_is_removed_by_its_name(network: 
             await connection.unsubscribe("")
 
 
+async def test_an_shb_is_given_up_for_good(network: FakeNetwork) -> None:
+    async with gapless.connect(ADDRESS) as connection:
+        looked = await connection.retire("away", only_look=True)
+        assert (looked.shb, looked.pubends, looked.before) == ("away@disk", (PUBEND,), False)
+        assert await connection.retire("away") == looked
+        assert (await connection.retire("away")).before
+        with pytest.raises(gapless.ConfigurationError, match="no SHB 'nobody'"):
+            await connection.retire("nobody")
+        with pytest.raises(gapless.ConfigurationError, match="the name of an SHB"):
+            await connection.retire("")
+
+
 async def test_a_question_outlives_a_reconnect(network: FakeNetwork) -> None:
     async with gapless.connect(ADDRESS) as connection:
         network.stalled = True

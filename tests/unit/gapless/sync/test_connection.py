@@ -81,6 +81,9 @@ def test_the_listings(network: FakeNetwork) -> None:
         assert connection.subscriptions() == []
         with pytest.raises(gapless.SubscriptionNotFoundError):
             connection.unsubscribe("s")
+        assert not connection.retire("away", only_look=True, timeout=5).before
+        assert not connection.retire("away", timeout=5).before
+        assert connection.retire("away").before
 
 
 def test_a_call_that_times_out_goes_on(network: FakeNetwork) -> None:

@@ -208,6 +208,7 @@ def test_clients_may_list_the_pubends() -> None:
     flights, rest = tell.message.rows
     assert (flights.topics, flights.newest, flights.publishers) == (("flights.#",), 0, 0)
     assert (rest.newest, rest.stable, rest.publishers) == (publisher_last(harness), publisher_last(harness), 1)
+    assert flights.shbs == rest.shbs == ("shb1",)
     assert rest.log_bytes == sum(len(raw) for _, raw in harness.volume.visible.records(f"phb.{rest.pubend}"))
 
 

@@ -188,3 +188,36 @@ def test_an_unacknowledged_event_pins_the_log_while_its_subscriber_is_away() -> 
     world.release()
 
     assert world.lost < world.log[0][0]
+
+
+def test_an_shb_that_was_retired_and_returns_tells_its_durable_subscriptions_of_the_gap() -> None:
+    """T10: who was away and who is first to come back are told alike, in order, what may have been lost."""
+    world, client, _stream = world_with()
+    push(world)
+    world.consume(client)
+    away = Client("away", "")
+    world.clients.append(away)
+    world.attach(away, None)
+    world.sync()
+    push(world, 3)
+    world.detach(away)
+    for _ in range(3):
+        world.pass_time(5_000)
+        world.sync()
+    world.crash()
+    seen = world.log[-1][0]
+    for _ in range(5):
+        world.publish()
+    world.lost = world.log[-2][0]  # it was retired, and the log waits for it no longer
+
+    world.settle()
+
+    assert client.token == world.stable
+    newest = world.log[-1][0]
+    for one in (client, away):
+        assert one.consumed[-1] == newest
+        assert not any(seen < tick <= world.lost for tick in one.consumed)
+        owed = [row[0] for row in world.log if one.begins is not None and row[0] > one.begins]
+        missed = [tick for tick in owed if tick not in one.consumed]
+        assert missed
+        assert all(any(lo < tick <= hi for lo, hi in one.gaps) for tick in missed)

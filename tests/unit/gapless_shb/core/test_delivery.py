@@ -5,9 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gapless.core import messages as m
 from gapless.core.effects import Transmit
+from gapless.core.events import Extras, encode_event
 from gapless.core.ticks import STEP
 from gapless_shb.core.delivery import above
+from unit.gapless_shb.core.harness import PUBEND, Client, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
@@ -67,3 +70,74 @@ def test_bytes_are_credit_too() -> None:
 
     assert client.sid in stream.readers
     assert client.sid not in stream.live
+
+
+def push_expired(world: World) -> None:
+    """Publishes an event that has expired by the time it is delivered."""
+    lo = world.stable
+    world.stable += STEP
+    properties = {"w": 0, "n": len(world.log)}
+    event = encode_event("t", properties, Extras(expiration=world.wall - 1), b"x")
+    world.log.append((world.stable, properties, event))
+    world.deliver(world.knowledge(lo, world.stable, raw=True, reply=False))
+
+
+def consume_and_acknowledge(world: World, client: Client) -> None:
+    """Takes what is there, and acknowledges as most applications do: with an event, never for silence alone."""
+    while client.inbox:
+        world.consume(client)
+    acknowledged = m.Acknowledged(PUBEND, client.last_event, client.last_event)
+    world.shb._on_acknowledge(
+        world.session_of(client), m.Acknowledge(client.sid, [acknowledged]), world.now, world.wall
+    )
+
+
+def released_after_a_while(world: World) -> int:
+    """What the broker has reported as released, when nothing happens any more."""
+    for _ in range(3):
+        world.pass_time(5_000)
+        world.sync()
+    return world.progress[0]
+
+
+def test_an_event_that_expired_pins_nothing_of_a_live_consumer() -> None:
+    """It is not sent, so no acknowledgement will ever come for it (3.1 passed)."""
+    world, client, stream = world_with()
+    push(world, 3)
+    consume_and_acknowledge(world, client)
+
+    push_expired(world)
+
+    assert client.sid in stream.live
+    assert not stream.pinning
+    assert released_after_a_while(world) == world.stable
+
+
+def test_an_event_that_expired_behind_one_that_is_not_acknowledged_is_passed_with_it() -> None:
+    """Passing over begins where everything that was sent is acknowledged, and not before."""
+    world, client, stream = world_with()
+    push(world)
+    push_expired(world)
+    assert list(stream.pinning) == [client.sid]
+
+    consume_and_acknowledge(world, client)
+
+    assert not stream.pinning
+
+
+def test_an_event_that_expired_pins_nothing_of_a_consumer_that_came_back_behind_silence() -> None:
+    """It goes on from further than it acknowledged, and has nothing in hand all the same."""
+    world, client, stream = world_with()
+    push(world)
+    consume_and_acknowledge(world, client)
+    world.pass_time(1_100)
+    world.deliver(world.knowledge(world.stable, world.stable + 9 * STEP, raw=True, reply=False))
+    world.stable += 9 * STEP
+    world.detach(client)
+    world.attach(client, world.stable)
+
+    push_expired(world)
+
+    assert client.sid in stream.live
+    assert not stream.pinning
+    assert released_after_a_while(world) == world.stable

@@ -111,3 +111,38 @@ def test_one_that_is_not_quiet_does_not() -> None:
     position = Position(100, since=100, acked=100, last_tick=850)
 
     assert position.release(latest_delivered=500, head=900, handed_over=800) == 100
+
+
+def test_silence_behind_what_is_settled_leaves_nothing_to_wait_for() -> None:
+    """A consumer that comes back further on than it acknowledged was sent nothing there, if the PFS has nothing."""
+    position = Position(100, since=100, acked=100)
+
+    position.attach(200, head=300)
+    position.pass_over(300)
+
+    assert position.passed == 300
+
+
+def test_what_was_sent_and_not_acknowledged_is_waited_for_when_the_consumer_comes_back() -> None:
+    """Silence behind it does not hide it; and what is to be sent once more counts when it is."""
+    position = Position(100, since=100, acked=100, last_tick=150, sent=150)
+
+    position.attach(200, head=300)
+    position.pass_over(300)
+    assert (position.sent, position.passed) == (150, 0)
+
+    position.attach(120, head=300)
+    assert position.sent == 120
+
+
+def test_what_an_earlier_life_of_the_broker_may_have_sent_is_waited_for() -> None:
+    """The PFS has something between, or cannot know yet: above the head, or before it covers the subscription."""
+    unacknowledged = Position(100, since=100, acked=100, last_tick=150)
+    ahead = Position(100, since=100, acked=100)
+    joining = Position(100, acked=100)
+
+    unacknowledged.attach(200, head=300)
+    ahead.attach(400, head=300)
+    joining.attach(200, head=300)
+
+    assert (unacknowledged.sent, ahead.sent, joining.sent) == (200, 400, 200)

@@ -59,7 +59,8 @@ class Bench:
     def answer(self, *, chopped: int = 0, error: str = "") -> None:
         """The PFS answers the last read."""
         after, upto = self.reads[-1]
-        records = [(index, data) for index, data in self.records if after < index <= upto]
+        end = next((index for index, _ in self.records if index >= upto), upto)  # as gapless.spi.LogStream.read says
+        records = [(index, data) for index, data in self.records if after < index <= end]
         self.reader.on_read(ReadResult(None, [] if error else records, chopped, error), self, 0)
         self.step()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gapless.core import messages as m
-from gapless.core.effects import Tell, Write
+from gapless.core.effects import Set, Tell, Write
 from gapless.core.roles import ClientSession, SessionEnded
 from gapless.core.routing import Announce, AskHold, Held, PubendMeta, Seen
 from gapless.core.ticks import STEP, tick_at, wall_at
@@ -412,3 +413,94 @@ def test_what_was_acknowledged_last_is_made_durable_when_the_consumer_leaves() -
 
     (position,) = recover_positions(desk.world.disk).values()
     assert position.acked == BASE + STEP
+
+
+def test_a_pubend_that_the_token_does_not_name_waits_for_nobodys_acknowledgement() -> None:
+    """Nothing lies between such a token and the beginning, so who matches nothing pins nothing there."""
+    desk = Desk()
+    desk.ask(1, selector="w = 9", start=m.StartAt.TOKEN, positions=[])
+    desk.world.sync()
+    desk.world.sync()
+    (row,) = [effect.row for effect in desk.said if isinstance(effect, AskHold) and effect.row.at]
+    (sid,) = row.at
+    desk.world.shb._on_held(Held(PUBEND, row.version, {sid: BASE + STEP}), desk.world.now, desk.world.wall)
+    desk.world.pump()
+    desk.world.sync()
+    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + STEP)]
+    stream = desk.world.shb._hosting.streams[PUBEND]
+    desk.world.stable += 9 * STEP
+
+    desk.world.deliver(desk.world.knowledge(BASE, desk.world.stable, raw=True, reply=False))
+    for _ in range(3):
+        desk.world.answer_wants(lossy=False)
+        desk.world.pass_time(5_000)
+        desk.world.sync()
+
+    assert not stream.holds.row
+    assert desk.world.progress[0] == desk.world.stable
+
+
+def test_after_a_restart_a_creation_waits_for_no_pubend_that_counts_this_broker() -> None:
+    """`enrolled` is durable (3.1): a pubend that is gone for good would else end all creating of subscriptions."""
+    desk = Desk()
+    desk.world.pass_time(5_000)
+    desk.world.sync()
+    desk.world._see = lambda: None  # type: ignore[method-assign]  # the pubend is never heard of again
+    desk.world.crash()
+    desk.world.sync()
+
+    desk.ask(1)
+    desk.world.sync()
+
+    assert desk.subscribed(1).created
+
+
+def test_a_pubend_of_a_volume_that_did_not_keep_whether_it_counts_this_broker_is_waited_for() -> None:
+    """Volumes of earlier versions: the pubend says it again."""
+    desk = Desk()
+    desk.world.pass_time(5_000)
+    desk.world.sync()
+    ((key, value),) = desk.world.disk.scan("shb/pubends")
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(value)[:5])
+    desk.world.disk.durable_writes.append(Write((Set("shb/pubends", key, older),)))
+    see, desk.world._see = desk.world._see, lambda: None  # type: ignore[method-assign]
+    desk.world.crash()
+    desk.world.sync()
+    desk.ask(1)
+    desk.world.sync()
+    assert desk.answer(1) is None
+
+    see()
+    desk.world.pump()
+
+    assert desk.subscribed(1).created
+
+
+def test_who_was_given_up_and_is_counted_anew_needs_holds_below_that() -> None:
+    """T10: others have let go of what lies below the new enrolment."""
+    desk = Desk()
+    stream = desk.world.shb._hosting.streams[PUBEND]
+    later = stream.enrolled_at + 5 * STEP
+
+    meta = PubendMeta(PUBEND, "node", created=BASE, stable=later)
+    desk.world.shb._on_seen(Seen(meta, later), desk.world.now, desk.world.wall)
+    desk.world.shb._on_seen(Seen(meta, later - STEP), desk.world.now, desk.world.wall)
+
+    assert stream.enrolled_at == later
+
+
+def test_credit_of_a_consumer_that_was_taken_over_in_the_same_session_is_nobodys() -> None:
+    """Found by the simulator (hostile, seed 1365): it was on its way, and the next was sent more than it granted."""
+    desk, subscribed = attached()
+    consumers = desk.world.shb._hosting.around.consumers
+    desk.told.clear()
+    again = m.Subscribe(
+        2, "s", ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.TAKEOVER, 10, 1 << 20
+    )  # fmt: skip
+    desk.world.shb._on_subscribe(desk.session(1), again, desk.world.now, desk.world.wall)
+    desk.world.pump()
+
+    for request, expected in ((1, 10), (2, 15)):
+        credit = m.Credit(subscribed.sid, 5, 0, request)
+        desk.world.shb._on_credit(desk.session(1), credit, desk.world.now, desk.world.wall)
+        assert consumers[subscribed.sid].credit_events == expected

@@ -63,6 +63,19 @@ def test_it_gives_up_when_it_skips_too_little() -> None:
     assert walked(pfs, records, 0, 100, MILLISECOND) is None
 
 
+def test_it_gives_up_when_a_read_ends_before_its_span_does() -> None:
+    """Blocks may lie so close, and be so large, that one read does not return all of a span: the newest are missing."""
+    pfs, records = written([(1, [1])] * 9)
+    walk = Walk(1, 0, pfs.newest(1), pfs.sealed_upto, 0)
+    assert walk.on_records(records[-1:], 100) is None
+    assert walk.span is not None
+    assert walk.span[0] < records[0][0] < records[-2][0] <= walk.span[1], "one millisecond, and all blocks are in it"
+
+    assert walk.on_records(records[:3], 100) is None
+
+    assert walk.span is None
+
+
 def test_it_gives_up_when_a_block_is_not_where_it_should_be() -> None:
     """It was chopped meanwhile: nothing may be made of that."""
     pfs, records = written([(4096, [1])] * 3)

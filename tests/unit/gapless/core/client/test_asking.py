@@ -6,7 +6,7 @@ import pytest
 
 from gapless.core import messages as m
 from gapless.core.client import effects as e
-from gapless.errors import SubscriptionNotFoundError
+from gapless.errors import ConfigurationError, SubscriptionNotFoundError
 from unit.gapless.core.client.harness import World
 
 
@@ -94,3 +94,23 @@ def test_an_answer_to_nothing_means_nothing() -> None:
 
     assert world.core.connected
     assert world.effects(e.Answered) == []
+
+
+def test_an_shb_is_looked_at_and_given_up() -> None:
+    """Asked again after a reconnect: to give up twice does no harm."""
+    world = World().start()
+    look = world.core.retire("away", world.now, only_look=True)
+    world.pump()
+    assert world.answer(look) == m.Retired(look, "away@disk", ["p@1"], before=False)
+
+    asked = world.core.retire("away", world.now)
+    for effect in world.core.take_effects():
+        assert isinstance(effect, e.SendFrames)
+        world.broker.frames(effect.link, effect.payloads)  # type: ignore[arg-type]
+    world.reconnect()
+
+    assert world.answer(asked) == m.Retired(asked, "away@disk", ["p@1"], before=True)
+    unknown = world.core.retire("nobody", world.now)
+    world.pump()
+    with pytest.raises(ConfigurationError, match="no SHB 'nobody'"):
+        world.answer(unknown)

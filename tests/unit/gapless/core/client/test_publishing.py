@@ -330,6 +330,23 @@ def test_a_resume_below_what_was_acknowledged_is_followed_too() -> None:
     assert ticket in world.receipts(publisher)
 
 
+def test_a_resume_behind_batches_that_were_taken_back_takes_nothing_back() -> None:
+    """They were logged after all; their receipts were dropped with the refusal, so they are sent again (P1)."""
+    world = World().start()
+    publisher = world.open()
+    world.broker.silent = True
+    tickets = [world.publish(publisher, body) for body in (b"a", b"b", b"c")]
+    for sequence in (1, 3, 4):
+        world.broker.tell(world.broker.session, m.PublishRefused(publisher, sequence, m.Code.RESUME, ""))
+        world.pump()
+    world.broker.silent = False
+    world.advance(1)
+
+    assert not world.effects(e.Disconnected)
+    assert list(world.receipts(publisher)) == tickets
+    assert bodies(world) == [b"a", b"b", b"c"]
+
+
 @pytest.mark.parametrize(
     "message",
     [

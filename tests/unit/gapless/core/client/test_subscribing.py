@@ -416,6 +416,17 @@ def test_a_token_sets_the_position_and_its_unknown_pubends_are_kept() -> None:
     assert again.position == {PUBEND: ticks[2], "q@1": 77}
 
 
+def test_silence_on_a_pubend_that_the_token_does_not_name_needs_nobodys_word() -> None:
+    """A broker that has crashed would else keep all that follows where it begins, until there is an event."""
+    world = World().start()
+    reader = world.subscribe(start=m.StartAt.TOKEN, positions={"q@1": 77})
+    upto = world.broker.say_silence(BASE + 9)
+    reader.take_all()
+    world.reconnect()
+
+    assert world.broker.messages(m.Subscribe)[1].acknowledged == [m.Acknowledged(PUBEND, upto, 0)]
+
+
 def test_a_pubend_that_comes_later_is_taken_from_its_first_event_and_in_turn() -> None:
     world = World().start()
     reader = world.subscribe()

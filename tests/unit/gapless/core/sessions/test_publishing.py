@@ -205,6 +205,25 @@ def test_more_batches_than_the_window_are_a_violation(make_broker: Any) -> None:
     assert broker.ended() == [client.session]
 
 
+def test_batches_that_are_sent_again_do_not_count_twice(make_broker: Any) -> None:
+    """What was on its way when a refusal was told waits for its own; then the client has sent it again (P1)."""
+    broker = make_broker(Limits(window_batches=3))
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, b"x"), Outcome(Verdict.RETRY, "later"))
+    client.hear()
+    on_their_way = [client.publish(first, b"x") for first in (2, 3)]
+
+    again = [client.publish(first, b"x") for first in (1, 2, 3)]
+    client.hear()
+    broker.answer(on_their_way[0], Outcome(Verdict.RESUME, "1 is missing", sequence=1))
+    assert client.hear() == []
+    for first, batch in enumerate(again, 1):
+        broker.answer(batch, ok(first, first))
+
+    assert client.hear() == [Published(1, 3, [TickRun(tick, 1024, 1) for tick in (1, 2, 3)])]
+
+
 def test_more_bytes_than_the_window_are_a_violation_but_one_batch_may_be_larger(make_broker: Any) -> None:
     broker = make_broker(Limits(window_bytes=1000))
     client = broker.client()
