@@ -24,8 +24,6 @@ from sim.switches.catalogue import SWITCHES, switch_named
 
 SEEDS = 2_000
 ROUTERS = ("local", "hostile")
-PROTOCOL = "exception"
-"""What a broken session between our own parts shows as (`P1`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +67,6 @@ def search(name: str, seeds: int) -> Found:
 
 def is_meant(oracle: str, meant: tuple[str, ...]) -> bool:
     """Whether what cried was meant to. Liveness oracles are named by their class: V1LiveDelivery is V1."""
-    if oracle.startswith(PROTOCOL):
-        return "P1" in meant
     name = oracle[:2] if oracle[:1] == "V" else oracle
     return name in meant
 

@@ -2,23 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from random import Random
+
 import pytest
 
-from gapless.testing.sim.exhaustive import SCOPES, cases, run_case
+from gapless.testing.sim.exhaustive import FAULTS, SCOPES, Case, Outcome, Strike, follow, perform, run_case, tasks
+from gapless.testing.sim.scopes import Scope
+from gapless.testing.sim.striking import Mark, Stage
+from gapless.testing.sim.trace import Trace
+from sim.switches.catalogue import switch_named
+
+OF_STRIKES = {"disk", "pause", "cut", "crash", "kill"}
+"""What a fault says of itself: when, and in its own words."""
+
+
+def outcomes(scope: Scope, each: int = 1) -> Iterator[Outcome]:
+    return (perform(task) for task in tasks(scope, 1)[1][::each])
 
 
 @pytest.mark.timeout(300)
 def test_one_fault_at_every_position_of_the_smallest_scope() -> None:
-    failures = [(case, failure) for case in cases(SCOPES[0], 1) if (failure := run_case(case)) is not None]
-
-    assert not failures
+    assert [outcome.failures for outcome in outcomes(SCOPES[0]) if outcome.failures] == []
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("scope", SCOPES[1:4], ids=str)
-def test_one_fault_here_and_there_in_larger_ones(scope: object) -> None:
-    assert scope in SCOPES
-    chosen = cases(next(one for one in SCOPES if one == scope), 1, stride=11)
-    failures = [(case, failure) for case in chosen if (failure := run_case(case)) is not None]
+def test_one_fault_here_and_there_in_larger_ones(scope: Scope) -> None:
+    assert [outcome.failures for outcome in outcomes(scope, each=12) if outcome.failures] == []
 
-    assert not failures
+
+@pytest.mark.timeout(300)
+def test_a_second_fault_at_every_position_behind_some_first() -> None:
+    deeper = tasks(SCOPES[0], 2)[1][::150]
+    done = [perform(task) for task in deeper]
+
+    assert sum(outcome.counts.run for outcome in done) > 100 * len(deeper)
+    assert [outcome.failures for outcome in done if outcome.failures] == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["acknowledged_before_sync", "landed_before_sync"])
+def test_what_is_wrong_is_found_with_one_fault_in_the_smallest_scope(name: str) -> None:
+    switch = switch_named(name)
+    with switch.applied():
+        failures = (failure for outcome in outcomes(SCOPES[0]) for _, failure in outcome.failures)
+
+        assert any(failure.oracle in switch.oracle for failure in failures)
+
+
+# ------------------------------------------------------------------------- what is not run because it is equal
+
+
+class Steps(Trace):
+    """Every step, and what is noted but for what the faults say of themselves."""
+
+    __slots__ = ("all",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[tuple[object, ...]] = []
+
+    def step(self, at: int, lane: str, kind: str, digest: int = 0) -> None:
+        super().step(at, lane, kind, digest)
+        self.all.append((at, lane, kind, digest))
+
+    def note(self, at: int, lane: str, kind: str, text: str, peer: str = "") -> None:
+        super().note(at, lane, kind, text, peer)
+        if kind not in OF_STRIKES:
+            self.all.append((at, lane, kind, text, peer))
+
+
+def steps_of(case: Case) -> list[tuple[object, ...]]:
+    trace = Steps()
+    run_case(case, trace)
+    return trace.all
+
+
+def by_mark(case: Case) -> dict[Mark, list[Strike]]:
+    """All that could go wrong from the last strike on, together what is said to lead to the same run."""
+    found: dict[Mark, list[Strike]] = {}
+
+    def look(stage: Stage) -> None:
+        for fault in FAULTS.values():
+            for number in range(fault.count(case.scope)):
+                strike = Strike(stage.position, fault.name, number)
+                found.setdefault(fault.mark(stage, number), []).append(strike)
+
+    run_case(case, look=look)
+    return found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(12))
+def test_strikes_with_the_same_mark_lead_to_the_same_run(seed: int) -> None:
+    """A sample of them, behind no fault and behind one."""
+    random = Random(seed)
+    case = Case(random.choice(SCOPES))
+    if seed % 2:
+        case = case.also(random.choice(follow(case).strikes))
+    groups = by_mark(case)
+    nothing = groups.pop(None)
+
+    assert steps_of(case.also(random.choice(nothing))) == steps_of(case)
+    for strikes in random.sample([strikes for strikes in groups.values() if len(strikes) > 1], 4):
+        one, other = random.sample(strikes, 2)
+        assert steps_of(case.also(one)) == steps_of(case.also(other)), f"{case}: {one} and {other}"

@@ -108,6 +108,7 @@ def pubend_json(info: PubendInfo) -> dict[str, Any]:
         "released": info.released,
         "log_bytes": info.log_bytes,
         "publishers": info.publishers,
+        "shbs": list(info.shbs),
     }
 
 

@@ -52,7 +52,18 @@ def simulate(
         typer.Option(min=1, max=2, metavar="FAULTS", help="Instead of seeds: so many faults at every position."),
     ] = None,
     scopes: Annotated[int, typer.Option(min=1, help="With --exhaustive: only the first so many scopes.")] = 24,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(metavar="P/S/E/U", help="With --exhaustive: this one, by its PHBs, SHBs, events, subscribers."),
+    ] = None,
+    part: Annotated[
+        str, typer.Option(metavar="K/N", help="With --exhaustive: the Kth of N parts, for several machines.")
+    ] = "1/1",
     stride: Annotated[int, typer.Option(min=1, help="With --exhaustive: only each so manieth position.")] = 1,
+    strike: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CASE", help="With --exhaustive and one --scope: what happens in this case, as printed."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run whole systems under virtual time through faults that no test bed reaches, and check every promise.
@@ -63,9 +74,13 @@ def simulate(
     from gapless.testing.campaign import Plan
 
     if exhaustive is not None:
-        from gapless.cli.exhausting import exhaust_scopes
+        from gapless.cli import exhausting
 
-        raise typer.Exit(exhaust_scopes(exhaustive, scopes, stride, processes, as_json=as_json))
+        chosen = exhausting.scopes_of(scopes, scope or ())
+        if strike:
+            raise typer.Exit(exhausting.replay_case(chosen, strike))
+        wanted = exhausting.Wanted(exhaustive, chosen, stride, exhausting.part_of(part), processes)
+        raise typer.Exit(exhausting.exhaust_scopes(wanted, as_json=as_json))
     plan = Plan(tuple(router or ROUTERS), workload, _kinds(faults))
     _check(plan)
     if seed is not None:

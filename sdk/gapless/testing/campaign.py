@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
 from gapless.testing.sim.choices import Choices
-from gapless.testing.sim.exhaustive import Case, run_case
+from gapless.testing.sim.exhaustive import Outcome, Task, perform
 from gapless.testing.sim.options import FAULTS, Options, draw_options
 from gapless.testing.sim.result import Failure, Result
 from gapless.testing.sim.run import run_seed
 
 SEEDS_PER_PROCESS = 400
 """A worker is replaced after so many: what a run leaves in memory must not slow the others down."""
+TASKS_PER_PROCESS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +107,23 @@ def campaign(plan: Plan, seeds: Iterable[int], *, processes: int | None = None) 
         yield from pool.imap_unordered(_run_task, tasks, chunksize=4)
 
 
-def exhaust(cases: Iterable[Case], *, processes: int | None = None) -> Iterator[tuple[Case, Failure | None]]:
-    """Runs every case of small scopes, on all cores, and yields what was wrong with each."""
+def exhaust(tasks: Iterable[Task], stride: int = 1, *, processes: int | None = None) -> Iterator[Outcome]:
+    """Performs the tasks of small scopes, on all cores, and yields what comes of each as it ends."""
     count = processes or os.cpu_count() or 1
     if count == 1:
-        yield from ((case, run_case(case)) for case in cases)
+        yield from map(_perform, ((task, stride) for task in tasks))
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(count, maxtasksperchild=50) as pool:
-        yield from pool.imap_unordered(_run_case, cases, chunksize=64)
+    with context.Pool(count, maxtasksperchild=TASKS_PER_PROCESS) as pool:
+        yield from pool.imap_unordered(_perform, ((task, stride) for task in tasks))
 
 
 def _run_task(task: tuple[Plan, int, str]) -> Summary:
     return run_one(*task)
 
 
-def _run_case(case: Case) -> tuple[Case, Failure | None]:
-    return case, run_case(case)
+def _perform(task: tuple[Task, int]) -> Outcome:
+    began = time.process_time()
+    outcome = perform(*task)
+    outcome.seconds = time.process_time() - began
+    return outcome

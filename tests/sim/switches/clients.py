@@ -81,7 +81,8 @@ CONSUMING = (
         (Edit(f"{_SUBSCRIPTION}._subscribe", "acknowledged=self.acknowledging.repeat(),", "acknowledged=[],"),),
         ("V3",),
         "The last acknowledgement of a run is lost with an SHB that loses power before its checkpoint; the client's"
-        " process goes on, nothing more is published, and the application acknowledges only with events.",
+        " process goes on, nothing more is published, and the application acknowledges only with events; it connects"
+        " again before it was told of any silence, for of that its client would say something new.",
     ),
     Switch(
         "last_event_named_too_low",

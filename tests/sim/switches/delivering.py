@@ -32,7 +32,7 @@ PFS = (
                 "        if len(found) >= limit:\n            return Found(found, min(index, upto))",
                 "        del found[:-limit]",
             ),
-            Edit(f"{_READER}.on_read", "self.horizon, upto, BATCH)", "self.horizon, upto, 4)"),
+            Edit(f"{_READER}._scanned", "self.horizon, upto, BATCH)", "self.horizon, upto, 4)"),
         ),
         ("I3", "I4"),
         "A durable subscriber that is away for more than four matching events; the switch lowers the limit, which is"
@@ -203,8 +203,8 @@ CONSUMERS = (
         "A consumer whose token is ahead of the head is live from the head on, and gets again what it has.",
         (Edit(f"{_CONSTREAM}._go_live", "if at > self.head:", "if at < 0:"),),
         ("I2",),
-        "An SHB loses power with a head above its last checkpoint, and consumers attach with tokens above that before"
-        " the head has caught up. To be seen where the SHB sends: a client drops what it has.",
+        "An SHB loses power with a head above its last checkpoint, and cannot reach its PHB when it is back: consumers"
+        " attach with tokens above its head. To be seen where the SHB sends: a client drops what it has.",
     ),
     Switch(
         "credit_ignored",
@@ -269,8 +269,8 @@ CONSUMERS = (
             ),
         ),
         ("I8", "I5"),
-        "Two clients of one subscription: the first one's link stalls, the second takes the subscription over with a"
-        " token of its own, then the first one's acknowledgement arrives, above the second one's position; the PHB"
-        " chops, the second one restarts from its token. The model counts the acknowledgements of the holder alone.",
+        "Two processes of one client: the second takes the subscription over with the token that was committed last;"
+        " the first does not hear of it (that way is cut), goes on, and acknowledges what it had been sent, above the"
+        " second one's position; then the PHB chops. Heard are the acknowledgements of the holder alone.",
     ),
 )

@@ -11,6 +11,9 @@ _TABLE = "gapless.core.release:ReleaseTable"
 
 _MINIMA = "return _lowest(self._rows.values()) if len(self._rows) == len(self._members) else None"
 _BOUND = "min((joining.at for joining in self._joining.values()), default=self._log.stable)"
+_UNTIL_DURABLE = (
+    "min((joining.at for joining in self._joining.values() if joining.enrolled_in is None), default=self._log.stable)"
+)
 _WANTED = "wanted = max(min(self.released, self.held), self._early(time))"
 
 MEMBERS = (
@@ -26,7 +29,7 @@ MEMBERS = (
     Switch(
         "minimum_outlives_enrolment",
         ("T41", "T48"),
-        "A minimum over the old members is remembered while a new one joins, and counts again when that is over.",
+        "A minimum over the old members is remembered while a new one joins, and counts again once that is durable.",
         (
             Edit(
                 f"{_RELEASE}.on_released",
@@ -36,13 +39,13 @@ MEMBERS = (
             Edit(
                 f"{_RELEASE}.target",
                 _WANTED,
-                f"bound = {_BOUND}\n    wanted = min(bound, max(min(self.released, self.held), self._early(time)))",
+                f"bound = {_UNTIL_DURABLE}\n"
+                "    wanted = min(bound, max(min(self.released, self.held), self._early(time)))",
             ),
         ),
         ("I8", "I5"),
-        "As enrolment_does_not_bound, and then the new SHB lags behind that minimum with its first report (it has a"
-        " subscriber that does not acknowledge), and the router has forgotten what it said (hostile: forget), so"
-        " that it says the lower minimum.",
+        "As enrolment_does_not_bound. To be remembered for longer, until a minimum counts the new member, does no harm:"
+        " minima of one router never fall, so that one is not below any that was said before.",
     ),
     Switch(
         "minimum_of_the_heard",

@@ -11,20 +11,23 @@ STORAGE = (
     Switch(
         "sync_covers_later_writes",
         ("1.5 PublishAck",),
-        "When a sync ends, what was written while it ran counts as durable too.",
+        "When a sync ends, everything that was written while it ran counts as durable too.",
         (
             Edit(
                 "gapless.node.groups:Groups.on_synced",
                 "    return durable",
-                "    if not self._in_flight:\n"
+                "    if durable:\n"
+                "        for behind in self._in_flight:\n"
+                "            durable += behind.cookies\n"
+                "            behind.cookies = []\n"
                 "        durable += self._cookies\n"
                 "        self._cookies = []\n"
                 "    return durable",
             ),
         ),
         ("I7", "I1"),
-        "Two syncs under way on a PHB, a third batch written behind them, and a power cut right after the second one"
-        " has ended. Every rule of 1.5 is broken with it, so an SHB shows it as well.",
+        "A batch that is written to a PHB while a sync is under way, and a power cut between the end of that sync and"
+        " the end of the next one. Every rule of 1.5 is broken with it, so an SHB shows it as well.",
     ),
     Switch(
         "failed_sync_taken_for_done",
@@ -52,9 +55,9 @@ STORAGE = (
                 "bisect_right(self._indexes, self.first)",
             ),
         ),
-        ("V2", "V1"),
-        "The node's upkeep reclaims between the write of a chop and its sync, and the PHB loses power then; a"
-        " subscription from `earliest`, or an old token, wants what `lost` does not cover.",
+        ("I7", "V2", "V1"),
+        "The node's upkeep reclaims between the write of a chop and its sync, and the PHB loses power then: its log"
+        " lacks what is not given up. A subscription from `earliest`, or an old token, would wait for that.",
     ),
     Switch(
         "volume_reads_by_index",

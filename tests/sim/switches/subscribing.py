@@ -190,7 +190,7 @@ HOLDING = (
         ),
         ("I10",),
         "An SHB that loses power within one sync of a subscribe. The client that was told Subscribed attaches again"
-        " and finds no subscription; created anew, it begins later than it was told.",
+        " by id, and finds no subscription; or, created anew by name, it begins later than it was told.",
     ),
     Switch(
         "interest_before_durable",
@@ -229,8 +229,8 @@ HOLDING = (
         ("T34",),
         "An SHB that begins anew on an empty volume has the identity of the one that is gone.",
         (Edit(f"{_BROKER}:shb_id", 'f"{context.broker}@{context.storage_id}"', "context.broker"),),
-        ("I3", "I5"),
-        "An SHB whose volume is wiped after its PHB has chopped: it is enrolled from long ago, so its constream meets"
-        " lost ticks; and its versions begin at 1 where a router that was not restarted knows higher ones.",
+        ("I3", "I5", "I8", "cores"),
+        "An SHB whose volume is wiped: its versions begin at 1 under an id that has announced higher ones, and what it"
+        " reports falls. If its PHB has chopped, it is enrolled from long ago, so its constream meets lost ticks.",
     ),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from gapless.core.interest import InterestTable
-from gapless.core.knowledge import Kind, KnowledgeConflict, KnowledgeStream
 from gapless.core.routing import (
     AskInterest,
     BrokerId,
@@ -25,13 +26,11 @@ from gapless.core.routing import (
 )
 from gapless.core.routing_frames import Address, InterestQuestion, InterestSummary, Message
 from gapless.core.ticks import PubendId, ShbId, Tick
+from gapless.testing.hostile.caching import Cache
 from gapless.testing.hostile.mesh import Mesh, Station
 from gapless.testing.hostile.shaping import joined, part
 from gapless.testing.hostile.timers import MILLISECOND, SECOND
 
-CACHED_EVENTS = 256
-CACHED_RUNS = 256
-"""How much of each pubend a cache holds."""
 MERGED_WITHIN = 200 * MILLISECOND
 """How long a piece of knowledge waits for the next."""
 LATE_MAX = 200
@@ -49,9 +48,7 @@ class Followed:
     told: Tick = 0
     """Decided up to here."""
     meta: PubendMeta | None = None
-    cache: KnowledgeStream | None = None
-    cached: int = 0
-    """How many events the cache holds."""
+    cache: Cache | None = None
     waiting: Knowledge | None = None
     """What is to be delivered with the next piece."""
     last: Knowledge | None = None
@@ -273,19 +270,9 @@ class SubscriberSide:
     def _remember(self, followed: Followed, knowledge: Knowledge) -> None:
         if not self._station.hostility.has("stale_cache"):
             return
-        cache = followed.cache
-        if cache is None:
-            cache = followed.cache = KnowledgeStream(knowledge.pubend)
-            followed.cached = 0
-        try:
-            followed.cached += len(cache.accumulate(knowledge).events)
-        except KnowledgeConflict:
-            followed.cache = None  # it is the SHB that raises the alarm: the same is delivered to it
-            return
-        if cache.run_count > CACHED_RUNS or followed.cached > CACHED_EVENTS:
-            lowest = next(run.lo for run in cache.runs(0, cache.known_upto) if run.kind is Kind.SILENCE)
-            cache.forget(0, (lowest + cache.known_upto) // 2)
-            followed.cached = cache.event_count
+        if followed.cache is None:
+            followed.cache = Cache(knowledge.pubend)
+        followed.cache.remember(knowledge)
 
     def _answer(self, want: Want) -> Want:
         """Answers what a cache can; returns what is left of the want."""

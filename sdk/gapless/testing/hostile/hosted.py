@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from gapless.core.interest import InterestTable
 from gapless.core.intervals import IntervalSet
@@ -29,6 +31,7 @@ from gapless.core.routing import (
 from gapless.core.routing_frames import InterestQuestion, InterestSummary
 from gapless.core.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.core.ticks import SECOND as SECOND_OF_TICKS
+from gapless.testing.hostile.caching import Cache
 from gapless.testing.hostile.mesh import Mesh, Station
 from gapless.testing.hostile.pushing import Pushes
 
@@ -41,6 +44,8 @@ class Hosted:
     members: dict[ShbId, Tick]
     pushes: Pushes
     releases: ReleaseTable = field(default_factory=ReleaseTable)
+    caches: dict[BrokerId, Cache] = field(default_factory=dict)
+    """What was pushed to each broker, as a router on the way there would have it."""
 
 
 class PublisherSide:
@@ -126,6 +131,10 @@ class PublisherSide:
         if want.pubend not in self.pubends:
             return
         need = -1 if want.need is None else want.need.get(want.shb, 0)
+        if self._station.hostility.happens("stale_cache"):
+            want = self._answer_from_cache(broker, want)
+            if not want.ranges:
+                return
         if self._station.hostility.happens("answer_more"):
             want = replace(want, ranges=self._widened(want))
         self._station.effects.append(AskPubend(want, (broker, want.shb, need)))
@@ -178,6 +187,7 @@ class PublisherSide:
         for hosted in self.pubends.values():
             hosted.releases.replace_members(hosted.members)
             hosted.pushes.forget()
+            hosted.caches.clear()
 
     # ------------------------------------------------------------------------------------ who is there
 
@@ -226,10 +236,12 @@ class PublisherSide:
         pushes, hostility = hosted.pushes, self._station.hostility
         table = self._filter(hosted, broker)
         if table is None:
+            self._remember(hosted, broker, knowledge)
             pushes.say(broker, knowledge)
             return
         decision = table.decide(RAW, self._shbs_at[broker])
         if decision.flood or hostility.happens("flood"):
+            self._remember(hosted, broker, knowledge)
             pushes.say(broker, knowledge)
             return
         data, stamp = knowledge.data, decision.stamp
@@ -241,6 +253,7 @@ class PublisherSide:
         if stamp is not None and hostility.happens("understate"):
             stamp = {shb: hostility.random.randint(0, version) for shb, version in stamp.items()}
         pushed = replace(knowledge, data=data, stamp=stamp)
+        self._remember(hosted, broker, pushed)
         if data or not knowledge.data:
             pushes.say(broker, pushed)
         else:
@@ -264,6 +277,20 @@ class PublisherSide:
                 data = knowledge.data.select(table.matches(knowledge.data.headers))
                 knowledge = replace(knowledge, data=data, stamp={shb: version})
         self._mesh.send(broker, knowledge)
+
+    def _answer_from_cache(self, broker: BrokerId, want: Want) -> Want:
+        """Answers what a router on the way could; returns what is left of the want."""
+        cache = self.pubends[want.pubend].caches.get(broker)
+        if cache is None:
+            return want
+        replies, rest = cache.answer(want.ranges, want.need)
+        for reply in replies:
+            self._mesh.send(broker, reply)
+        return replace(want, ranges=rest)
+
+    def _remember(self, hosted: Hosted, broker: BrokerId, knowledge: Knowledge) -> None:
+        if self._station.hostility.has("stale_cache"):
+            hosted.caches.setdefault(broker, Cache(knowledge.pubend)).remember(knowledge)
 
     def _widened(self, want: Want) -> tuple[tuple[Tick, Tick], ...]:
         random = self._station.hostility.random

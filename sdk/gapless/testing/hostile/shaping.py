@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gapless.core.events import EventBatch
 from gapless.core.routing import Knowledge

@@ -70,20 +70,33 @@ class Contract:
             routing.Placed: self._placings.end,
         }
 
+    @property
+    def effects(self) -> tuple[type, ...]:
+        """The kinds of effects that are judged; of others `said` need not be told."""
+        return tuple(self._effects)
+
     # ------------------------------------------------------------------------------ what is to be fed
 
     def called(self, broker: BrokerId, now: int, method: str, arguments: Sequence[Any]) -> None:
         """A router is about to be called: the method's name, and its arguments after `now`, in their order."""
         self._call += 1
         handler = self._calls.get(method)
-        if handler is not None:
-            self._noting(handler, broker, now, *arguments)
+        if handler is None:
+            return
+        try:
+            handler(broker, *arguments)
+        except ContractError as breach:
+            raise breach.at(broker, now) from None
 
     def said(self, broker: BrokerId, now: int, effect: routing.Effect) -> None:
         """An effect came out of a router. Raises ContractError if it breaks a clause."""
         handler = self._effects.get(type(effect))
-        if handler is not None:
-            self._noting(handler, broker, now, effect)
+        if handler is None:
+            return
+        try:
+            handler(broker, effect)
+        except ContractError as breach:
+            raise breach.at(broker, now) from None
 
     def vanished(self, broker: BrokerId) -> None:
         """A broker's router was thrown away; the cores around it live on. Call it before the next one starts."""
@@ -102,13 +115,6 @@ class Contract:
         """Raises ContractError if anything is left open. For the end, when nothing is on its way any more."""
         self._placings.check_ended()
 
-    def _noting(self, handler: Callable[..., None], broker: BrokerId, now: int, *arguments: Any) -> None:
-        """Adds to a breach where and when it was."""
-        try:
-            handler(broker, *arguments)
-        except ContractError as breach:
-            raise breach.at(broker, now) from None
-
     # ------------------------------------------------------------------------------ what cores say
 
     def _on_frame(self, broker: BrokerId, _link: int, _frame: bytes) -> None:
@@ -121,7 +127,10 @@ class Contract:
     def _on_know(self, _broker: BrokerId, knowledge: Knowledge, _reply_to: Hashable = None) -> None:
         if knowledge.stamp is not None:
             raise ContractError(Clause.CORES, f"{knowledge.pubend} said filtered knowledge")
-        self.truths.setdefault(knowledge.pubend, PubendTruth(knowledge.pubend)).know(knowledge)
+        truth = self.truths.get(knowledge.pubend)
+        if truth is None:
+            truth = self.truths[knowledge.pubend] = PubendTruth(knowledge.pubend)
+        truth.know(knowledge)
 
     def _on_enrolled(self, broker: BrokerId, pubend: PubendId, shb: ShbId, at: Tick) -> None:
         membership = self.memberships.get(pubend)
@@ -139,7 +148,9 @@ class Contract:
         shb = interest.shb
         self._shbs.setdefault(broker, {})[shb] = None
         self._homes[shb] = broker
-        self.interests.setdefault(shb, InterestHistory(shb)).announce(interest)
+        if shb not in self.interests:
+            self.interests[shb] = InterestHistory(shb)
+        self.interests[shb].announce(interest)
 
     def _on_hold(self, _broker: BrokerId, row: HoldRow) -> None:
         _add(self._rows.setdefault((row.pubend, row.shb, row.version), []), row)

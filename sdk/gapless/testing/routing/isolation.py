@@ -24,6 +24,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
 from gapless.core.events import EventBatch, EventColumns
 from gapless.core.routing import BrokerId
 from gapless.testing.routing.harness import RouterHarness
@@ -51,6 +54,8 @@ def plain(value: Any) -> Any:
         return value.name
     if is_dataclass(value) and not isinstance(value, type):
         return type(value).__name__, [plain(getattr(value, field.name)) for field in fields(value)]
+    if isinstance(value, Struct):
+        return type(value).__name__, [plain(part) for part in astuple(value)]
     if isinstance(value, Mapping):
         return sorted(((plain(key), plain(row)) for key, row in value.items()), key=repr)
     if isinstance(value, AbstractSet):

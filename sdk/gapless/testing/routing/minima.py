@@ -11,7 +11,9 @@ from a router that was told nothing yet in its life: no frame, nor, by an SHB of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from gapless.core.release import Minima
 from gapless.core.routing import BrokerId, Progress, PubendMeta

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from gapless.core.routing import BrokerId, OpenRequest, Outcome, Placed, Pub, Verdict
 from gapless.core.ticks import PubendId, Tick
@@ -57,19 +59,24 @@ class Placings:
         if reply_to in waiting:
             raise ContractError(Clause.CORES, f"{reply_to!r} already waits for an answer")
         waiting[reply_to] = Call(asked)
-        attempt = self._attempts.setdefault(_key(asked), _Attempt())
+        key = _key(asked)
+        attempt = self._attempts.get(key)
+        if attempt is None:
+            attempt = self._attempts[key] = _Attempt()
         if not any(_equal(asked, before) for before in attempt.asked):
             attempt.asked.append(asked)
 
     def submit(self, broker: BrokerId, asked: Asked, reply_to: Hashable) -> None:
         """A router hands it to its PHB: only what was asked, and as it was. None: nobody waits for the answer."""
-        attempt = self._attempts.get(_key(asked))
+        key = _key(asked)
+        attempt = self._attempts.get(key)
         if attempt is None or not any(_equal(asked, before) for before in attempt.asked):
             raise _breach(f"{_name(asked)} is submitted, and nobody asked for it")
         if reply_to is None:
             return
-        key = _key(asked)
-        submission = self._submitted.setdefault((broker, reply_to), _Submission(key))
+        submission = self._submitted.get((broker, reply_to))
+        if submission is None:
+            submission = self._submitted[broker, reply_to] = _Submission(key)
         if submission.key != key and submission.unanswered:
             # Its answer would be taken for this one's: a router that comes back must not use old addresses anew.
             raise _breach(f"{_name(asked)} is submitted under {reply_to!r}, where another answer is on its way")

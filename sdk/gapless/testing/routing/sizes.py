@@ -6,6 +6,9 @@ import gc
 import sys
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
 
 def deep_size(root: object) -> int:
     """Bytes of an object and of everything that it alone or with others refers to, but for code.
@@ -23,6 +26,8 @@ def deep_size(root: object) -> int:
         total += sys.getsizeof(thing)
         if isinstance(thing, FunctionType):
             stack.extend(cell for cell in thing.__closure__ or ())
+        elif isinstance(thing, Struct):  # the collector does not know what one with gc=False refers to
+            stack.extend(astuple(thing))
         else:
             stack.extend(gc.get_referents(thing))
     return total

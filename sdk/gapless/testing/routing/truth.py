@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from operator import lt
 
 from gapless.core.events import EventBatch, Header
 from gapless.core.intervals import IntervalSet
@@ -44,12 +44,12 @@ class PubendTruth:
         lo, hi, data = knowledge.lo, knowledge.hi, knowledge.data
         _check_shape(knowledge)
         silent_from = min(max(lo, knowledge.lost), hi)
-        said = dict.fromkeys(data.ticks)
-        for tick in self.between(silent_from, hi):
-            if tick not in said:
-                raise ContractError(Clause.CORES, f"{self.pubend} says silence at {tick}, where it said an event")
         for index, tick in enumerate(data.ticks):
             self._add(tick, data, index)
+            if tick <= silent_from:
+                self.known.add(tick - 1, tick)
+        for tick in self._left_out(silent_from, knowledge):
+            raise ContractError(Clause.CORES, f"{self.pubend} says silence at {tick}, where it said an event")
         self.known.add(silent_from, hi)
         self.lost = max(self.lost, knowledge.lost)
         self.stable = max(self.stable, hi)
@@ -60,14 +60,13 @@ class PubendTruth:
             if not _same(before, (data, index)):
                 raise ContractError(Clause.CORES, f"{self.pubend} says two different events at {tick}")
             return
-        if tick in self.known:
+        if tick <= self.stable and tick in self.known:
             raise ContractError(Clause.CORES, f"{self.pubend} says an event at {tick}, where it said silence")
         self._events[tick] = data, index
         if not self._ticks or tick > self._ticks[-1]:
             self._ticks.append(tick)
         else:
             insort(self._ticks, tick)
-        self.known.add(tick - 1, tick)
 
     def between(self, lo: Tick, hi: Tick) -> list[Tick]:
         """The ticks of the events in (lo, hi]."""
@@ -137,7 +136,7 @@ def _check_shape(knowledge: Knowledge) -> None:
     ticks = knowledge.data.ticks
     if not ticks:
         return
-    ordered = all(before < after for before, after in pairwise(ticks))
+    ordered = all(map(lt, ticks, ticks[1:]))
     if not ordered or not knowledge.lo < ticks[0] <= ticks[-1] <= knowledge.hi:
         what = f"events of {knowledge.pubend} out of order, or outside of ({knowledge.lo}, {knowledge.hi}]"
         raise _breach(what)

@@ -7,7 +7,7 @@
     faults      what goes wrong, and when
     seam observing model oracles       who looks on, and what must hold
     workloads   what applications do: two generators that know nothing of each other
-    exhaustive  small scopes, with a fault at every position
+    exhaustive scopes striking touching    small scopes, with a fault at every position
     shrink listening lanes page regression script    from a failure to understanding
 
 `gapless simulate` runs all of it; `gapless.testing.campaign` does so from Python.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gapless.core.ticks import PubendId, ShbId, Tick
-    from gapless.testing.sim.application import Consumer, Letter, Row
+    from gapless.testing.sim.consumer import Consumer, Row
+    from gapless.testing.sim.producer import Letter
 
 
 @dataclass(slots=True, eq=False)
@@ -122,3 +123,25 @@ class Account:
 
     def __str__(self) -> str:
         return f"row {self.row.number} ({self.row.client_id}:{self.row.name})"
+
+
+class Presents:
+    """What the pubends of each broker take for the present, at most: their clocks never go back."""
+
+    def __init__(self) -> None:
+        self._highest: dict[str, tuple[int, int]] = {}
+        """Per broker a time (ms since 1970) that they cannot have been beyond at a time of the world."""
+
+    def note(self, broker: str, now: int, wall: int) -> None:
+        """They may be as far as this now."""
+        self._highest[broker] = max(wall, self.latest(broker, now)), now
+
+    def latest(self, broker: str, now: int) -> int:
+        """How far they may be now."""
+        highest, at = self._highest.get(broker, (0, 0))
+        return highest + passed_at_most(now - at)
+
+
+def passed_at_most(nanoseconds: int) -> int:
+    """How many milliseconds that may be by a fast clock."""
+    return nanoseconds * 21 // 20_000_000 + 1

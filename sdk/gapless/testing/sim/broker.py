@@ -4,33 +4,31 @@
                       │ ▲
                       └─┘ paused
 
-Everything outside of the engine that production has is here, under virtual time: its turns, its timer, its
-syncs and reads, which take a while and may fail. A crash can come at every effect: between a write and the
-send behind it, between two sends, in the middle of a recovery.
+Everything outside of the engine that production has is here, under virtual time: its turns, its timer; and in
+`syncing` what it does with its disk. A crash can come at every effect: between a write and the send behind
+it, between two sends, in the middle of a recovery.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gapless.core import routing
 from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
 from gapless.node.assembly import Loaded, make_machine
-from gapless.node.config import make_config
 from gapless.node.engine import Engine
-from gapless.node.groups import Group, Groups
 from gapless.node.identity import claim
 from gapless.spi import VolumeIdentity
-from gapless.testing.sim.network import MILLISECOND, SECOND
+from gapless.testing.sim.options import MILLISECOND, SECOND
+from gapless.testing.sim.syncing import Syncing
 
 if TYPE_CHECKING:
     from gapless.core.effects import Operation
     from gapless.node.machine import Cookie, Machine, Network
     from gapless.testing.sim.clocks import NodeClock
     from gapless.testing.sim.disk import Disk
-    from gapless.testing.sim.network import ClientLink
+    from gapless.testing.sim.links import ClientLink
     from gapless.testing.sim.world import Life, World
 
 
@@ -54,12 +52,16 @@ class SimBroker:
         self.life.over = True
         self.engine: Engine | None = None
         self.machine: Machine | None = None
+        self.syncing: Syncing | None = None
+        """Its open volume."""
         self.boots = 0
         self.tampered = False
         """Whether an operator has put an old copy of its disk back: to be refused then is right."""
         self.given_up = False
         """Whether an operator is needed to bring it up: its volume was refused."""
         self.paused_until = 0
+        self.stalled_until = 0
+        """Syncs that begin now do not end before that."""
         self.turn_delay = self.TURN
         self.fuse = 0
         """So many effects until it crashes; 0: it does not."""
@@ -70,9 +72,9 @@ class SimBroker:
         self._new_disk = new_disk
         self._choices = world.choices.stream("process")
         self._disk_choices = world.choices.stream("disk")
-        self._groups: Groups | None = None
-        self._volume: Any = None
         self._timer_at = 0
+        self._due = self._due_at = 0
+        """What the timer was last asked for, by the node's clock and by the world's."""
         self._timer: Life = world.new_life()
         self._links = 0
 
@@ -113,6 +115,7 @@ class SimBroker:
         self.life = self.world.new_life()
         self.fuse, self.fuse_at_boot = self.fuse_at_boot, 0
         self.node_clock.restart(self.world.now)
+        self._due = 0
         self.world.note(self.name, "boot", f"start {self.boots}")
         try:
             self._begin()
@@ -126,7 +129,8 @@ class SimBroker:
 
     def _begin(self) -> None:
         world = self.world
-        volume = self._volume = self.disk.open(VolumeIdentity("", self.name))
+        volume = self.disk.open(VolumeIdentity("", self.name))
+        self.syncing = Syncing(self, volume)
         self.effect("open")
         identity = claim(volume, self.loaded.config.node.network, world.token_bytes)
         self.storage_id = identity.storage_id
@@ -134,7 +138,6 @@ class SimBroker:
         machine = make_machine(self.loaded, volume, identity, *self.clock())
         self.effect("recover")
         self.machine = machine
-        self._groups = Groups(volume)
         engine = self.engine = Engine(machine, volume, self)
         self._timer_at = 0
         self._turn(engine)
@@ -165,8 +168,7 @@ class SimBroker:
         self.fuse = 0
         self.engine.close("the node is stopping")
         self.engine.turn()
-        self._over()
-        self._volume.close()
+        self._over_and_close()
         self._come_back()
 
     def _come_back(self) -> None:
@@ -206,8 +208,14 @@ class SimBroker:
         self.world.note(self.name, "disk", f"{what} fails: {how}")
         self.disk.fail(what, how)
 
+    def stall(self, until: int) -> None:
+        """No sync that begins from now on ends before that time; those under way end as they would have."""
+        self.world.note(self.name, "disk", f"stalls for {(until - self.world.now) // MILLISECOND} ms")
+        self.stalled_until = until
+
     def heal_disk(self) -> None:
         """Nothing is wrong with the disk any more."""
+        self.stalled_until = 0
         self.disk.heal()
 
     def retire(self, shb: SimBroker) -> None:
@@ -219,35 +227,21 @@ class SimBroker:
             self.engine.call(lambda _now, _wall: role.retire(identity))
             self.world.observe.retired(identity)
 
-    def add_pubend(self) -> None:
-        """One more pubend from the next start on."""
-        pubends = list(self._phb_section()["pubends"])
-        extra = {**pubends[0], "name": f"{self.name}-extra{len(pubends)}", "count": 1}
-        self._configure(pubends=[*pubends, extra])
-
-    def change_policy(self, max_retain_seconds: float | None) -> None:
-        """Another bound of what is retained, from the next start on."""
-        pubends = [{**pubend, "max_retain_seconds": max_retain_seconds} for pubend in self._phb_section()["pubends"]]
-        self._configure(pubends=pubends)
-
-    def _phb_section(self) -> dict[str, Any]:
-        return self.loaded.config.role("phb")
-
-    def _configure(self, **changes: Any) -> None:
-        config = self.loaded.config
-        settings = {"node": config.node.model_dump(), "storage": config.storage.model_dump(), "listen": []}
-        config = make_config({**settings, "phb": {**self._phb_section(), **changes}})
-        self.loaded = replace(self.loaded, config=config)
-
     def _over(self) -> None:
         self.life.over = True
         self.fuse = 0
         self.paused_until = 0
         links = self.engine.abandon() if self.engine is not None else {}
-        self.engine = self.machine = self._groups = None
+        self.engine = self.machine = self.syncing = None
         for owner in links.values():
             owner.link.reset("the broker is gone")  # type: ignore[attr-defined]
         self.world.network.broker_gone(self)
+
+    def _over_and_close(self) -> None:
+        assert self.syncing is not None
+        volume = self.syncing.volume
+        self._over()
+        volume.close()
 
     def _refused(self, error: StorageError) -> None:
         self.given_up = True
@@ -338,58 +332,20 @@ class SimBroker:
     def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
         """Writes at once; the sync takes a while."""
         self.effect("write")
-        assert self._groups is not None
-        self._groups.commit(operations, cookies)
-        if operations:
-            self.world.observe.written(self, operations)
-        self._start_sync()
-
-    def _start_sync(self) -> None:
-        assert self._groups is not None
-        group = self._groups.next()
-        if group is None:
-            return
-        world, faults = self.world, self.world.options.disk
-        duration = self._disk_choices.delay(100_000, faults.sync_time)
-        if self._disk_choices.chance(faults.stall):
-            duration += self._disk_choices.draw(8) * SECOND // 2
-            world.probe("disk.stalled")
-        world.at(world.now + duration, self.name, "synced", self._synced, group, self.disk.written, life=self.life)
-
-    def _synced(self, group: Group, upto: int) -> None:
-        if self.paused_until > self.world.now:
-            self.world.at(self.paused_until, self.name, "synced", self._synced, group, upto, life=self.life)
-            return
-        assert self._groups is not None
-        assert self.engine is not None
-        if not self.engine.alive:
-            return
-        error: BaseException | None = None
-        try:
-            self.disk.sync(self._volume, upto)
-        except StorageError as failure:
-            error = failure
-        durable = self._groups.on_synced(group, error)
-        if durable:
-            self.engine.on_durable(durable)
-        if error is not None:
-            self.engine.fail(error)
-            return
-        self._start_sync()
+        assert self.syncing is not None
+        self.syncing.commit(operations, cookies)
 
     def carry_out_reads(self) -> None:
         """One read after another, each of which takes a while."""
-        world = self.world
-        duration = self._disk_choices.delay(50_000, world.options.disk.read_time)
-        world.at(world.now + duration, self.name, "read", self._read, self.engine, life=self.life)
-
-    def _read(self, engine: Engine) -> None:
-        if engine.alive and engine.reads:
-            engine.read_one()
+        assert self.syncing is not None
+        assert self.engine is not None
+        self.syncing.read(self.engine)
 
     def arm(self, now: int, due: int) -> None:
         """One timer; one that is earlier than needed does no harm."""
-        at = max(self.node_clock.when(due), self.world.now + MILLISECOND)
+        if due != self._due:
+            self._due, self._due_at = due, self.node_clock.when(due)
+        at = max(self._due_at, self.world.now + MILLISECOND)
         if self.world.now < self._timer_at <= at:
             return
         self._timer.over = True
@@ -429,8 +385,7 @@ class SimBroker:
         self.world.at(self.world.now, self.name, "failed", self._recover, life=self.life)
 
     def _recover(self) -> None:
-        self._over()
-        self._volume.close()
+        self._over_and_close()
         self.world.observe.crashed(self)
         self.world.after(100 * MILLISECOND, self.name, "boot", self.boot)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from gapless import plugins
 from gapless.core.routing import Router, RouterContext
@@ -15,6 +16,7 @@ from gapless.testing.sim.application import SimClient
 from gapless.testing.sim.broker import SimBroker
 from gapless.testing.sim.clocks import NodeClock
 from gapless.testing.sim.disk import Disk, memory_disk
+from gapless.testing.sim.serving import watched_role
 from gapless.testing.sim.world import World
 
 if TYPE_CHECKING:
@@ -93,8 +95,13 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         listeners=(),
         open_storage=None,
         open_routing=_watched_router(world, name, routing),
-        open_roles={role: plugin("role", role) for role in hosted},
+        open_roles={role: _open_role(world, name, role) for role in hosted},
     )
+
+
+def _open_role(world: World, name: str, role: str) -> Any:
+    open_role = plugin("role", role)
+    return watched_role(world, name, open_role) if role == "shb" else open_role
 
 
 def _watched_router(world: World, name: str, routing: Mapping[str, Any]) -> Any:

@@ -3,195 +3,50 @@
 A position is a step of the world: a frame that arrives, a sync that ends, a timer, a turn. What bugs there
 are in three operations and one fault (and most there are need no more) is found here for certain, where
 seeds find it by luck.
+
+Of faults that lead to the same run only one is run; `striking` says which do, and why. Every case runs from
+the beginning: a process that is forked in the middle of a run pays more for the pages that it copies (15 ms)
+than the beginning would cost it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import combinations, product
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gapless.testing.sim.application import Consumer, Letter, Outbox, Producer, Row, SimClient
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
-from gapless.testing.sim.options import MILLISECOND, SECOND, NetworkFaults, Options
+from gapless.testing.sim.listening import listen
 from gapless.testing.sim.run import come_right, watched
+from gapless.testing.sim.scopes import SCOPES, Scope, Script
+from gapless.testing.sim.striking import FAULTS, Mark, Stage
+from gapless.testing.sim.touching import watch_world
 from gapless.testing.sim.trace import Trace
 
 if TYPE_CHECKING:
-    from gapless.testing.sim.broker import SimBroker
     from gapless.testing.sim.result import Failure
-    from gapless.testing.sim.world import World
 
-BEGIN = SECOND
-"""When the applications start; by then the brokers serve."""
-INTERVAL = 200 * MILLISECOND
-"""Between two events."""
-CUT = 3 * SECOND
-TOPIC = "scope"
+__all__ = ["FAULTS", "SCOPES", "Case", "Counts", "Outcome", "Scope", "Strike", "Task", "follow", "run_case", "tasks"]
 
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A system as small as it gets, and what is done with it."""
-
-    phbs: int
-    shbs: int
-    publishes: int
-    subscribers: int
-
-    def options(self) -> Options:
-        """The world's: nothing goes wrong by itself, and every draw is benign."""
-        together = self.phbs == self.shbs == 1
-        return Options(
-            seed=0,
-            router="local" if together else "hostile",
-            phbs=self.phbs,
-            shbs=self.shbs,
-            together=together,
-            clients=self.subscribers + 1,
-            network=NetworkFaults(bytewise=0.0),
-        )
-
-
-SCOPES = tuple(
-    Scope(phbs, shbs, publishes, subscribers)
-    for publishes, subscribers, phbs, shbs in product((1, 2, 3), (1, 2), (1, 2), (1, 2))
-)
-"""All of them, the smallest first."""
-
-
-class Script:
-    """What happens in a scope: subscribers to everything or to half of it, events one by one."""
-
-    def __init__(self, world: World, scope: Scope) -> None:
-        self._world = world
-        self._scope = scope
-        clients = list(world.clients.values())
-        self._writer, readers = clients[-1], clients[: scope.subscribers]
-        self._outbox = Outbox("letters", TOPIC, [Letter(key, TOPIC, {"k": key % 2}) for key in range(scope.publishes)])
-        self._wanted = 0
-        self._producer: Producer | None = None
-        self._rows = [self._row(number, reader) for number, reader in enumerate(readers)]
-        self._writer.on_start = self._open
-        for row, reader in zip(self._rows, readers, strict=True):
-            reader.on_start = _consuming(row)
-
-    @property
-    def end(self) -> int:
-        """When all is done, if nothing goes wrong."""
-        return BEGIN + (self._scope.publishes + 2) * INTERVAL + SECOND
-
-    def begin(self) -> None:
-        """Brokers first, then subscribers, then events."""
-        world = self._world
-        for broker in world.brokers.values():
-            world.at(0, broker.name, "boot", broker.boot)
-        for client in world.clients.values():
-            world.at(BEGIN, client.name, "start", client.start)
-        for number in range(self._scope.publishes):
-            world.at(BEGIN + (number + 2) * INTERVAL, self._writer.name, "publish", self._publish, number + 1)
-
-    def calm(self) -> None:
-        """Everybody is there, and what could not be published is published now."""
-        self._wanted = self._scope.publishes
-        for broker in self._world.brokers.values():
-            if broker.given_up:
-                broker.replace_disk()
-            broker.boot()
-        for client in self._world.clients.values():
-            client.start()
-        self._work_off()
-
-    def _row(self, number: int, reader: SimClient) -> Row:
-        if number % 2:
-            return Row(number, reader.name, f"s{number}", (TOPIC,), "k = 1", lambda _, properties: properties["k"] == 1)
-        return Row(number, reader.name, f"s{number}", (TOPIC,), "", lambda _topic, _properties: True, silence=True)
-
-    def _open(self, client: SimClient) -> None:
-        self._producer = Producer(client, self._outbox)
-        self._producer.on_ready = lambda _: self._work_off()
-
-    def _publish(self, wanted: int) -> None:
-        self._wanted = wanted
-        self._work_off()
-
-    def _work_off(self) -> None:
-        producer = self._producer
-        while producer is not None and producer.next < self._wanted and producer.publish(1):
-            pass
-
-
-def _consuming(row: Row) -> Callable[[SimClient], None]:
-    def consume(client: SimClient) -> None:
-        Consumer(client, row, row.wanted())
-
-    return consume
-
-
-# ---------------------------------------------------------------------------------------- the faults
-
-
-def _each_broker(strike: Callable[[SimBroker], None]) -> Callable[[World, int], None]:
-    def strike_one(world: World, number: int) -> None:
-        brokers = list(world.brokers.values())
-        broker = brokers[number % len(brokers)]
-        if broker.running:
-            strike(broker)
-
-    return strike_one
-
-
-def _crash_client(world: World, number: int) -> None:
-    clients = list(world.clients.values())
-    client = clients[number % len(clients)]
-    client.crash()
-    world.after(100 * MILLISECOND, client.name, "start", client.start)
-
-
-def _cut(world: World, number: int) -> None:
-    places = [*world.brokers, *world.clients]
-    one = places[number % len(places)]
-    for other in places:
-        if other != one:
-            world.network.cut(one, other)
-            world.after(CUT, "world", "heal", world.network.heal, one, other)
-
-
-def _lose(world: World, _number: int) -> None:
-    """The next frame between brokers is lost; one of a client's link takes the link with it."""
-    _, kind = world.next_kind()
-    if kind == "frame":
-        world.drop_one()
-    elif kind == "frames":
-        world.network.reset_some(lambda _count: 0)
-
-
-FAULTS: dict[str, Callable[[World, int], None]] = {
-    "crash, nothing unsynced survives": _each_broker(lambda broker: broker.crash(0)),
-    "crash, all but the last survive": _each_broker(lambda broker: broker.crash(max(0, broker.disk.unsynced - 1))),
-    "kill": _each_broker(lambda broker: broker.kill()),
-    "crash at the next effect": _each_broker(lambda broker: setattr(broker, "fuse", 1)),
-    "crash at the second effect": _each_broker(lambda broker: setattr(broker, "fuse", 2)),
-    "sync fails, batch kept": _each_broker(lambda broker: broker.fail_disk("sync", "kept")),
-    "sync fails, batch lost": _each_broker(lambda broker: broker.fail_disk("sync", "lost")),
-    "write fails, batch kept": _each_broker(lambda broker: broker.fail_disk("write", "kept")),
-    "pause": _each_broker(lambda broker: broker.pause(2 * SECOND)),
-    "client crashes": _crash_client,
-    "cut off": _cut,
-    "lost": _lose,
-}
-"""What can happen at a position; the number says to whom."""
+CASES_PER_TASK = 24
+CASES_PER_COLLECTION = 4
+"""What a run leaves behind is collected after so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault at a position."""
+    """A fault at a position; the number says to whom."""
 
     position: int
     fault: str
     number: int
+
+    def __str__(self) -> str:
+        return f"{self.position}:{self.fault}:{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,56 +54,97 @@ class Case:
     """A scope and what goes wrong in it."""
 
     scope: Scope
-    strikes: tuple[Strike, ...]
+    strikes: tuple[Strike, ...] = ()
+
+    def also(self, strike: Strike) -> Case:
+        """The case in which this goes wrong, too."""
+        return Case(self.scope, (*self.strikes, strike))
 
 
-def length(scope: Scope) -> tuple[int, int]:
-    """The first position at which the applications act, and the one behind the last, without any fault."""
-    world, script = _world(scope)
+@dataclass(slots=True)
+class Counts:
+    """What became of the cases."""
+
+    run: int = 0
+    equal: int = 0
+    """Another that was run leads to the same run."""
+    nothing: int = 0
+    """The fault finds nothing to act on: it is the run without it."""
+
+    @property
+    def cases(self) -> int:
+        """All of them."""
+        return self.run + self.equal + self.nothing
+
+    def add(self, other: Counts) -> None:
+        """Both together."""
+        self.run += other.run
+        self.equal += other.equal
+        self.nothing += other.nothing
+
+
+@dataclass(slots=True)
+class Followed:
+    """A run of a case, and what more could go wrong in it."""
+
+    failure: Failure | None = None
+    positions: int = 0
+    strikes: list[Strike] = field(default_factory=list)
+    """One of all those that lead to the same run."""
+    equal: int = 0
+    nothing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Some cases of one scope, and whether each is run with every further fault, too."""
+
+    cases: tuple[Case, ...]
+    weight: int
+    """How much there is to do, compared with other tasks of the scope."""
+    deeper: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        """Of all its cases."""
+        return self.cases[0].scope
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a task."""
+
+    task: Task
+    counts: Counts = field(default_factory=Counts)
+    failures: list[tuple[Case, Failure]] = field(default_factory=list)
+    seconds: float = 0.0
+    """The time of a core that it took."""
+
+
+# ---------------------------------------------------------------------------------------------- one run
+
+
+def run_case(case: Case, trace: Trace | None = None, look: Callable[[Stage], None] | None = None) -> Failure | None:
+    """Runs one case, and says what was wrong. `look` is called at each position from the last strike on."""
+    trace = trace or Trace()
+    world = build(case.scope.options(), Choices(0, {}), trace)
+    if trace.keep:
+        listen(world)
+    script = Script(world, case.scope)
+    stage = Stage(world, script, Counter() if look is None else watch_world(world))
+    return watched(world, lambda _: _run(stage, case.strikes, look))
+
+
+def _run(stage: Stage, coming: Sequence[Strike], look: Callable[[Stage], None] | None) -> None:
+    world, script, strikes = stage.world, stage.script, list(coming)
     script.begin()
-    world.run_until(BEGIN - 1)
-    first = world.trace.steps
-    world.run_until(script.end)
-    return first, world.trace.steps
-
-
-def cases(scope: Scope, depth: int, stride: int = 1) -> Iterator[Case]:
-    """Every combination of so many faults at every `stride`-th position, each at every place."""
-    first, last = length(scope)
-    places = scope.phbs + scope.shbs - (scope.phbs == scope.shbs == 1)
-    strikes = [
-        Strike(position, fault, number)
-        for position in range(first, last, stride)
-        for fault in FAULTS
-        for number in range(_targets(fault, scope, places))
-    ]
-    for chosen in combinations(strikes, depth):
-        yield Case(scope, chosen)
-
-
-def _targets(fault: str, scope: Scope, brokers: int) -> int:
-    clients = scope.subscribers + 1
-    return {"client crashes": clients, "cut off": brokers + clients, "lost": 1}.get(fault, brokers)
-
-
-def run_case(case: Case) -> Failure | None:
-    """Runs one case, and says what was wrong."""
-    world, script = _world(case.scope)
-    return watched(world, lambda world: _run(world, script, case))
-
-
-def _world(scope: Scope) -> tuple[World, Script]:
-    world = build(scope.options(), Choices(0, {}), Trace())
-    return world, Script(world, scope)
-
-
-def _run(world: World, script: Script, case: Case) -> None:
-    script.begin()
-    strikes = list(case.strikes)
     while True:
-        while strikes and world.trace.steps >= strikes[0].position:
+        while strikes and stage.position >= strikes[0].position:
             strike = strikes.pop(0)
-            FAULTS[strike.fault](world, strike.number)
+            FAULTS[strike.fault].strike(stage, strike.number)
+            stage.struck = (*stage.struck, strike.fault)
+        if look is not None and not strikes:
+            look(stage)
         if not world.carry_out_one(script.end):
             break
     world.network.heal_all()
@@ -257,3 +153,97 @@ def _run(world: World, script: Script, case: Case) -> None:
         broker.heal_disk()
     script.calm()
     come_right(world)
+
+
+def follow(case: Case, stride: int = 1) -> Followed:
+    """Runs a case, and finds what else could go wrong at each position from the last strike on."""
+    followed = Followed()
+    seen: set[Mark] = set()
+
+    def look(stage: Stage) -> None:
+        followed.positions += 1
+        if stage.position % stride:
+            return
+        for fault in FAULTS.values():
+            for number in range(fault.count(case.scope)):
+                mark = fault.mark(stage, number)
+                if mark is None:
+                    followed.nothing += 1
+                elif mark in seen:
+                    followed.equal += 1
+                else:
+                    seen.add(mark)
+                    followed.strikes.append(Strike(stage.position, fault.name, number))
+
+    followed.failure = run_case(case, look=look)
+    return followed
+
+
+# ----------------------------------------------------------------------------------------- all of them
+
+
+def tasks(scope: Scope, depth: int, stride: int = 1) -> tuple[Followed, list[Task]]:
+    """The run without any fault, and what is to be done to run the scope with up to so many faults (1 or 2)."""
+    alone = Case(scope)
+    followed = follow(alone, stride)
+    ones = [alone.also(strike) for strike in followed.strikes]
+    if depth > 1:
+        left = followed.positions
+        behind = [Task((one,), left - one.strikes[0].position, deeper=True) for one in ones]
+        return followed, [Task((alone,), 1), *behind]
+    cases = [alone, *ones]
+    pieces = [tuple(cases[start : start + CASES_PER_TASK]) for start in range(0, len(cases), CASES_PER_TASK)]
+    return followed, [Task(piece, len(piece)) for piece in pieces]
+
+
+def perform(task: Task, stride: int = 1) -> Outcome:
+    """Runs the cases of a task, each also with every further fault if that is wanted."""
+    outcome = Outcome(task)
+    with _collecting_seldom() as collect:
+        for case in task.cases:
+            if task.deeper:
+                _perform_deeper(case, stride, outcome, collect)
+            else:
+                _perform_one(case, outcome, collect)
+    return outcome
+
+
+def _perform_one(case: Case, outcome: Outcome, collect: Callable[[], None]) -> None:
+    _note(outcome, case, run_case(case))
+    collect()
+
+
+def _perform_deeper(case: Case, stride: int, outcome: Outcome, collect: Callable[[], None]) -> None:
+    followed = follow(case, stride)
+    _note(outcome, case, followed.failure)
+    outcome.counts.add(Counts(0, followed.equal, followed.nothing))
+    if followed.failure is None:
+        for strike in followed.strikes:
+            _perform_one(case.also(strike), outcome, collect)
+
+
+def _note(outcome: Outcome, case: Case, failure: Failure | None) -> None:
+    outcome.counts.run += 1
+    if failure is not None:
+        outcome.failures.append((case, failure))
+
+
+@contextmanager
+def _collecting_seldom() -> Iterator[Callable[[], None]]:
+    """No garbage collection within but after every so many calls; what is there already is not looked at."""
+    enabled, calls = gc.isenabled(), 0
+    gc.disable()
+    gc.freeze()
+
+    def collect() -> None:
+        nonlocal calls
+        calls += 1
+        if calls % CASES_PER_COLLECTION == 0:
+            gc.collect()
+
+    try:
+        yield collect
+    finally:
+        gc.unfreeze()
+        if enabled:
+            gc.enable()

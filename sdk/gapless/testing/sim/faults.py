@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gapless.testing.sim.options import MILLISECOND, SECOND, ClockFaults, DiskFaults, NetworkFaults, ProcessFaults
+from gapless.testing.sim.reconfiguring import add_pubend, change_policy
 
 if TYPE_CHECKING:
     from gapless.testing.sim.application import SimClient
@@ -40,6 +41,7 @@ PROBES = (
     "disk.write failed, batch lost",
     "disk.full",
     "disk.low",
+    "disk.reclaimed",
     "net.reset",
     "net.lost",
     "net.repeated",
@@ -343,7 +345,7 @@ class Faults:
         if phbs:
             broker = self._choices.pick(phbs)
             self._world.probe("operator.pubend added")
-            broker.add_pubend()
+            add_pubend(broker)
             broker.stop()
 
     def _change_policy(self) -> None:
@@ -351,5 +353,5 @@ class Faults:
         if phbs:
             broker = self._choices.pick(phbs)
             self._world.probe("operator.policy changed")
-            broker.change_policy(self._choices.pick((2.0, 20.0, None)))
+            change_policy(broker, self._choices.pick((2.0, 20.0, None)))
             broker.stop()

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from gapless.core.effects import Operation
     from gapless.core.tokens import CheckpointToken
     from gapless.errors import GaplessError
-    from gapless.testing.sim.application import Consumer, Letter, Producer
     from gapless.testing.sim.broker import SimBroker
-    from gapless.testing.sim.network import ClientLink
+    from gapless.testing.sim.consumer import Consumer
+    from gapless.testing.sim.links import ClientLink
+    from gapless.testing.sim.producer import Letter, Producer
     from gapless.testing.sim.world import World
 
 LOST = "lost"

@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery
 from gapless.core.effects import Chop
-from gapless.core.messages import StartAt
+from gapless.core.messages import StartAt, Subscribed
 from gapless.core.ticks import wall_at
-from gapless.testing.sim.accounts import Account, History, Logged, Share
-from gapless.testing.sim.application import key_of
+from gapless.testing.sim.accounts import Account, History, Logged, Presents, Share, passed_at_most
 from gapless.testing.sim.observing import Oracle, Violation
+from gapless.testing.sim.producer import key_of
+from gapless.testing.sim.serving import Hearing
 
 if TYPE_CHECKING:
     from gapless.core import routing
     from gapless.core.client.effects import Attached
     from gapless.core.effects import Operation
-    from gapless.core.events import EventBatch
+    from gapless.core.events import Event, EventBatch
     from gapless.core.ticks import PubendId, ShbId, Tick
-    from gapless.testing.sim.application import Consumer, Letter, Producer, Row
     from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.consumer import Consumer, Row
+    from gapless.testing.sim.producer import Letter, Producer
     from gapless.testing.sim.world import World
 
 LOG = "phb."
@@ -34,7 +36,10 @@ LOG = "phb."
 
 
 class Model(Oracle):
-    """Everything that happened, as far as it matters for the promise."""
+    """Everything that happened, as far as it matters for the promise. At the seam it watches who is counted."""
+
+    calls: Sequence[str] = ("enrolled",)
+    effects: Sequence[type] = ()
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -66,13 +71,13 @@ class Model(Oracle):
         self.calm_since = -1
         self.listeners: list[Callable[[Logged], None]] = []
         """Told of each event when it comes to light; the log may have had it for a while."""
-        self._clocks: dict[str, tuple[int, int]] = {}
-        """Per broker a time (ms since 1970) that its pubends cannot have been beyond at a time of the world."""
+        self._presents = Presents()
         self._began: dict[str, int] = {}
         """When each broker began to recover the last time."""
         self.followed: list[Account] = []
         """The accounts whose matching is looked at as events come."""
-        self._item: tuple[Any, list[int]] = (None, [])
+        self._item: tuple[Any, list[Event]] = (None, [])
+        self._hearing = Hearing()
 
     # What is asked of it.
 
@@ -95,17 +100,25 @@ class Model(Oracle):
             self._match_from(account, share, 0)
         return share
 
+    def events(self, item: Delivery) -> list[Event]:
+        """What was handed out, decoded once for all who look at it."""
+        if self._item[0] is not item:
+            self._item = item, item.events()
+        return self._item[1]
+
     def keys(self, item: Delivery) -> list[int]:
         """The keys of what was handed out."""
-        if self._item[0] is not item:
-            self._item = item, [key_of(event.body) for event in item.events()]
-        return self._item[1]
+        return [key_of(event.body) for event in self.events(item)]
 
     def alive(self, consumer: Consumer) -> bool:
         """Whether a consumer still is one: its process runs, and it has neither left nor failed."""
         return (
             not consumer.over and consumer.client.running and consumer.client.consumers.get(consumer.number) is consumer
         )
+
+    def heard_upto(self, account: Account, pubend: PubendId) -> Tick:
+        """Up to where whoever had a subscription has told its home that it is done with."""
+        return self._hearing.upto(account.broker, account.sid, pubend)
 
     def is_late(self, account: Account, share: Share, tick: Tick) -> bool:
         """Whether an event of a pubend that was found after the subscription began is owed to it.
@@ -128,7 +141,7 @@ class Model(Oracle):
 
     def is_older(self, history: History, tick: Tick, seconds: float) -> bool:
         """Whether a pubend can have taken a tick for that old."""
-        return self._latest(history.broker) - wall_at(tick) >= int(seconds * 1000)
+        return self._presents.latest(history.broker, self.world.now) - wall_at(tick) >= int(seconds * 1000)
 
     # At the seam.
 
@@ -199,6 +212,17 @@ class Model(Oracle):
         self.retired_shbs[shb] = None
         for members in self.members.values():
             members.pop(shb, None)
+
+    # Between SHBs and their clients.
+
+    def heard(self, broker: str, session: int, message: Any) -> None:
+        """An SHB is told what is acknowledged."""
+        self._hearing.on_request(broker, session, message)
+
+    def served(self, broker: str, session: int, message: Any) -> None:
+        """An SHB gives a subscription to a session."""
+        if type(message) is Subscribed:
+            self._hearing.on_given(broker, session, message.request, message.sid)
 
     # In the applications.
 
@@ -330,6 +354,7 @@ class Model(Oracle):
         for account in self.accounts.values():
             if account.broker == broker.name:
                 account.damaged = True
+        self._hearing.forget(broker.name)
 
     def _note_policy(self, broker: str) -> None:
         section = self.world.brokers[broker].loaded.config.role("phb")
@@ -340,18 +365,8 @@ class Model(Oracle):
         """A pubend's present is at this tick at least, since then; or where the wall clock is."""
         now = self.world.now
         shown = self.world.brokers[broker].node_clock.wall(now)
-        passed = _passed(now - since) if since is not None else 0
-        self._clocks[broker] = max(shown, wall_at(tick) + passed, self._latest(broker)), now
-
-    def _latest(self, broker: str) -> int:
-        """What a pubend there takes for the present, at most: its clock never goes back."""
-        highest, at = self._clocks.get(broker, (0, 0))
-        return highest + _passed(self.world.now - at)
-
-
-def _passed(nanoseconds: int) -> int:
-    """How many milliseconds that may be by a fast clock."""
-    return nanoseconds * 21 // 20_000_000 + 1
+        passed = passed_at_most(now - since) if since is not None else 0
+        self._presents.note(broker, now, max(shown, wall_at(tick) + passed))
 
 
 def begins_of(consumer: Consumer, begins: Mapping[PubendId, Tick]) -> dict[PubendId, Tick]:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from gapless.core.ticks import PubendId, Tick
     from gapless.core.tokens import CheckpointToken
     from gapless.errors import GaplessError
-    from gapless.testing.sim.application import Consumer, Letter, Producer, Row
+    from gapless.testing.sim.application import SimClient
     from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.consumer import Consumer, Row
+    from gapless.testing.sim.producer import Letter, Producer
     from gapless.testing.sim.world import World
 
 
@@ -79,6 +81,17 @@ class Oracle:
 
     def retired(self, shb: str) -> None:
         """An operator has retired an SHB: nobody waits for it any more."""
+
+    # Between SHBs and their clients.
+
+    def heard(self, broker: str, session: int, message: Any) -> None:
+        """An SHB hears this from a client's session: a request to subscribe, or an acknowledgement."""
+
+    def served(self, broker: str, session: int, message: Any) -> None:
+        """An SHB says this to a client's session."""
+
+    def disconnected(self, client: SimClient, reason: str) -> None:
+        """A client's session is over."""
 
     # In the applications.
 
@@ -166,7 +179,11 @@ class Observing:
 
 def _teller(hearers: list[Callable[..., None]]) -> Callable[..., None]:
     def tell(*arguments: Any, **options: Any) -> None:
+        if options:
+            for hear in hearers:
+                hear(*arguments, **options)
+            return
         for hear in hearers:
-            hear(*arguments, **options)
+            hear(*arguments)
 
     return tell

@@ -6,7 +6,8 @@ some runs are gentle and long, some have only one trouble, and some have all of 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gapless.testing.hostile.hostility import BEHAVIOURS
@@ -18,6 +19,21 @@ SECOND = 1_000_000_000
 
 FAULTS = ("network", "disk", "process", "clock", "operator")
 """The classes of faults that `--faults` can name."""
+
+STORIES: Mapping[str, Mapping[str, Any]] = {
+    "beacon": {"shbs": 1},
+    "archive": {"shbs": 1, "min_retain_seconds": 3.0},
+    "newcomer": {"shbs": 2, "min_retain_seconds": 0.0},
+    "outage": {"shbs": 1},
+    "steady": {"shbs": 1, "min_retain_seconds": 0.0},
+    "oneway": {"shbs": 2},
+    "behind": {"shbs": 2},
+    "replaced": {"shbs": 2, "min_retain_seconds": 0.0},
+    "restorer": {"shbs": 1},
+    "exchange": {"shbs": 1},
+    "usurper": {"shbs": 1, "min_retain_seconds": 0.0},
+}
+"""Stories that a whole run can be about, and what they need. They bring their own faults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +121,8 @@ class Options:
     seed: int
     router: str = "local"
     workload: str = "churn"
+    story: str = ""
+    """The story that the run is about, which has the world for itself; "": none."""
     phbs: int = 1
     shbs: int = 1
     together: bool = True
@@ -166,6 +184,10 @@ def _short(value: Any) -> str:
     return str(value)
 
 
+STORY_SHARE = 0.25
+"""Of all runs so many are about one story."""
+
+
 class _Draws:
     """Draws whether a class of faults is on, and how often it comes."""
 
@@ -187,6 +209,37 @@ def draw_options(
     seed: int, draws: Stream, *, router: str, workload: str | None = None, faults: tuple[str, ...] = FAULTS
 ) -> Options:
     """The options of a seed. Only these classes of faults can be on."""
+    drawn = _draw_any(seed, draws, router, workload, faults)
+    if not draws.chance(STORY_SHARE):
+        return drawn
+    stories = [name for name, needs in STORIES.items() if router != "local" or needs["shbs"] == 1]
+    story = draws.pick(stories)
+    return drawn if workload == "churn" or faults != FAULTS else about(drawn, story)
+
+
+def about(drawn: Options, story: str) -> Options:
+    """A run about a story: what was drawn, without the faults."""
+    changes = dict(STORIES[story])
+    if drawn.router != "local":
+        changes |= {"together": False, "phbs": 1}
+    return replace(
+        drawn,
+        workload="stories",
+        story=story,
+        max_retain_seconds=None,
+        retires=0.0,
+        additions=0.0,
+        policy_changes=0.0,
+        network=NetworkFaults(delay=min(drawn.network.delay, 5 * MILLISECOND)),
+        disk=DiskFaults(min(drawn.disk.sync_time, 20 * MILLISECOND), min(drawn.disk.read_time, MILLISECOND)),
+        process=ProcessFaults(),
+        clock=replace(drawn.clock, jumps=0.0),
+        hostility=(),
+        **changes,
+    )
+
+
+def _draw_any(seed: int, draws: Stream, router: str, workload: str | None, faults: tuple[str, ...]) -> Options:
     local, rates = router == "local", _Draws(draws, faults)
     return Options(
         seed=seed,

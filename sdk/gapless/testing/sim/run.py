@@ -27,6 +27,22 @@ LOOK = SECOND // 2
 """How often it is looked whether it has."""
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No garbage collection within: a run is short, and its objects live as long as it does.
+
+    To be put around all of a run, its world included: at its end that is garbage, and is collected once.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@undisturbed()
 def run_seed(
     options: Options,
     tape: Tape | None = None,
@@ -65,7 +81,7 @@ def watched(world: World, run: Callable[[World], None], *, pure: bool = True) ->
     try:
         for oracle in all_oracles(world):
             world.observe.add(oracle)
-        with undisturbed(), tripwires() if pure else nullcontext():
+        with tripwires() if pure else nullcontext():
             run(world)
     except Violation as violation:
         return Failure(violation.oracle, violation.what, world.now)
@@ -113,18 +129,6 @@ def _wait_until_settled(world: World) -> None:
         return
     stuck = next(oracle for oracle in oracles if not oracle.settled())
     raise Violation(type(stuck).__name__, stuck.unsettled())
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """No garbage collection within: a run is short, and its objects live as long as it does."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _where(error: BaseException) -> str:

@@ -22,15 +22,17 @@ from dataclasses import replace
 
 from gapless.core.client.subscribing import WINDOW_EVENTS
 from gapless.core.messages import StartAt
-from gapless.testing.sim.application import Consumer, Letter, Outbox, Producer, Row, SimClient
+from gapless.testing.sim.application import SimClient
 from gapless.testing.sim.broker import SimBroker
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.consumer import Consumer, Row
 from gapless.testing.sim.lanes import Chart
 from gapless.testing.sim.listening import listen
 from gapless.testing.sim.naming import Names
 from gapless.testing.sim.options import MILLISECOND, SECOND, NetworkFaults, Options
 from gapless.testing.sim.picture import QUIET
+from gapless.testing.sim.producer import Letter, Outbox, Producer
 from gapless.testing.sim.trace import Trace
 from gapless.testing.sim.world import World
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from gapless.core import routing
 from gapless.testing.hostile.router import HostileRouter
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gapless.testing.sim.broker import SimBroker
     from gapless.testing.sim.world import World
 
-CALLS = (
+CALLS: Sequence[str] = (
     "start",
     "wake",
     "link_up",
@@ -33,10 +33,17 @@ CALLS = (
     "saved",
 )
 """What a router can be told."""
+EFFECTS: Sequence[type] = get_args(routing.Effect)
+"""What a router can want."""
 
 
 class Watcher(Protocol):
     """Who watches the seam."""
+
+    calls: Sequence[str]
+    """The methods of whose calls it is told."""
+    effects: Sequence[type]
+    """The kinds of effects of which it is told."""
 
     def called(self, broker: str, now: int, method: str, arguments: tuple[Any, ...]) -> None:
         """A router is about to be told something."""
@@ -51,27 +58,30 @@ class Watcher(Protocol):
 class WatchedRouter:
     """A router whose every call and effect is told to the watchers."""
 
-    def __init__(self, router: routing.Router, broker: SimBroker, watchers: Iterable[Watcher]) -> None:
+    def __init__(self, router: routing.Router, broker: SimBroker, watchers: Sequence[Watcher]) -> None:
         self.name = router.name
         self.needs_stream_links = router.needs_stream_links
         self.next_wake = router.next_wake
         self.router = router
         """The router itself."""
         self._broker = broker
-        self._watchers = tuple(watchers)
+        self._said = {kind: tuple(watcher.said for watcher in watchers if kind in watcher.effects) for kind in EFFECTS}
         for method in CALLS:
-            setattr(self, method, self._watched(method, getattr(router, method)))
+            called = tuple(watcher.called for watcher in watchers if method in watcher.calls)
+            setattr(self, method, self._watched(method, getattr(router, method), called))
 
-    def _watched(self, method: str, call: Callable[..., routing.Effects]) -> Callable[..., list[routing.Effect]]:
-        name, world, watchers = self._broker.name, self._broker.world, self._watchers
+    def _watched(
+        self, method: str, call: Callable[..., routing.Effects], called: Sequence[Callable[..., None]]
+    ) -> Callable[..., list[routing.Effect]]:
+        name, world, said = self._broker.name, self._broker.world, self._said
 
         def watched(now: int, *arguments: Any) -> list[routing.Effect]:
-            for watcher in watchers:
-                watcher.called(name, world.now, method, arguments)
+            for hear in called:
+                hear(name, world.now, method, arguments)
             effects = list(call(now, *arguments))
             for effect in effects:
-                for watcher in watchers:
-                    watcher.said(name, world.now, effect)
+                for hear in said[type(effect)]:
+                    hear(name, world.now, effect)
             return effects
 
         return watched
@@ -108,6 +118,9 @@ class Seam:
 class Tap:
     """Tells the oracles of a world what they want to know of the seam."""
 
+    calls: Sequence[str] = ("know", "pubend", "interest", "progress")
+    effects: Sequence[type] = (routing.Deliver, routing.AskPubend)
+
     def __init__(self, world: World) -> None:
         self._observe = world.observe
 
@@ -120,14 +133,15 @@ class Tap:
             observe.opened(broker, *arguments)
         elif method == "interest":
             observe.wanted(broker, arguments[0])
-        elif method == "progress":
+        else:
             observe.progressed(broker, arguments[0])
 
     def said(self, broker: str, now: int, effect: routing.Effect) -> None:
         """A router spoke."""
         if type(effect) is routing.Deliver:
             self._observe.delivered(broker, effect.knowledge)
-        elif type(effect) is routing.AskPubend:
+        else:
+            assert type(effect) is routing.AskPubend
             self._observe.asked(broker, effect.want)
 
     def vanished(self, broker: str) -> None:

@@ -11,8 +11,8 @@ from gapless.core import routing as r
 from gapless.core.client.items import Delivery, Gap, Item
 from gapless.core.events import EventBatch, EventColumns
 from gapless.errors import RemoteProtocolError
-from gapless.testing.sim.application import key_of
 from gapless.testing.sim.naming import SHOWN, Names, count_of
+from gapless.testing.sim.producer import key_of
 
 
 class Told(NamedTuple):
@@ -172,6 +172,7 @@ class Conversation:
         m.Unsubscribe: _unsubscribe,
         m.ListSubscriptions: lambda *_: Told("session", "list subscriptions"),
         m.ListPubends: lambda *_: Told("session", "list pubends"),
+        m.Retire: lambda _, said: Told("session", f"{'look at' if said.only_look else 'retire'} SHB {said.shb}"),
     }
 
     _FROM_BROKER: ClassVar[dict[type, Callable[[Any, Any], Told]]] = {
@@ -194,6 +195,9 @@ class Conversation:
         m.Done: lambda self, said: Told("subscribe", f"{self._requests.get(said.request, 'it')}: done"),
         m.SubscriptionList: lambda _, said: Told("session", count_of(len(said.rows), "subscription")),
         m.PubendList: lambda _, said: Told("session", count_of(len(said.rows), "pubend")),
+        m.Retired: lambda _, said: Told(
+            "session", f"SHB {said.shb} was counted by {count_of(len(said.pubends), 'pubend')}"
+        ),
     }
 
 

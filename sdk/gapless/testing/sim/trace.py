@@ -35,7 +35,7 @@ class Trace:
         """One event of the heap is carried out; `digest` stands for what it carries."""
         self.steps += 1
         self._pending.append(f"{at} {lane} {kind} {digest}\n")
-        if len(self._pending) >= 256:
+        if not self.steps & 255:
             self._flush()
 
     def note(self, at: int, lane: str, kind: str, text: str, peer: str = "") -> None:

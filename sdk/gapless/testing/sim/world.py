@@ -81,9 +81,9 @@ class World:
 
     def run_until(self, end: int) -> None:
         """Carries out all that happens up to a time."""
-        heap, step = self._heap, self.trace.step
+        heap, step, pop = self._heap, self.trace.step, heappop
         while heap and heap[0][0] <= end:
-            when, _, lane, kind, call, arguments, life, digest = heappop(heap)
+            when, _, lane, kind, call, arguments, life, digest = pop(heap)
             if life is not None and life.over:
                 continue
             self.now = when
@@ -94,8 +94,7 @@ class World:
     def carry_out_one(self, end: int) -> bool:
         """Carries out the next thing that happens up to a time. Returns whether there was one."""
         heap = self._heap
-        while heap and heap[0][6] is not None and heap[0][6].over:
-            heappop(heap)
+        self._drop_what_is_over()
         if not heap or heap[0][0] > end:
             self.now = max(self.now, end)
             return False
@@ -107,12 +106,19 @@ class World:
 
     def next_kind(self) -> tuple[str, str]:
         """Where the next thing happens, and of which kind it is."""
+        self._drop_what_is_over()
         return (self._heap[0][2], self._heap[0][3]) if self._heap else ("", "")
 
     def drop_one(self) -> None:
         """The next thing does not happen."""
+        self._drop_what_is_over()
         if self._heap:
             heappop(self._heap)
+
+    def _drop_what_is_over(self) -> None:
+        heap = self._heap
+        while heap and heap[0][6] is not None and heap[0][6].over:
+            heappop(heap)
 
     # What everybody needs.
 

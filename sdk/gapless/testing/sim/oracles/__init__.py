@@ -14,10 +14,13 @@ from gapless.testing.sim.oracles.contract import Routing
 from gapless.testing.sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
 from gapless.testing.sim.oracles.effects import I4ExactlyOnce
 from gapless.testing.sim.oracles.gaps import I5GapLegal
+from gapless.testing.sim.oracles.keeping import I7Kept, I8Counted
 from gapless.testing.sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
 from gapless.testing.sim.oracles.logs import I6OneLog
+from gapless.testing.sim.oracles.probing import V4Probing
 from gapless.testing.sim.oracles.publishing import I7Publish
 from gapless.testing.sim.oracles.releasing import I8Release
+from gapless.testing.sim.oracles.serving import I2Served, P1Protocol
 from gapless.testing.sim.oracles.truth import I9Truth, I12SingleAuthority
 
 if TYPE_CHECKING:
@@ -36,17 +39,22 @@ def all_oracles(world: World) -> list[Oracle]:
     model = Model(world)
     routing = Routing(model)
     gapless = I3Gapless(model)
-    world.seam.watchers += [model, routing]
+    counted, probing = I8Counted(model), V4Probing(model)
+    world.seam.watchers += [model, counted, routing, probing]
     return [
         I12SingleAuthority(model),
         model,
         I9Truth(model),
         I7Publish(model),
+        I7Kept(model),
         I6OneLog(model),
         I8Release(model),
+        counted,
         routing,
         I1Match(model),
         I2Order(model),
+        I2Served(model),
+        P1Protocol(model),
         I5GapLegal(model),
         gapless,
         I10Start(model),
@@ -55,4 +63,5 @@ def all_oracles(world: World) -> list[Oracle]:
         V2LiveCuriosity(model),
         V3LiveRelease(model),
         V4NoStorm(model),
+        probing,
     ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gapless.testing.routing import Contract, ContractError
 from gapless.testing.sim.observing import Violation
 from gapless.testing.sim.oracles.judging import Judge
+from gapless.testing.sim.seam import CALLS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gapless.core import routing
     from gapless.testing.sim.broker import SimBroker
     from gapless.testing.sim.model import Model
@@ -19,20 +21,28 @@ class Routing(Judge):
     """No router says more than the cores around it did (C1, C4, C5, C9), and no core contradicts itself."""
 
     name = "C1"
+    calls = CALLS
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._contract: Contract | None = Contract()
+        self.effects: Sequence[type] = self._contract.effects
 
     def called(self, broker: str, now: int, method: str, arguments: tuple[Any, ...]) -> None:
         """A router is about to be told something."""
         if self._contract is not None:
-            self._judge(self._contract.called, broker, now, method, arguments)
+            try:
+                self._contract.called(broker, now, method, arguments)
+            except ContractError as error:
+                raise _violation(error) from None
 
     def said(self, broker: str, now: int, effect: routing.Effect) -> None:
         """A router wants something."""
         if self._contract is not None:
-            self._judge(self._contract.said, broker, now, effect)
+            try:
+                self._contract.said(broker, now, effect)
+            except ContractError as error:
+                raise _violation(error) from None
 
     def vanished(self, broker: str) -> None:
         """A broker's router is another one."""
@@ -48,9 +58,6 @@ class Routing(Judge):
         """Behind an old copy a core contradicts itself with good reason."""
         self._contract = None
 
-    @staticmethod
-    def _judge(judge: Callable[..., None], *arguments: Any) -> None:
-        try:
-            judge(*arguments)
-        except ContractError as error:
-            raise Violation(error.clause.value.split()[0], str(error)) from None
+
+def _violation(error: ContractError) -> Violation:
+    return Violation(error.clause.value.split()[0], str(error))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gapless.core.client import Delivery, Gap
 from gapless.core.messages import StartAt
 from gapless.core.ticks import tick_at
+from gapless.errors import SubscriptionNotFoundError
 from gapless.testing.sim.model import begins_of
 from gapless.testing.sim.oracles.judging import Judge
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from gapless.core.client.effects import Attached
     from gapless.core.ticks import PubendId, Tick
     from gapless.core.tokens import CheckpointToken
+    from gapless.errors import GaplessError
     from gapless.testing.sim.accounts import Account, Logged, Share
-    from gapless.testing.sim.application import Consumer
+    from gapless.testing.sim.consumer import Consumer, Row
     from gapless.testing.sim.model import Model
 
 
@@ -30,7 +32,7 @@ class I1Match(Judge):
         """Looks at each event as the application does."""
         if isinstance(item, Delivery):
             history = self.model.histories.get(item.pubend)
-            for event in item.events():
+            for event in self.model.events(item):
                 logged = None if history is None else history.events.get(event.tick)
                 if logged is None:
                     self.fail(
@@ -215,6 +217,15 @@ class I10Start(Judge):
                     f"and is owed letter {letter.key} at {skipped}: it needs everything above {floor}"
                 )
 
+    def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
+        """What an application was given is there until somebody removes it."""
+        account = self.model.accounts[consumer.row.number]
+        if isinstance(error, SubscriptionNotFoundError) and account.exists and account.durable:
+            namesakes = [other for other in self.model.accounts.values() if _names_the_same(other.row, account.row)]
+            if self.model.has_lost_disks and any(other.removed for other in namesakes):
+                return  # who gives up what a lost disk had removes by its name what was made anew
+            self.fail(f"{consumer.lane} is not there any more ({error}), and nobody had removed it")
+
     def logged(self, event: Logged) -> None:
         """What is published once an application has its subscription lies behind its start."""
         for account in self.model.followed:
@@ -250,3 +261,7 @@ class I10Start(Judge):
         if consumer.wanted.start is StartAt.TIME:
             return max(share.lost_at_start, tick_at(consumer.wanted.start_wall) - 1)
         return share.lost_at_start
+
+
+def _names_the_same(one: Row, other: Row) -> bool:
+    return (one.client_id, one.name) == (other.client_id, other.name)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gapless.core.client.effects import Attached
     from gapless.core.ticks import PubendId, Tick
     from gapless.core.tokens import CheckpointToken
-    from gapless.testing.sim.application import Consumer
+    from gapless.testing.sim.consumer import Consumer
     from gapless.testing.sim.model import Model
 
 

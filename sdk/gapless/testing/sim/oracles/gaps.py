@@ -10,7 +10,7 @@ from gapless.testing.sim.oracles.judging import Judge
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.testing.sim.accounts import Account, Share
-    from gapless.testing.sim.application import Consumer
+    from gapless.testing.sim.consumer import Consumer
 
 BELOW_OWN_ACKNOWLEDGEMENT = "oracle.gap below what the application acknowledged itself"
 PROBES = (

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from gapless.core.routing import Ranges, Want
     from gapless.core.ticks import PubendId, ShbId, Tick
     from gapless.testing.sim.accounts import Account, History
-    from gapless.testing.sim.application import Consumer, Producer
     from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.consumer import Consumer
     from gapless.testing.sim.model import Model
     from gapless.testing.sim.oracles.delivery import I3Gapless
+    from gapless.testing.sim.producer import Producer
 
 LONGEST = 35 * SECOND
 """Questions without an answer are repeated every 30 s at least."""

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from gapless.core.ticks import PubendId, Tick
     from gapless.errors import GaplessError
     from gapless.testing.sim.accounts import Logged
-    from gapless.testing.sim.application import Letter, Producer
     from gapless.testing.sim.broker import SimBroker
     from gapless.testing.sim.model import Model
+    from gapless.testing.sim.producer import Letter, Producer
 
 
 class I7Publish(Judge):

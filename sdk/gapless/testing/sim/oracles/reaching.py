@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gapless.testing.sim.accounts import Account, History
-    from gapless.testing.sim.application import Consumer
+    from gapless.testing.sim.consumer import Consumer
     from gapless.testing.sim.model import Model
 
 

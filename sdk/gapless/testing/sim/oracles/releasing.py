@@ -74,17 +74,15 @@ class I8Release(Judge):
         share = account.shares.get(history.pubend)
         if share is None:
             return
+        # What a client has acknowledged counts once its home has heard it, from who had the subscription then.
+        acked = self.model.heard_upto(account, history.pubend)
         if share.start is None:
             needed = next(
-                (
-                    tick
-                    for tick in share.between(max(before, share.acked), upto)
-                    if self.model.is_late(account, share, tick)
-                ),
+                (tick for tick in share.between(max(before, acked), upto) if self.model.is_late(account, share, tick)),
                 None,
             )
         else:
-            needed = share.first_between(max(before, share.start, share.acked), upto)
+            needed = share.first_between(max(before, share.start, acked), upto)
         if needed is None or self._is_early(history, min(upto, share.newest)):
             return
         counted_from = self.model.members[history.pubend].get(account.shb)
@@ -93,7 +91,7 @@ class I8Release(Judge):
         letter = history.events[needed].letter
         self.fail(
             f"{history.pubend} releases everything up to {upto}, and {account} needs letter {letter.key} at {needed}: "
-            f"it began behind {share.start} and has acknowledged up to {share.acked}"
+            f"it began behind {share.start}, and its home has heard acknowledgements up to {acked}"
         )
 
     def _is_early(self, history: History, tick: Tick) -> bool:

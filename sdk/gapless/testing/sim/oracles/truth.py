@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.intervals import IntervalMap, IntervalSet
 from gapless.core.stamps import join
-from gapless.testing.sim.application import key_of
 from gapless.testing.sim.oracles.judging import Judge
+from gapless.testing.sim.producer import key_of
 
 if TYPE_CHECKING:
     from gapless.core import routing
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from gapless.core.ticks import PubendId, ShbId, Tick
     from gapless.selectors.filters import Filter
     from gapless.testing.sim.accounts import Logged
-    from gapless.testing.sim.application import Consumer, Letter, Producer
     from gapless.testing.sim.broker import SimBroker
+    from gapless.testing.sim.consumer import Consumer
     from gapless.testing.sim.model import Model
+    from gapless.testing.sim.producer import Letter, Producer
 
 
 @dataclass(slots=True, eq=False)
@@ -51,7 +52,9 @@ class I12SingleAuthority(Judge):
     def known(self, broker: str, knowledge: routing.Knowledge) -> None:
         """Compares with all that was said before."""
         pubend, lo, hi, data = knowledge.pubend, knowledge.lo, knowledge.hi, knowledge.data
-        said = self._said.setdefault(pubend, Said(broker))
+        said = self._said.get(pubend)
+        if said is None:
+            said = self._said[pubend] = Said(broker)
         if said.broker != broker:
             self.fail(f"{pubend} is spoken for by {said.broker} and by {broker}")
         if not lo < hi or (data.ticks and not lo < data.ticks[0] <= data.ticks[-1] <= hi):
@@ -60,6 +63,8 @@ class I12SingleAuthority(Judge):
         for index, tick in enumerate(data.ticks):
             event = data.events[index]
             self._event(pubend, said, tick, key_of(event[len(event) - data.body_lengths[index] :]))
+            if tick <= silent_from:
+                said.decided.add(tick - 1, tick)
         told = len(data.ticks) - bisect_right(data.ticks, silent_from)
         if said.between(silent_from, hi) != told:
             present = {*data.ticks}
@@ -73,6 +78,7 @@ class I12SingleAuthority(Judge):
         said = self._said.get(pubend)
         if tick and said is not None and tick not in said.keys and self.model.histories[pubend].sound:
             self._event(pubend, said, tick, letter.key)
+            said.decided.add(tick - 1, tick)
 
     def restored(self, broker: SimBroker) -> None:
         """What its disk knew is another thing now."""
@@ -91,7 +97,6 @@ class I12SingleAuthority(Judge):
             said.ticks.append(tick)
         else:
             insort(said.ticks, tick)
-        said.decided.add(tick - 1, tick)
 
 
 @dataclass(slots=True, eq=False)
@@ -136,12 +141,10 @@ class I9Truth(Judge):
         """An SHB is told of silence; that it is true of what is logged already, the routers' contract sees to."""
         lo = min(max(knowledge.lo, knowledge.lost), knowledge.hi)
         if lo < knowledge.hi:
-            silent = self._silent.setdefault(knowledge.pubend, IntervalMap())
-            last = silent.last
-            if last is not None and last[1] == lo:
-                silent.append(lo, knowledge.hi, knowledge.stamp)
-            else:
-                silent.join(lo, knowledge.hi, knowledge.stamp, join)
+            silent = self._silent.get(knowledge.pubend)
+            if silent is None:
+                silent = self._silent[knowledge.pubend] = IntervalMap()
+            silent.join(lo, knowledge.hi, knowledge.stamp, join)
 
     def logged(self, event: Logged) -> None:
         """An event comes to light; its tick may not have been called silent."""

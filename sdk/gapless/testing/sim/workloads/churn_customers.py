@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from gapless.core.client import Wanted
 from gapless.core.messages import StartAt
 from gapless.errors import GaplessError
-from gapless.testing.sim.application import Consumer
+from gapless.testing.sim.consumer import Consumer
 
 if TYPE_CHECKING:
     from gapless.core.client.effects import Attached
     from gapless.core.tokens import CheckpointToken
-    from gapless.testing.sim.application import Row, SimClient
+    from gapless.testing.sim.application import SimClient
+    from gapless.testing.sim.consumer import Row
     from gapless.testing.sim.workloads.churn_holdings import Holding
 
 

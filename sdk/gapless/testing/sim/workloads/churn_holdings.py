@@ -23,7 +23,8 @@ from gapless.testing.sim.workloads.churn_scene import Scene, wrong
 if TYPE_CHECKING:
     from gapless.core.client.effects import Attached
     from gapless.core.tokens import CheckpointToken
-    from gapless.testing.sim.application import Row, SimClient
+    from gapless.testing.sim.application import SimClient
+    from gapless.testing.sim.consumer import Row
 
 STRANGE = (SubscriptionNotFoundError, SubscriptionMismatchError, InvalidTokenError)
 """How a broker answers that has lost its disk, and does not know what it knew."""

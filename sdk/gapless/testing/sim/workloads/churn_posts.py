@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gapless.errors import GaplessError, PublisherFencedError, PublishRejectedError, PublishUncertainError
-from gapless.testing.sim.application import Outbox, Producer
 from gapless.testing.sim.options import SECOND
+from gapless.testing.sim.producer import Outbox, Producer
 from gapless.testing.sim.workloads.churn_scene import Scene, wrong
 from gapless.testing.sim.workloads.letters import BAD_TOPIC
 
 if TYPE_CHECKING:
     from gapless.core.client import effects as e
-    from gapless.testing.sim.application import Letter, SimClient
+    from gapless.testing.sim.application import SimClient
+    from gapless.testing.sim.producer import Letter
 
 BATCH_MOST = 40
 """So many letters at once when a backlog is worked off."""

@@ -13,8 +13,8 @@ from gapless.errors import (
     InvalidTopicError,
     SubscriptionMismatchError,
 )
-from gapless.testing.sim.application import Row
 from gapless.testing.sim.clocks import WALL_BEGIN
+from gapless.testing.sim.consumer import Row
 from gapless.testing.sim.options import MILLISECOND
 from gapless.testing.sim.workloads.churn_customers import Customer, Habits, with_token
 from gapless.testing.sim.workloads.churn_holdings import Holding

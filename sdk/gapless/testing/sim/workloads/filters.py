@@ -87,7 +87,10 @@ def combine(
     wanted = [is_one for _, is_one in patterns]
 
     def matches(topic: str, properties: Properties) -> bool:
-        return any(is_one(topic) for is_one in wanted) and true_of(properties)
+        for is_one in wanted:
+            if is_one(topic):
+                return true_of(properties)
+        return False
 
     return Terms(tuple(pattern for pattern, _ in patterns), selector, matches)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gapless.testing.sim.application import Letter
+from gapless.testing.sim.producer import Letter
 
 if TYPE_CHECKING:
     from gapless.testing.sim.choices import Stream

@@ -15,9 +15,12 @@ from gapless.testing.sim.workloads import (
     story_book,
     story_ending,
     story_operating,
+    story_outages,
     story_publishing,
     story_reading,
+    story_returning,
     story_sharing,
+    story_troubling,
 )
 from gapless.testing.sim.workloads.story_book import Book, Story
 from gapless.testing.sim.workloads.story_ending import Ending, StoriesEnd
@@ -32,6 +35,9 @@ PROBES: tuple[str, ...] = (
     *story_beginning.PROBES,
     *story_sharing.PROBES,
     *story_operating.PROBES,
+    *story_troubling.PROBES,
+    *story_outages.PROBES,
+    *story_returning.PROBES,
     *story_ending.PROBES,
 )
 """What should happen sometimes."""
@@ -44,6 +50,9 @@ KINDS: tuple[type[Story], ...] = (
     *story_publishing.STORIES,
 )
 """Every kind of story."""
+
+TROUBLE = {**story_troubling.TROUBLE, **story_outages.TROUBLE, **story_returning.TROUBLE}
+"""Those that have the world for themselves, by the names that options have for them."""
 
 
 class Stories:
@@ -58,8 +67,10 @@ class Stories:
         world.observe.add(StoriesEnd(self.ending))
 
     def _draw(self) -> list[type[Story]]:
-        """Somebody who publishes, somebody who reads, and whoever else comes along."""
-        draws = self._world.choices.stream("workload")
+        """Somebody who publishes, somebody who reads, and whoever else comes along; or what the run is about."""
+        draws, story = self._world.choices.stream("workload"), self._world.options.story
+        if story:
+            return [TROUBLE[story]]
         kinds: list[type[Story]] = [draws.pick(story_publishing.STORIES), draws.pick(story_reading.STORIES)]
         kinds += [draws.pick(KINDS) for _ in range(draws.between(1, self._world.options.subscriptions))]
         return kinds

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from gapless.core.messages import InUse, StartAt
 from gapless.core.tokens import SEAL_BYTES, CheckpointToken
 from gapless.errors import InvalidTokenError, TokenMismatchError
-from gapless.testing.sim.application import Consumer, Row
 from gapless.testing.sim.clocks import WALL_BEGIN
-from gapless.testing.sim.network import MILLISECOND, SECOND
+from gapless.testing.sim.consumer import Consumer, Row
+from gapless.testing.sim.options import MILLISECOND, SECOND
 from gapless.testing.sim.workloads.story_filters import INTERESTS, METER_TOPICS, ORDER_TOPICS, STOCK_TOPICS, only
 from gapless.testing.sim.workloads.story_publishing import ROOM, Publishing
 from gapless.testing.sim.workloads.story_reading import Reading
@@ -19,7 +19,8 @@ from gapless.testing.sim.workloads.story_telling import Wait, answered, attached
 if TYPE_CHECKING:
     from gapless.core.client.effects import Attached
     from gapless.core.ticks import PubendId, Tick
-    from gapless.testing.sim.application import Letter, Producer, SimClient
+    from gapless.testing.sim.application import SimClient
+    from gapless.testing.sim.producer import Letter, Producer
     from gapless.testing.sim.workloads.story_telling import Script
 
 PROBES = (

@@ -19,15 +19,17 @@ from gapless.errors import (
     SubscriptionInUseError,
     SubscriptionNotFoundError,
 )
-from gapless.testing.sim.application import Consumer, Outbox, Row, SimClient, key_of
-from gapless.testing.sim.network import MILLISECOND
+from gapless.testing.sim.application import SimClient
+from gapless.testing.sim.consumer import Consumer, Row
 from gapless.testing.sim.observing import Oracle
+from gapless.testing.sim.options import MILLISECOND
+from gapless.testing.sim.producer import Outbox, key_of
 from gapless.testing.sim.workloads.story_telling import Answer, Teller, Wait, attached
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.ticks import PubendId, Tick
-    from gapless.testing.sim.application import Letter, Producer
+    from gapless.testing.sim.producer import Letter, Producer
     from gapless.testing.sim.workloads.story_filters import Interest
     from gapless.testing.sim.workloads.story_telling import Script
     from gapless.testing.sim.world import World
@@ -124,6 +126,8 @@ class Book:
         """Rows whose removal was begun, by number; nobody attaches to them any more."""
         self.walls: dict[int, int] = {}
         """For rows that begin at a time: which."""
+        self.staying: dict[int, Consumer] = {}
+        """By the row's number: consumers that go on as they are when all comes to an end."""
         self.parts: list[tuple[SimClient, str, Callable[[SimClient], Script]]] = []
         self._keys = 0
 

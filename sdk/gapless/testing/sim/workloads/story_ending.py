@@ -10,15 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.errors import PublisherFencedError, PublishUncertainError, SubscriptionTakenOverError
-from gapless.testing.sim.application import Producer
-from gapless.testing.sim.network import MILLISECOND
 from gapless.testing.sim.observing import Oracle
+from gapless.testing.sim.options import MILLISECOND
+from gapless.testing.sim.producer import Producer
 from gapless.testing.sim.workloads.story_book import TRY_AGAIN, Book, Desk, OtherProcess
 from gapless.testing.sim.workloads.story_telling import Teller, answered, opened, over
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
-    from gapless.testing.sim.application import Consumer, Row, SimClient
+    from gapless.testing.sim.application import SimClient
+    from gapless.testing.sim.consumer import Consumer, Row
     from gapless.testing.sim.workloads.story_telling import Script
 
 PROBES = (
@@ -26,6 +27,7 @@ PROBES = (
     "story.end.letters left over",
     "story.end.a nameless one went on",
     "story.end.taken over once more",
+    "story.end.one stayed as it was",
 )
 
 AT_ONCE = 50
@@ -94,6 +96,8 @@ class Ending:
 
     def _let_go(self, client: SimClient) -> None:
         for consumer in list(client.consumers.values()):
+            if self._book.staying.get(consumer.row.number) is consumer:
+                continue
             if consumer.row.name is None:
                 self._make_eager(consumer)
             else:
@@ -128,8 +132,13 @@ class Ending:
 
     def _read(self, client: SimClient, row: Row) -> Script:
         book = self._book
+        staying = book.staying.pop(row.number, None)
         while not row.ended:
-            consumer = yield from book.attach(client, row)
+            if staying is not None and client.consumers.get(staying.number) is staying:
+                self.world.probe("story.end.one stayed as it was")
+                consumer: Consumer | None = staying
+            else:
+                consumer = yield from book.attach(client, row)
             if consumer is None:
                 return
             self.attached.append(row)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gapless.core.messages import PubendRow, SubscriptionRow
-    from gapless.testing.sim.application import Row, SimClient
+    from gapless.testing.sim.application import SimClient
+    from gapless.testing.sim.consumer import Row
     from gapless.testing.sim.workloads.story_telling import Script
 
 NoneType = type(None)

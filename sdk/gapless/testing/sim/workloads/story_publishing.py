@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from gapless.errors import PublisherFencedError, PublishRejectedError, PublishUncertainError
-from gapless.testing.sim.application import Letter, Outbox, Producer
-from gapless.testing.sim.network import MILLISECOND, SECOND
+from gapless.testing.sim.options import MILLISECOND, SECOND
+from gapless.testing.sim.producer import Letter, Outbox, Producer
 from gapless.testing.sim.workloads.story_book import Story
 from gapless.testing.sim.workloads.story_filters import METER_TOPICS, ORDER_TOPICS, STOCK_TOPICS, properties_of
 from gapless.testing.sim.workloads.story_telling import Wait, answered, either, opened

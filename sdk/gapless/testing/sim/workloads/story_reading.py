@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.messages import StartAt
-from gapless.testing.sim.application import Consumer, Row
-from gapless.testing.sim.network import MILLISECOND, SECOND
+from gapless.testing.sim.consumer import Consumer, Row
+from gapless.testing.sim.options import MILLISECOND, SECOND
 from gapless.testing.sim.workloads.story_book import Story
 from gapless.testing.sim.workloads.story_filters import INTERESTS, METER_TOPICS, STOCK_TOPICS, Interest, only
 from gapless.testing.sim.workloads.story_publishing import Publishing

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.messages import InUse, StartAt
 from gapless.errors import SubscriptionNotFoundError, SubscriptionTakenOverError
-from gapless.testing.sim.application import Consumer
-from gapless.testing.sim.network import MILLISECOND, SECOND
+from gapless.testing.sim.consumer import Consumer
+from gapless.testing.sim.options import MILLISECOND, SECOND
 from gapless.testing.sim.workloads.story_filters import INTERESTS
 from gapless.testing.sim.workloads.story_reading import Reading
 from gapless.testing.sim.workloads.story_telling import attached, either, over
@@ -15,7 +15,8 @@ from gapless.testing.sim.workloads.story_telling import attached, either, over
 if TYPE_CHECKING:
     from gapless.core.client import Wanted
     from gapless.core.client.effects import Attached
-    from gapless.testing.sim.application import Row, SimClient
+    from gapless.testing.sim.application import SimClient
+    from gapless.testing.sim.consumer import Row
     from gapless.testing.sim.workloads.story_book import Attaching
     from gapless.testing.sim.workloads.story_telling import Script
 

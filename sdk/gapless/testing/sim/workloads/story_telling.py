@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gapless.testing.sim.network import MILLISECOND
+from gapless.testing.sim.options import MILLISECOND
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
-    from gapless.testing.sim.application import Consumer, Producer, SimClient
+    from gapless.testing.sim.application import SimClient
+    from gapless.testing.sim.consumer import Consumer
+    from gapless.testing.sim.producer import Producer
     from gapless.testing.sim.world import Life, World
 
 Wait: TypeAlias = "int | Callable[[], bool]"

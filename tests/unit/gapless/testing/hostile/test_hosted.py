@@ -274,6 +274,35 @@ def test_more_is_asked_than_was_wanted() -> None:
     assert ask.want.ranges[-1][1] == FOREVER
 
 
+def test_a_cache_answers_with_what_was_pushed_and_as_it_was_stamped() -> None:
+    side = Side({"stale_cache": 1.0})
+    side.side.on_interest("there", full(4, a="a"))
+    side.pushed(knowledge(10, 20, "a"))
+    side.side.on_want("there", Want(P, ((10, 30),), {THERE: 4}, THERE))
+
+    (ask,) = side.parts.effects()
+    assert isinstance(ask, AskPubend)
+    assert ask.want.ranges == ((20, 30),)
+    (sent,) = side.parts.sent()
+    assert isinstance(sent.message, Knowledge)
+    assert (sent.message.hi, sent.message.stamp, sent.message.reply) == (20, {THERE: 4}, True)
+
+    side.side.on_want("there", Want(P, ((10, 20),), RAW, THERE))
+    (ask,) = side.parts.effects()
+    assert isinstance(ask, AskPubend)
+    assert ask.want.ranges == ((11, 20),), "of what was filtered only events are an answer to who needs all of it"
+
+
+def test_a_cache_goes_with_all_that_is_forgotten() -> None:
+    side = Side({"stale_cache": 1.0})
+    side.pushed(knowledge(10, 20, "a"))
+    side.side.forget()
+    side.side.on_want("there", Want(P, ((10, 20),), RAW, THERE))
+
+    assert [type(effect) for effect in side.parts.effects()] == [AskPubend]
+    assert not [sent for sent in side.parts.sent() if isinstance(sent.message, Knowledge)]
+
+
 @pytest.mark.parametrize(
     ("need", "stamp"), [({THERE: 4}, {THERE: 4}), ({THERE: 5}, RAW), (RAW, RAW)], ids=["good", "too low", "raw"]
 )

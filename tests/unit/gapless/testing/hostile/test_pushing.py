@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from gapless.testing.hostile.pushing import SILENCE, Pushes
 from unit.gapless.testing.hostile.parts import THERE, P, Parts, knowledge

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.routing import Deliver, Enrol, Held, Hold, HoldRow, Knowledge, Progress, Released, Seen
 from gapless.testing.routing import Clause, ContractError

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.messages import TickRun
 from gapless.core.routing import OpenRequest, Outcome, Placed, Pub, Submit, SubmitOpen, Verdict

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.testing.sim.accounts import Account, History, Share
+from gapless.testing.sim.accounts import Account, History, Presents, Share, passed_at_most
+from gapless.testing.sim.options import SECOND
 from unit.gapless.testing.sim.worlds import row
 
 
@@ -48,3 +49,14 @@ def test_a_subscription_exists_from_its_first_answer_on(fate: str) -> None:
 def test_one_without_a_name_is_not_durable() -> None:
     assert Account(row(), "node1").durable
     assert not Account(row(name=None), "node1").durable
+
+
+def test_the_present_of_a_broker_goes_on_and_never_back() -> None:
+    presents = Presents()
+    presents.note("node1", 0, 10_000)
+    later = presents.latest("node1", SECOND)
+    presents.note("node1", SECOND, 5_000)
+
+    assert 11_000 < later < 11_100, "a fast clock gains a little"
+    assert presents.latest("node1", SECOND) == later + passed_at_most(0)
+    assert presents.latest("node2", SECOND) < 2_000

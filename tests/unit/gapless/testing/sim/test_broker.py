@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.testing.sim.options import MILLISECOND, SECOND, DiskFaults
+from gapless.testing.sim.reconfiguring import add_pubend, change_policy
 from unit.gapless.testing.sim.worlds import Small
 
 
@@ -120,8 +121,8 @@ def test_an_empty_disk_is_another_storage() -> None:
 def test_an_operator_adds_a_pubend_and_changes_the_policy() -> None:
     small = Small().begin()
     broker = small.world.brokers["node1"]
-    broker.add_pubend()
-    broker.change_policy(5.0)
+    add_pubend(broker)
+    change_policy(broker, 5.0)
     broker.stop()
     small.rest(3)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from gapless.core.messages import StartAt
-from gapless.testing.sim.application import Consumer, Letter, Outbox, Producer, Row, SimClient
+from gapless.testing.sim.application import SimClient
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.consumer import Consumer, Row
 from gapless.testing.sim.listening import LOST, listen
 from gapless.testing.sim.options import SECOND, NetworkFaults, Options
+from gapless.testing.sim.producer import Letter, Outbox, Producer
 from gapless.testing.sim.trace import Line, Trace
 from gapless.testing.sim.world import World
 

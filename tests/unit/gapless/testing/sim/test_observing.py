@@ -9,10 +9,10 @@ from unit.gapless.testing.sim.worlds import Small
 class Counting(Oracle):
     """Counts what it overrides."""
 
-    heard = 0
+    count = 0
 
     def calm(self) -> None:
-        self.heard += 1
+        self.count += 1
 
 
 def test_an_oracle_hears_what_it_overrides_and_nothing_else() -> None:
@@ -24,7 +24,7 @@ def test_an_oracle_hears_what_it_overrides_and_nothing_else() -> None:
     world.observe.calm()
     world.observe.checkpoint()
 
-    assert (one.heard, other.heard) == (1, 1)
+    assert (one.count, other.count) == (1, 1)
 
 
 def test_an_oracle_that_overrides_nothing_accepts_every_event_and_is_settled() -> None:

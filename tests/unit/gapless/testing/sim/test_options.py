@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from gapless.testing.sim.choices import Choices
-from gapless.testing.sim.options import SECOND, Options, draw_options
+from gapless.testing.sim.options import SECOND, STORIES, Options, draw_options
 
 
 def drawn(seed: int, **arguments: object) -> Options:
@@ -48,3 +48,28 @@ def test_what_is_on_is_described() -> None:
     assert Options(4).describe() == ""
     described = Options(4, pubends=2, duration=9 * SECOND, hostility=(("lose", 0.1), ("probe", 0.0))).describe()
     assert described == "pubends=2 duration=9s lose=0.1"
+
+
+def test_some_runs_are_about_one_story_and_have_no_other_faults() -> None:
+    about = [options for options in map(drawn, range(300)) if options.story]
+
+    assert 40 < len(about) < 120
+    assert {options.story for options in about} == STORIES.keys()
+    for options in about:
+        assert options.workload == "stories"
+        assert options.process.crash == options.network.loss == options.disk.fail_sync == options.clock.jumps == 0
+        assert not options.hostility
+        assert not options.early_release
+
+
+def test_one_node_has_only_stories_that_need_no_second_one() -> None:
+    drawn_here = [draw_options(seed, Choices(seed).stream("options"), router="local") for seed in range(200)]
+
+    assert {options.story for options in drawn_here} == {"", *(name for name, n in STORIES.items() if n["shbs"] == 1)}
+    assert all(options.together and options.shbs == 1 for options in drawn_here)
+
+
+def test_nobody_is_told_a_story_who_asks_for_something_else() -> None:
+    for seed in range(100):
+        assert not drawn(seed, workload="churn").story
+        assert not drawn(seed, faults=("network",)).story

@@ -3,22 +3,26 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core import routing
+from gapless.testing.sim.seam import CALLS, EFFECTS
 from unit.gapless.testing.sim.worlds import Small
 
 
 class Log:
     """Notes what passes the seam."""
 
+    calls = CALLS
+    effects = EFFECTS
+
     def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.effects: list[str] = []
+        self.heard: list[str] = []
+        self.wanted: list[str] = []
         self.gone: list[str] = []
 
     def called(self, broker: str, now: int, method: str, arguments: tuple[Any, ...]) -> None:
-        self.calls.append(method)
+        self.heard.append(method)
 
     def said(self, broker: str, now: int, effect: routing.Effect) -> None:
-        self.effects.append(type(effect).__name__)
+        self.wanted.append(type(effect).__name__)
 
     def vanished(self, broker: str) -> None:
         self.gone.append(broker)
@@ -34,9 +38,22 @@ def test_everything_that_passes_the_seam_is_seen() -> None:
     small.world.brokers["node1"].crash()
     small.rest(2)
 
-    assert {"start", "pubend", "interest", "open", "place", "submitted", "know", "progress"} <= set(log.calls)
-    assert {"SubmitOpen", "Submit", "Deliver", "Seen", "Placed", "Released"} <= set(log.effects)
+    assert {"start", "pubend", "interest", "open", "place", "submitted", "know", "progress"} <= set(log.heard)
+    assert {"SubmitOpen", "Submit", "Deliver", "Seen", "Placed", "Released"} <= set(log.wanted)
     assert log.gone == ["node1", "node1"]
+
+
+def test_a_watcher_is_told_of_what_it_asked_for() -> None:
+    small = Small()
+    log = Log()
+    log.calls, log.effects = ("know",), (routing.Deliver,)
+    small.world.seam.watchers.append(log)
+    small.begin()
+    small.publish(3)
+    small.rest(1)
+
+    assert set(log.heard) == {"know"}
+    assert set(log.wanted) == {"Deliver"}
 
 
 def test_the_oracles_hear_what_matters_to_them() -> None:

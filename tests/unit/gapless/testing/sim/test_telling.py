@@ -15,9 +15,9 @@ from gapless.core.messages import TickRun
 from gapless.core.release import Cover, Minima
 from gapless.core.ticks import FOREVER, STEP, tick_at
 from gapless.selectors.filters import Filter
-from gapless.testing.sim.application import KEY_BYTES
 from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.naming import Names
+from gapless.testing.sim.producer import KEY_BYTES
 from gapless.testing.sim.telling import Conversation, Told, tell_frame, tell_item, tell_routing
 
 ONE = tick_at(WALL_BEGIN + 1_000)

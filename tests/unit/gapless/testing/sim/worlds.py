@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gapless.core.client import Delivery, Item
-from gapless.testing.sim.application import Consumer, Letter, Outbox, Producer, Row, SimClient, key_of
+from gapless.testing.sim.application import SimClient
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.consumer import Consumer, Row
 from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.options import SECOND, Options
+from gapless.testing.sim.producer import Letter, Outbox, Producer, key_of
 from gapless.testing.sim.trace import Trace
 from gapless.testing.sim.world import World
 

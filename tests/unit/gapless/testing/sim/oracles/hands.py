@@ -13,16 +13,17 @@ from gapless.core.client.effects import Attached
 from gapless.core.client.subscribing import Phase
 from gapless.core.effects import Chop
 from gapless.core.events import DeliveredColumns, EventBatch, EventColumns, encode_event
-from gapless.core.messages import StartAt
+from gapless.core.messages import Acknowledge, Acknowledged, StartAt, Subscribed
 from gapless.core.routing import Interest, Knowledge, Progress, PubendMeta, Stamp, Want
 from gapless.core.tokens import CheckpointToken
-from gapless.testing.sim.application import Letter, Outbox, Row
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.consumer import Row
 from gapless.testing.sim.model import Model
 from gapless.testing.sim.observing import Oracle, Violation
 from gapless.testing.sim.options import Options
 from gapless.testing.sim.oracles.delivery import I3Gapless
+from gapless.testing.sim.producer import Letter, Outbox
 from gapless.testing.sim.trace import Trace
 
 P = "p@1"
@@ -178,6 +179,8 @@ class Hands:
         row = consumer.row
         made = not row.created if created is None else created
         row.created = consumer.attached = True
+        consumer.sid = sid
+        self.observe.served(NODE, consumer.number, Subscribed(consumer.number, sid, 1, b"", made, []))
         consumer.core.phase = Phase.ATTACHED
         self.observe.attached(consumer, Attached(sid, 1, made), self.positions(**begins))
 
@@ -205,9 +208,13 @@ class Hands:
         consumer.row.token = self.token(**positions)
         self.observe.committed(consumer, consumer.row.token)
 
-    def acknowledge(self, consumer: Any, **positions: int) -> None:
-        """It says that it is done with this."""
-        self.observe.acknowledged(consumer, self.positions(**positions))
+    def acknowledge(self, consumer: Any, *, heard: bool = True, **positions: int) -> None:
+        """It says that it is done with this, and its home hears it, or not yet."""
+        said = self.positions(**positions)
+        self.observe.acknowledged(consumer, said)
+        if heard:
+            positions_said = [Acknowledged(pubend, tick, tick) for pubend, tick in said.items()]
+            self.observe.heard(NODE, consumer.number, Acknowledge(consumer.sid, positions_said))
 
     def token(self, **positions: int) -> CheckpointToken:
         """A position."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+import pytest
+
+from gapless.errors import SubscriptionNotFoundError
 from gapless.testing.sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
-from unit.gapless.testing.sim.oracles.hands import EARLIEST, LATEST, Hands, violates
+from unit.gapless.testing.sim.oracles.hands import EARLIEST, LATEST, NODE, Hands, violates
 
 # I1
 
@@ -228,6 +233,31 @@ def test_i10_without_a_token_it_goes_on_where_the_application_has_acknowledged()
     hands.leave(hands.attach(row, p=19))
     with violates("I10"):
         hands.attach(row, p=20)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_i10_what_was_given_is_there_until_somebody_removes_it(*, removed: bool) -> None:
+    hands = Hands(I10Start)
+    hands.opens()
+    row = hands.row()
+    reader = hands.attach(row, p=15)
+    if removed:
+        hands.observe.unsubscribing(row)
+
+    with nullcontext() if removed else violates("I10"):
+        hands.observe.lost_subscription(reader, SubscriptionNotFoundError("it does not exist any more"))
+
+
+def test_i10_who_gives_up_what_a_lost_disk_had_removes_what_was_made_anew() -> None:
+    hands = Hands(I10Start)
+    hands.opens()
+    before = hands.row(name="s")
+    hands.attach(before, p=5)
+    hands.observe.wiped(hands.world.brokers[NODE])
+    reader = hands.attach(hands.row(name="s"), p=9)
+    hands.observe.unsubscribing(before)
+
+    hands.observe.lost_subscription(reader, SubscriptionNotFoundError("it was removed"))
 
 
 def test_i10_a_subscription_does_not_vanish() -> None:

@@ -46,6 +46,23 @@ def test_what_is_acknowledged_is() -> None:
         hands.chop(AT + 20)
 
 
+def test_what_its_home_has_not_heard_is_not() -> None:
+    hands, reader = reading()
+    hands.acknowledge(reader, p=AT + 10, heard=False)
+
+    with violates("I8"):
+        hands.chop(AT + 10)
+
+
+def test_what_somebody_says_who_was_replaced_is_not() -> None:
+    hands, reader = reading()
+    hands.attach(hands.model.accounts[1].row, p=AT)
+    hands.acknowledge(reader, p=AT + 10)
+
+    with violates("I8"):
+        hands.chop(AT + 10)
+
+
 def test_what_does_not_match_is() -> None:
     hands, _ = reading(k=7)
 

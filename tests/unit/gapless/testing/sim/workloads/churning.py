@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gapless.testing.sim.application import Consumer, Row, SimClient
+from gapless.testing.sim.application import SimClient
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.consumer import Consumer, Row
 from gapless.testing.sim.faults import Faults
 from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.options import SECOND, Options

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gapless.testing.sim.application import Row, key_of
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.consumer import Row
 from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.options import SECOND, Options
+from gapless.testing.sim.producer import key_of
 from gapless.testing.sim.trace import Trace
 from gapless.testing.sim.workloads.stories import Stories
 from gapless.testing.sim.workloads.story_book import Story

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from gapless.errors import GaplessError, PublisherFencedError, PublishRejectedError
-from gapless.testing.sim.application import Letter, Producer
 from gapless.testing.sim.observing import Oracle
+from gapless.testing.sim.producer import Letter, Producer
 from unit.gapless.testing.sim.workloads.churning import Stage
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from gapless.core.messages import InUse, StartAt
 from gapless.errors import SubscriptionInUseError, SubscriptionNotFoundError, TokenAheadError, TokenMismatchError
-from gapless.testing.sim.application import Consumer, Row
 from gapless.testing.sim.clocks import WALL_BEGIN
+from gapless.testing.sim.consumer import Consumer, Row
 from gapless.testing.sim.workloads.story_book import OtherProcess
 from gapless.testing.sim.workloads.story_filters import INTERESTS
 from gapless.testing.sim.workloads.story_publishing import Meters

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gapless.testing.sim.application import Producer
 from gapless.testing.sim.options import SECOND, DiskFaults
+from gapless.testing.sim.producer import Producer
 from gapless.testing.sim.workloads.story_publishing import ROOM, Meters, OrderService, Twins
 from unit.gapless.testing.sim.workloads.staging import Stage, play_until
 

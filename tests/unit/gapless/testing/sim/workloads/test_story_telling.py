@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.testing.sim.network import MILLISECOND
+from gapless.testing.sim.options import MILLISECOND
 from gapless.testing.sim.workloads.story_publishing import Meters
 from gapless.testing.sim.workloads.story_telling import LOOK, Answer, Script, Teller, either
 from unit.gapless.testing.sim.workloads.staging import Stage

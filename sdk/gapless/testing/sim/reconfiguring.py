@@ -1,0 +1,35 @@
+"""How an operator changes a broker's configuration: the file is edited, and holds from the next start on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gapless.node.config import make_config
+
+if TYPE_CHECKING:
+    from gapless.testing.sim.broker import SimBroker
+
+
+def add_pubend(broker: SimBroker) -> None:
+    """One more pubend from the next start on."""
+    pubends = list(_phb_section(broker)["pubends"])
+    extra = {**pubends[0], "name": f"{broker.name}-extra{len(pubends)}", "count": 1}
+    _configure(broker, pubends=[*pubends, extra])
+
+
+def change_policy(broker: SimBroker, max_retain_seconds: float | None) -> None:
+    """Another bound of what is retained, from the next start on."""
+    pubends = [{**pubend, "max_retain_seconds": max_retain_seconds} for pubend in _phb_section(broker)["pubends"]]
+    _configure(broker, pubends=pubends)
+
+
+def _phb_section(broker: SimBroker) -> dict[str, Any]:
+    return broker.loaded.config.role("phb")
+
+
+def _configure(broker: SimBroker, **changes: Any) -> None:
+    config = broker.loaded.config
+    settings = {"node": config.node.model_dump(), "storage": config.storage.model_dump(), "listen": []}
+    config = make_config({**settings, "phb": {**_phb_section(broker), **changes}})
+    broker.loaded = replace(broker.loaded, config=config)

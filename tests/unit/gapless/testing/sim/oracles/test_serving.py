@@ -1,0 +1,113 @@
+"""I2 where an SHB sends, and P1, each with something that breaks it and something that nearly does."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.codec import decode_server, deliver_head
+from gapless.core.messages import Code, Detached, Gap, Position, PubendNumber, Silence, Subscribed
+from gapless.testing.sim.oracles.serving import I2Served, P1Protocol
+from unit.gapless.testing.sim.oracles.hands import NODE, Hands, P, violates
+
+SESSION = 77
+
+
+class Served:
+    """A session to which subscription 1 was given behind tick 10."""
+
+    def __init__(self) -> None:
+        self.hands = Hands(I2Served)
+        self.say(PubendNumber(0, P), self.given())
+
+    @staticmethod
+    def given() -> Subscribed:
+        return Subscribed(1, 1, 1, b"", True, [Position(P, 10)])
+
+    def say(self, *messages: object) -> None:
+        for message in messages:
+            self.hands.observe.served(NODE, SESSION, message)
+
+    def send(self, *ticks: int) -> None:
+        batch = self.hands.batch([(tick, tick) for tick in ticks])
+        payload = batch.payload((1 << len(ticks)) - 1)
+        self.say(decode_server(deliver_head(SESSION, 1, 0) + payload))
+
+
+def test_what_rises_is_sent() -> None:
+    served = Served()
+    served.send(11, 12)
+    served.send(20)
+
+
+@pytest.mark.parametrize("ticks", [(10,), (9, 12), (12, 12)], ids=str)
+def test_what_the_subscription_stands_behind_is_not_sent(ticks: tuple[int, ...]) -> None:
+    served = Served()
+
+    with violates("I2"):
+        served.send(*ticks)
+
+
+def test_nothing_is_sent_twice() -> None:
+    served = Served()
+    served.send(11, 12)
+
+    with violates("I2"):
+        served.send(12)
+
+
+@pytest.mark.parametrize(
+    "said", [Silence(0, 20, None), Silence(0, 20, [1]), Gap(1, 0, 10, 20, "lost")], ids=["all", "one", "gap"]
+)
+def test_nothing_is_sent_behind_a_silence_or_a_gap(said: object) -> None:
+    served = Served()
+    served.say(said)
+
+    with violates("I2"):
+        served.send(20)
+
+
+def test_the_silence_of_others_says_nothing() -> None:
+    served = Served()
+    served.say(Silence(0, 20, [2]))
+
+    served.send(20)
+
+
+def test_one_that_was_taken_away_is_sent_nothing() -> None:
+    served = Served()
+    served.say(Detached(1, Code.TAKEN_OVER, ""))
+
+    with violates("I2"):
+        served.send(20)
+
+
+def test_given_once_more_it_may_begin_further_down() -> None:
+    served = Served()
+    served.send(20)
+    served.say(served.given())
+
+    served.send(20)
+
+
+def test_a_crash_ends_the_session() -> None:
+    served = Served()
+    served.hands.observe.crashed(served.hands.world.brokers[NODE])
+    served.say(PubendNumber(0, P), served.given())
+
+    served.send(11)
+
+
+def test_a_session_that_ends_for_a_breach_of_the_protocol() -> None:
+    hands = Hands(P1Protocol)
+    client = hands.world.clients["client1"]
+    hands.observe.disconnected(client, "connection reset")
+
+    with violates("P1"):
+        hands.observe.disconnected(client, "protocol violation: more than the credit")
+
+
+def test_behind_another_disk_sessions_have_numbers_that_were_used_before() -> None:
+    hands = Hands(P1Protocol)
+    hands.model.wiped_brokers[NODE] = None
+
+    hands.observe.disconnected(hands.world.clients["client1"], "protocol violation: it happens")
