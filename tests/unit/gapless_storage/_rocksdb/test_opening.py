@@ -40,9 +40,11 @@ class Place:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.database = directory / "rocksdb"
+        self.patience = 20
+        """After so many seconds it hangs: seldom is a busy machine that slow."""
 
     def open(self) -> RocksdbVolume:
-        return open_storage(str(self.directory), IDENTITY, {"watchdog_seconds": 1})
+        return open_storage(str(self.directory), IDENTITY, {"watchdog_seconds": self.patience})
 
     def newest(self) -> int:
         """Opens it, closes it; the number of the newest batch, all before it being whole."""
@@ -215,6 +217,7 @@ def test_a_manifest_on_which_rocksdb_hangs_is_refused(place: Place) -> None:
     content[ends[1] + 6] ^= 4
     place.manifest().write_bytes(content)
 
+    place.patience = 1
     refuses(place, "hangs")
 
 
@@ -226,6 +229,7 @@ def test_any_flipped_byte_of_the_manifest_is_harmless_or_refused(place: Place) -
         spoilt = bytearray(content)
         spoilt[at] ^= 2
         place.manifest().write_bytes(spoilt)
+        place.patience = 1
 
         with suppress(VolumeCorruptError):
             assert place.newest() == SYNCED
