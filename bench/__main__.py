@@ -7,26 +7,34 @@ import importlib
 import json
 import sys
 
+from bench.peers.command import add_options
+
 NAMES = {
     "publish": "events published by one client, durable before each receipt",
     "fanout": "live delivery to 100 durable subscriptions that want 25 % each",
     "match": "the selector index alone",
     "pfs": "the PFS beside a log per subscriber and the paper's records",
     "transport": "frames over loopback, without any protocol",
+    "peers": "the race: gapless beside NATS, Kafka, Redis and others",
 }
 """Every benchmark, and what it measures. A name is a module of this package with `run(json) -> dict`."""
+PACKAGES = {"peers": "peers.command"}
+"""Where the module of a name is, if elsewhere."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmark that was named; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    choices = "\n".join(f"  {name:10} {what}" for name, what in NAMES.items())
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = f"benchmarks:\n{choices}"
-    parser.add_argument("name", choices=NAMES, metavar="NAME")
-    parser.add_argument("--json", action="store_true", help="one JSON object; keys carry their units")
+    benchmarks = parser.add_subparsers(dest="name", required=True, metavar="NAME", title="benchmarks")
+    for name, what in NAMES.items():
+        benchmark = benchmarks.add_parser(name, help=what.replace("%", "%%"), description=what)
+        benchmark.add_argument("--json", action="store_true", help="one JSON object; keys carry their units")
+    add_options(benchmarks.choices["peers"])
     parsed = parser.parse_args(arguments)
-    figures = importlib.import_module(f"bench.{parsed.name}").run(json=parsed.json)
+    options = vars(parsed)
+    name = options.pop("name")
+    module = PACKAGES.get(name, name)
+    figures = importlib.import_module(f"bench.{module}").run(**options)
     if parsed.json:
         print(json.dumps(figures, indent=2))
     return 0

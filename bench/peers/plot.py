@@ -1,0 +1,59 @@
+"""The figures of the race as a picture: how fast, and what it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.peers.race import OURS, Results
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+RATES = {
+    "publish": ("pipelined_events_per_second", "published with acknowledgement, events/s"),
+    "live": ("deliveries_per_second", "live, 25 % each, deliveries/s"),
+    "catchup": ("deliveries_per_second", "catching up, 25 % each, deliveries/s"),
+    "selective": ("deliveries_per_second", "live, 1 % each, deliveries/s"),
+    "latency": ("latency_p99_ms", "latency at a moderate rate, p99, ms (less is better)"),
+}
+"""The first figure of each kind of work, and its title."""
+
+COLOURS = {"ours": "#1b6ca8", "theirs": "#9db4c0", "server": "#d1495b", "client": "#edae49"}
+
+
+def draw(results: Results, file: Path) -> None:
+    """One row for each kind of work; the ending of the file's name decides its format."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 0.8 + 2.6 * len(results.works)), layout="constrained")
+    panels = figure.subplots(len(results.works), 2, squeeze=False)
+    for work, (left, right) in zip(results.works, panels, strict=True):
+        names = [name for name in reversed(results.systems) if results.rounds.get((work, name))]
+        _draw_rate(left, results, work, names)
+        _draw_cpu(right, results, work, names)
+    figure.savefig(file)
+
+
+def _draw_rate(axes: Axes, results: Results, work: str, names: list[str]) -> None:
+    key, title = RATES[work]
+    values = [results.medians(work, name)[key] for name in names]
+    bars = axes.barh(names, values, color=[COLOURS["ours" if name == OURS else "theirs"] for name in names])
+    axes.bar_label(bars, [f"{value:,.0f}" if value >= 100 else f"{value:.2f}" for value in values], padding=3)
+    axes.set_xscale("log")
+    axes.minorticks_off()
+    axes.set_title(title)
+    axes.margins(x=0.2)
+
+
+def _draw_cpu(axes: Axes, results: Results, work: str, names: list[str]) -> None:
+    unit = "event" if work == "publish" else "delivery"
+    medians = [results.medians(work, name) for name in names]
+    server = [figures[f"server_cpu_us_per_{unit}"] for figures in medians]
+    client = [figures[f"client_cpu_us_per_{unit}"] for figures in medians]
+    axes.barh(names, server, color=COLOURS["server"], label="server")
+    bars = axes.barh(names, client, left=server, color=COLOURS["client"], label="client")
+    axes.bar_label(bars, [f"{both:.2f}" for both in map(sum, zip(server, client, strict=True))], padding=3)
+    axes.set_title(f"processor time per {unit}, µs (less is better)")
+    axes.margins(x=0.15)
+    axes.legend(loc="upper right")

@@ -1,0 +1,93 @@
+"""gapless itself: one broker with both roles on RocksDB and TCP, as `gapless broker` starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from bench.peers.system import WINDOW, Server
+from bench.peers.work import ORIGIN, Event, Subscriber, Tally
+from bench.processes import running_broker
+
+if TYPE_CHECKING:
+    import gapless
+
+BATCH = 256
+
+
+class _Publisher:
+    def __init__(self, publisher: gapless.Publisher) -> None:
+        self._publisher = publisher
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        """In atomic batches, several in flight."""
+        import gapless
+
+        flying: set[asyncio.Task[object]] = set()
+        for start in range(0, len(events), BATCH):
+            messages = [
+                gapless.Message(body, {"quarter": quarter, "percent": percent, "origin": ORIGIN})
+                for body, quarter, percent in events[start : start + BATCH]
+            ]
+            flying.add(asyncio.create_task(self._publisher.send_batch(messages)))
+            if len(flying) >= WINDOW // BATCH:
+                done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        await asyncio.gather(*flying)
+
+
+class Gapless:
+    """gapless with its own Python client; each subscriber has a connection of its own."""
+
+    title = "gapless"
+    filters: Literal["server", "client"] = "server"
+    portions: Mapping[str, float] = {}
+    promise = "The event is on the disk: logged and synced (fdatasync) before the receipt."
+
+    def missing(self) -> str:
+        """It is here."""
+        return ""
+
+    def version(self) -> str:
+        """One distribution is both server and client."""
+        return version("gapless")
+
+    @contextlib.contextmanager
+    def running(self, directory: Path) -> Iterator[Server]:
+        """The broker keeps its data in a temporary directory of its own."""
+        with running_broker() as broker:
+            yield Server(broker.url, broker.pid)
+
+    @contextlib.asynccontextmanager
+    async def publisher(self, address: str, topic: str) -> AsyncIterator[_Publisher]:
+        """A publisher on a connection of its own."""
+        import gapless
+
+        async with gapless.connect(address) as connection, connection.session() as session:
+            yield _Publisher(session.publisher(topic))
+
+    async def receive(
+        self, address: str, topic: str, subscriber: Subscriber, tally: Tally, ready: Callable[[], None]
+    ) -> None:
+        """A durable subscription with a selector; each batch is acknowledged by its token."""
+        import gapless
+
+        async with (
+            gapless.connect(address, client_id=f"{topic}-{subscriber.name}") as connection,
+            connection.session() as session,
+            session.subscribe(topic, name=subscriber.name, selector=subscriber.selector) as subscription,
+        ):
+            ready()
+            if tally.done():
+                return
+            async for batch in subscription.batches(max_events=4096):
+                assert isinstance(batch, gapless.Batch)
+                tally.take([event.body for event in batch])
+                await subscription.acknowledge(batch.token)
+                if tally.done():
+                    return

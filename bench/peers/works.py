@@ -1,0 +1,151 @@
+"""The work of the race: what is measured of a system that runs, one function for each kind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bench.peers.crew import Client, Crew
+from bench.peers.measuring import Meter
+from bench.peers.sizes import Sizes
+from bench.peers.system import RaceError, Server
+
+MIB = 1 << 20
+
+Figures = dict[str, float]
+
+
+def publish(server: Server, crew: Crew, sizes: Sizes) -> Figures:
+    """One publisher: each event when the one before is acknowledged, then as fast as it goes.
+
+    Four subscribers are away that want a quarter each: a broker that keeps nothing for nobody has to keep it.
+    """
+    publisher, clients = crew.publisher(), crew.subscribers(4, "quarter", processes=1)
+    _visit(clients)
+    publisher.tell(way="pipelined", first=0, count=sizes.single_events)  # so that both ways are warm
+    publisher.answer()
+    publisher.tell(way="single", first=sizes.single_events, count=sizes.single_events)
+    single = publisher.answer()
+    meter = Meter(server.pid)
+    count = sizes.pipelined_events
+    publisher.tell(way="pipelined", first=2 * sizes.single_events, count=count)
+    pipelined = publisher.answer()
+    usage = meter.read()
+    return {
+        "single_events_per_second": sizes.single_events / single["seconds"],
+        "single_p50_ms": 1e3 * single["p50_seconds"],
+        "pipelined_events_per_second": count / pipelined["seconds"],
+        "server_cpu_us_per_event": 1e6 * usage.cpu_seconds / count,
+        "client_cpu_us_per_event": 1e6 * pipelined["cpu_seconds"] / count,
+        "written_bytes_per_event": usage.written_bytes / count,
+        "server_peak_memory_mib": usage.peak_memory_bytes / MIB,
+    }
+
+
+def live(server: Server, crew: Crew, sizes: Sizes) -> Figures:
+    """Subscribers that want 25 % each, connected while the events are published."""
+    return _live(server, crew, sizes.subscribers, "quarter", sizes.events)
+
+
+def selective(server: Server, crew: Crew, sizes: Sizes) -> Figures:
+    """As `live`, but many subscribers that want 1 % each."""
+    return _live(server, crew, sizes.selective_subscribers, "percent", sizes.selective_events)
+
+
+def catchup(server: Server, crew: Crew, sizes: Sizes) -> Figures:
+    """Subscribers that want 25 % each and were away while the events were published; with their way back."""
+    count, total = sizes.events, sizes.subscribers
+    publisher, clients = crew.publisher(), crew.subscribers(total, "quarter")
+    _visit(clients)
+    meter = Meter(server.pid)
+    publisher.tell(way="pipelined", first=0, count=count)
+    publisher.answer()
+    written = meter.read().written_bytes
+    meter, began = Meter(server.pid), time.perf_counter()
+    _everyone(clients, published=count, clocked=False)
+    answers = _results(clients)
+    figures = _deliveries(count * total // 4, time.perf_counter() - began, meter, answers)
+    return figures | {"written_bytes_per_event": (written + meter.read().written_bytes) / count}
+
+
+def latency(server: Server, crew: Crew, sizes: Sizes) -> Figures:
+    """As `live`, at a rate that every system can take: how late each event is where it is wanted."""
+    count = sizes.paced_per_second * sizes.paced_seconds
+    publisher, clients = crew.publisher(), crew.subscribers(sizes.subscribers, "quarter")
+    _everyone(clients, published=count, clocked=True)
+    meter = Meter(server.pid)
+    publisher.tell(way="paced", count=count, per_second=sizes.paced_per_second)
+    answers = _results(clients)
+    late = sorted(latency for answer in answers for latency in answer["latencies_us"])
+    return {
+        "latency_p50_ms": late[len(late) // 2] / 1e3,
+        "latency_p99_ms": late[len(late) * 99 // 100] / 1e3,
+        "latency_max_ms": late[-1] / 1e3,
+        "server_cpu_us_per_delivery": 1e6 * meter.read().cpu_seconds / len(late),
+        "client_cpu_us_per_delivery": _client_cpu_us(answers, len(late), since="ready"),
+    }
+
+
+WORKS: dict[str, Callable[[Server, Crew, Sizes], Figures]] = {
+    "publish": publish,
+    "live": live,
+    "catchup": catchup,
+    "selective": selective,
+    "latency": latency,
+}
+
+
+# --------------------------------------------------------------------------------------- what they share
+
+
+def _live(server: Server, crew: Crew, total: int, wanted: str, count: int) -> Figures:
+    publisher, clients = crew.publisher(), crew.subscribers(total, wanted)
+    _everyone(clients, published=count, clocked=False)
+    meter, began = Meter(server.pid), time.perf_counter()
+    publisher.tell(way="pipelined", first=0, count=count)
+    answers = _results(clients)
+    share = {"quarter": 4, "percent": 100}[wanted]
+    figures = _deliveries(count * total // share, time.perf_counter() - began, meter, answers, since="ready")
+    return figures | {"written_bytes_per_event": meter.read().written_bytes / count}
+
+
+def _everyone(clients: list[Client], **order: Any) -> None:
+    """Tells all, and waits until the subscribers of all are connected."""
+    for client in clients:
+        client.tell(**order)
+    for client in clients:
+        client.answer()
+
+
+def _visit(clients: list[Client]) -> None:
+    """All subscribers come and go, and are known from then on."""
+    _everyone(clients, published=0, clocked=False)
+    for client in clients:
+        client.answer()
+
+
+def _results(clients: list[Client]) -> list[dict[str, Any]]:
+    """What all say in the end; each subscriber must have got exactly what it should."""
+    answers = [client.answer() for client in clients]
+    if wrong := [name for answer in answers for name in answer["wrong"]]:
+        raise RaceError(f"{len(wrong)} subscribers did not get exactly what they should: {', '.join(wrong[:5])}")
+    return answers
+
+
+def _deliveries(count: int, seconds: float, meter: Meter, answers: list[dict[str, Any]], since: str = "") -> Figures:
+    usage = meter.read()
+    return {
+        "deliveries_per_second": count / seconds,
+        "server_cpu_us_per_delivery": 1e6 * usage.cpu_seconds / count,
+        "client_cpu_us_per_delivery": _client_cpu_us(answers, count, since=since),
+        "server_peak_memory_mib": usage.peak_memory_bytes / MIB,
+        "client_peak_memory_mib": sum(answer["peak_memory_bytes"] for answer in answers) / MIB,
+    }
+
+
+def _client_cpu_us(answers: list[dict[str, Any]], count: int, *, since: str) -> float:
+    """Processor time of the subscribers' processes per delivery, since the order or since all were connected."""
+    before = sum(answer["cpu_ready_seconds"] for answer in answers) if since == "ready" else 0.0
+    used: float = sum(answer["cpu_seconds"] for answer in answers) - before
+    return 1e6 * used / count
