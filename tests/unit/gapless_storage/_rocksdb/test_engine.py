@@ -111,6 +111,7 @@ def test_a_deleted_range_is_alone_in_its_file(engine: Engine) -> None:
     engine.delete_records(batch, 1, after=0, upto=100)
 
     engine.isolate_in_file(batch)
+    engine.flush_log_family()
 
     # One file more, and RocksDB would begin to compact them whenever it likes.
     files = [file for file in engine._database.live_files() if file["num_deletions"]]
