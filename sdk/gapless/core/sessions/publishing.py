@@ -227,10 +227,12 @@ class Publishing:
         if not waiting.opening:
             publisher.drop_batches()
         sequence = waiting.first
-        if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} and outcome.sequence:
+        if outcome.verdict in {Verdict.RESUME, Verdict.RETRY}:
+            sequence = outcome.sequence or sequence
+        if code in {Code.RESUME, Code.RETRY} and not waiting.opening:
             # On its way to the pubend a batch may be overtaken by the next, which is then asked to wait for it.
-            # By now it may have come: what is acknowledged is not asked for again.
-            sequence = max(outcome.sequence, publisher.sequence + 1)
+            # By now it may have come, or a copy of it: what is acknowledged is not asked for again.
+            sequence = max(sequence, publisher.sequence + 1)
         self._tell_durable(session, publisher)
         refused = PublishRefused(publisher.number, sequence, code, outcome.reason)
         self._outbox.tell(publisher.connection.link, session, refused)

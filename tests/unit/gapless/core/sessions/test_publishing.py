@@ -301,3 +301,17 @@ def test_a_refusal_asks_for_nothing_that_was_acknowledged_before_it(broker: Any)
     assert isinstance(published, Published)
     assert published.sequence == 2
     assert refused == PublishRefused(1, 3, Code.RESUME, "event 2 is missing")
+
+
+def test_a_copy_whose_fate_is_unknown_is_not_asked_for_when_it_was_acknowledged(broker: Any) -> None:
+    """The client sent again, and then the first copies were answered. Found by the simulator (hostile 656)."""
+    client = broker.client()
+    client.open()
+    first, second = client.publish(1, b"x"), client.publish(2, b"x")
+    broker.answer(first, ok(1, 10))
+    broker.answer(second, ok(2, 20))
+    client.hear()
+
+    broker.answer(client.publish(1, b"x"), Outcome(Verdict.UNCERTAIN, "a batch before it was refused", sequence=1))
+
+    assert client.hear() == [PublishRefused(1, 3, Code.RETRY, "a batch before it was refused")]
