@@ -288,6 +288,8 @@ class MemoryDisk:
 
     def _take_back(self, keep: int) -> None:
         least = min([keep, *self._lost])
+        if len(self._batches) > least:
+            self._ghosts.clear()  # they lie behind what is gone, and cannot be read without it
         while len(self._batches) > least:
             for undo, argument in reversed(self._batches.pop().undos):
                 undo(argument)

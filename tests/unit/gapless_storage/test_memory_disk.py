@@ -367,3 +367,17 @@ def test_what_is_open_stays_where_it_is(disk: MemoryDisk) -> None:
         disk.restore(copied)
     with pytest.raises(VolumeLockedError):
         disk.wipe()
+
+
+def test_what_a_failed_write_left_goes_with_what_lies_before_it(disk: MemoryDisk) -> None:
+    """It comes behind that in the log, and there is no hole. Found by the simulator (local 1835)."""
+    volume = written(disk, synced=1, unsynced=1)
+    disk.faults.write = "kept"
+    with pytest.raises(VolumeFailedError):
+        write_batch(volume, 3)
+    disk.faults.sync = "lost"
+    volume.close()
+    with pytest.raises(VolumeFailedError):
+        disk.open(IDENTITY)
+
+    assert newest_whole_batch(disk.open(IDENTITY)) == 1

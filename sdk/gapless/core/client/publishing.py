@@ -172,7 +172,7 @@ class PublisherCore:
         position = 0
         for _ in range(done):
             batch = self._batches.popleft()
-            self._forget_sent(batch)
+            self._forget(batch)
             share = ticks[position : position + batch.events.count]
             position += batch.events.count
             self._outbox.tell(Receipted(self.number, batch.ticket, self._pubend, share, self._durable))
@@ -279,10 +279,17 @@ class PublisherCore:
             if sequence < self._logged:
                 self._outbox.tell(Notice(_lost_text(self.name, self._logged, sequence)))
             self._logged = sequence
+            for batch in self._batches:
+                batch.first = 0
 
     def _index_after(self, sequence: int) -> int:
-        """How many batches of the queue have sequences up to this one. It must end a batch that is sent."""
-        for index, batch in enumerate(islice(self._batches, self._sent)):
+        """How many batches of the queue have sequences up to this one. It must end a batch that was sent.
+
+        Also one that a refusal has taken back: it may have been logged all the same.
+        """
+        for index, batch in enumerate(self._batches):
+            if not batch.first:
+                break  # it was never sent, and neither was any behind it
             if batch.last == sequence:
                 return index + 1
         raise RemoteProtocolError(f"sequence {sequence} ends no batch that was sent")
@@ -330,6 +337,8 @@ class PublisherCore:
             earlier.uncertain = True
         self._keep_sent(0)
         del self._batches[index]
+        for behind in islice(self._batches, index, None):
+            behind.first = 0
         self.unanswered_bytes -= batch.events.size
         error = publish_error(refused.code, refused.reason)
         self._outbox.tell(NotPublished(self.number, batch.ticket, error))
@@ -341,10 +350,12 @@ class PublisherCore:
         self._sent = count
         self._sent_bytes = sum(batch.events.size for batch in islice(self._batches, count))
 
-    def _forget_sent(self, batch: Batch) -> None:
-        self._sent -= 1
-        self._sent_bytes -= batch.events.size
+    def _forget(self, batch: Batch) -> None:
+        """The first batch of the queue has its receipt, wherever it stood."""
         self.unanswered_bytes -= batch.events.size
+        if self._sent:
+            self._sent -= 1
+            self._sent_bytes -= batch.events.size
 
     def _pause(self, due: int) -> None:
         self._paused = True
