@@ -65,9 +65,9 @@ def check_token(request: Subscribe, subscription: Subscription, hosting: Hosting
 
 
 def origin_of(request: Subscribe) -> tuple[int, int, int]:
-    """What tells the token of a request from others."""
+    """What tells the token of a request from others, also from another broker's with the same numbers."""
     positions = sorted((position.pubend, position.tick) for position in request.positions or ())
-    return request.token_sid, request.token_generation, crc32(repr(positions).encode())
+    return request.token_sid, request.token_generation, crc32(repr((positions, request.token_seal)).encode())
 
 
 def has_acknowledged(subscription: Subscription, hosting: Hosting) -> bool:

@@ -86,6 +86,13 @@ class Model(Oracle):
         """Whether anything that was durable is gone, or was made older."""
         return bool(self.wiped_brokers or self.damaged_brokers)
 
+    def is_given_up_by_name(self, account: Account) -> bool:
+        """Whether a namesake is: who gives up what a lost disk had removes by its name what was made anew."""
+        names = account.row.client_id, account.row.name
+        return self.has_lost_disks and any(
+            other.removed for other in self.accounts.values() if (other.row.client_id, other.row.name) == names
+        )
+
     def share(self, consumer: Consumer, pubend: PubendId) -> Share | None:
         """A consumer's subscription on a pubend; None of a pubend that never logged or said anything."""
         account = self.accounts[consumer.row.number]

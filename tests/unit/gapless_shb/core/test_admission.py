@@ -51,7 +51,8 @@ def test_the_request_that_created_it_may_come_again_until_something_is_acknowled
     made = subscription(origin=origin_of(asked))
 
     check_token(asked, made, hosting())
-    for again, place in ((asked, hosting(acked=101)), (request(3, tick=90), hosting()), (request(4), hosting())):
+    others = (request(3, tick=90), request(4), request(3, token_seal=b"another broker's"))
+    for again, place in ((asked, hosting(acked=101)), *((other, hosting()) for other in others)):
         with pytest.raises(RefusedError, match="another subscription"):
             check_token(again, made, place)
 

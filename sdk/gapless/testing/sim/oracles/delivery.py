@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gapless.core.tokens import CheckpointToken
     from gapless.errors import GaplessError
     from gapless.testing.sim.accounts import Account, Logged, Share
-    from gapless.testing.sim.consumer import Consumer, Row
+    from gapless.testing.sim.consumer import Consumer
     from gapless.testing.sim.model import Model
 
 
@@ -221,9 +221,8 @@ class I10Start(Judge):
         """What an application was given is there until somebody removes it."""
         account = self.model.accounts[consumer.row.number]
         if isinstance(error, SubscriptionNotFoundError) and account.exists and account.durable:
-            namesakes = [other for other in self.model.accounts.values() if _names_the_same(other.row, account.row)]
-            if self.model.has_lost_disks and any(other.removed for other in namesakes):
-                return  # who gives up what a lost disk had removes by its name what was made anew
+            if self.model.is_given_up_by_name(account):
+                return
             self.fail(f"{consumer.lane} is not there any more ({error}), and nobody had removed it")
 
     def logged(self, event: Logged) -> None:
@@ -261,7 +260,3 @@ class I10Start(Judge):
         if consumer.wanted.start is StartAt.TIME:
             return max(share.lost_at_start, tick_at(consumer.wanted.start_wall) - 1)
         return share.lost_at_start
-
-
-def _names_the_same(one: Row, other: Row) -> bool:
-    return (one.client_id, one.name) == (other.client_id, other.name)
