@@ -174,3 +174,19 @@ def test_another_broker_may_have_done_less() -> None:
 
     hands.progress(1, 2, shb="node1@new disk")
     hands.progress(1, 2, pubend="q@1")
+
+
+def test_who_gives_up_what_a_lost_disk_had_removes_its_namesake() -> None:
+    """Found by the simulator (hostile 1291): the old row's name is the new one's."""
+    hands = Hands(I8Release)
+    hands.opens()
+    before = hands.row(name="s")
+    hands.attach(before, p=AT)
+    hands.model.wiped_brokers["elsewhere"] = None
+    hands.attach(hands.row(name="s"), p=AT)
+    hands.observe.unsubscribing(before)
+    hands.log((AT + 10, 1))
+    hands.world.now = SECOND
+    hands.say(AT + 20, tick_at(WALL_BEGIN + 1000))
+
+    hands.chop(AT + 10)
