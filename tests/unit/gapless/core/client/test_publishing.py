@@ -347,6 +347,20 @@ def test_a_resume_behind_batches_that_were_taken_back_takes_nothing_back() -> No
     assert bodies(world) == [b"a", b"b", b"c"]
 
 
+def test_a_receipt_for_batches_that_were_taken_back_is_taken() -> None:
+    """They were logged after all. Found by the simulator (hostile 1638): it ended the session (P1)."""
+    world = World().start()
+    publisher = world.open()
+    world.broker.silent = True
+    tickets = [world.publish(publisher, body) for body in (b"a", b"b", b"c")]
+    world.broker.tell(world.broker.session, m.PublishRefused(publisher, 1, m.Code.RESUME, ""))
+    world.broker.tell(world.broker.session, m.Published(publisher, 2, [m.TickRun(10, 1, 2)]))
+    world.pump()
+
+    assert not world.effects(e.Disconnected)
+    assert list(world.receipts(publisher)) == tickets[:2]
+
+
 @pytest.mark.parametrize(
     "message",
     [
