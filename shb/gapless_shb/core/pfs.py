@@ -73,9 +73,9 @@ class Pfs:
         self._step_ticks = 0
         self._closed: list[Put] = []
         self._previous: dict[int, Tick] = {}
-        self._newest = sealed_upto
+        self._newest = 0
         self.spacing = 0
-        """How far blocks are apart, about."""
+        """How far blocks are apart, about; 0 until two are known."""
         self._written = 0
         """Bytes of blocks since the chains' ends were written last."""
         self._enough = CHAINS_EVERY
@@ -94,6 +94,7 @@ class Pfs:
         block = Block(index, data)
         ticks = block.ticks
         self._written += len(data)
+        self._note_spacing(index)
         for sid, mask in block.columns():
             if sid in sids:
                 self._previous[sid] = index
@@ -168,7 +169,12 @@ class Pfs:
         index = ticks[-1]
         self._closed.append(Put(self.stream, index, encode(ticks, masks, self._previous)))
         self._previous.update(dict.fromkeys(masks, index))
-        self.spacing += (index - self._newest - self.spacing) // 8
+        self._note_spacing(index)
+
+    def _note_spacing(self, index: Tick) -> None:
+        if self._newest:
+            gap = index - self._newest
+            self.spacing += (gap - self.spacing) // 8 if self.spacing else gap
         self._newest = index
 
     def _chains(self, last_tick: Callable[[int], Tick]) -> Set:

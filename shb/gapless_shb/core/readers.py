@@ -133,7 +133,7 @@ class Reader:
         newest = pfs.newest(self.consumer.sid)
         if newest <= self.horizon:
             self._ready_upto = pfs.sealed_upto
-        elif newest <= pfs.sealed_upto and not self._scans:
+        elif newest <= pfs.sealed_upto and pfs.spacing and not self._scans:
             self._walk_on(Walk(self.consumer.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing), host)
         else:
             self._reading_upto = pfs.sealed_upto

@@ -123,6 +123,16 @@ def test_chains_go_on_after_a_restart() -> None:
     assert block.previous(8) is None
 
 
+def test_how_far_blocks_are_apart_is_known_from_two_on_also_after_a_restart() -> None:
+    """Until then nobody follows a chain: it may be one that goes through every block."""
+    before, after = Pfs("p@1", 0, 0), Pfs("p@1", 300, 0)
+    for tick, spacing in ((100, 0), (200, 100), (300, 100)):
+        step(before, [tick], {7: 1})
+        (put,) = seal(before, tick)
+        dict(after.recover(put.index, put.record, EVERYONE))
+        assert before.spacing == after.spacing == spacing
+
+
 def test_where_chains_end_is_written_from_time_to_time() -> None:
     """A restart reads what was written since, and takes the rest from there, but for what is chopped or gone."""
     pfs = Pfs("p@1", 0, 0)

@@ -87,7 +87,7 @@ def test_it_asks_the_pfs_and_then_the_network_for_exactly_what_matched() -> None
     bench = Bench()
     bench.matched(10, 50)
     bench.step()
-    assert bench.reads == [(49, 50)]
+    assert bench.reads == [(0, 100)]
 
     bench.answer()
     assert bench.fetches == [((9, 50),)]
@@ -140,7 +140,7 @@ def test_a_read_that_failed_is_replaced_by_fetching() -> None:
 
     bench.answer(error="block checksum mismatch")
 
-    assert bench.fetches == [((0, 50),)]
+    assert bench.fetches == [((0, 100),)]
 
 
 def test_it_never_sends_beyond_its_credit() -> None:
