@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -81,6 +82,16 @@ class System(Protocol):
         taken, or records how far it is, each time or once a second (`Rhythm`), whichever costs less; and in
         the end.
         """
+
+
+def missing_package(*names: str) -> str:
+    """Which of these packages is not installed, as a system says it; nothing if all are."""
+    for name in names:
+        try:
+            version(name)
+        except PackageNotFoundError:
+            return f"{name} is not installed (dependency group `bench`)"
+    return ""
 
 
 # ------------------------------------------------------------------------------------ starting servers

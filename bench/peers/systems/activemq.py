@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from bench.peers.maven import Jars
-from bench.peers.system import Server, answers, free_port, started
+from bench.peers.system import Server, answers, free_port, missing_package, started
 from bench.peers.work import ORIGIN, Event, Subscriber, Tally
 
 ACTIVEMQ = "6.1.6"
@@ -113,11 +113,7 @@ class ActiveMq:
 
     def missing(self) -> str:
         """The client comes from PyPI, the broker from Maven Central."""
-        try:
-            version("stomp.py")
-        except PackageNotFoundError:
-            return "stomp.py is not installed (dependency group `bench`)"
-        return JARS.fetch()
+        return missing_package("stomp.py") or JARS.fetch()
 
     def version(self) -> str:
         """Of ActiveMQ and of stomp.py."""

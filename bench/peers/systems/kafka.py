@@ -13,12 +13,12 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from bench.peers.maven import Jars
-from bench.peers.system import WINDOW, RaceError, Server, answers, free_port, started
+from bench.peers.system import WINDOW, RaceError, Server, answers, free_port, missing_package, started
 from bench.peers.work import ORIGIN, Event, Rhythm, Subscriber, Tally
 
 KAFKA = "4.3.1"
@@ -61,11 +61,7 @@ class _Broker:
 
     def missing(self) -> str:
         """The client comes from PyPI, the broker from Maven Central."""
-        try:
-            version(self.client)
-        except PackageNotFoundError:
-            return f"{self.client} is not installed (dependency group `bench`)"
-        return JARS.fetch()
+        return missing_package(self.client) or JARS.fetch()
 
     def version(self) -> str:
         """Of Kafka and of the client."""

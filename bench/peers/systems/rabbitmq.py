@@ -12,11 +12,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.peers.system import WINDOW, Server, answers, free_port, started
+from bench.peers.system import WINDOW, Server, answers, free_port, missing_package, started
 from bench.peers.work import ORIGIN, Event, Subscriber, Tally
 
 SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -52,10 +52,8 @@ class RabbitMq:
 
     def missing(self) -> str:
         """The client comes from PyPI, the server from the system."""
-        try:
-            version("aio-pika")
-        except PackageNotFoundError:
-            return "aio-pika is not installed (dependency group `bench`)"
+        if missing := missing_package("aio-pika"):
+            return missing
         return "" if SCRIPT.exists() else f"there is no {SCRIPT} (Debian: apt-get install rabbitmq-server)"
 
     def version(self) -> str:

@@ -12,11 +12,11 @@ import contextlib
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.peers.system import Server, answers, free_port, started
+from bench.peers.system import Server, answers, free_port, missing_package, started
 from bench.peers.work import ORIGIN, Event, Rhythm, Subscriber, Tally
 
 PIPELINE = 512
@@ -49,11 +49,8 @@ class Redis:
 
     def missing(self) -> str:
         """The clients come from PyPI, the server from the system."""
-        for package in ("redis", "hiredis"):
-            try:
-                version(package)
-            except PackageNotFoundError:
-                return f"{package} is not installed (dependency group `bench`)"
+        if missing := missing_package("redis", "hiredis"):
+            return missing
         return "" if shutil.which("redis-server") else "there is no redis-server (Debian: apt-get install redis-server)"
 
     def version(self) -> str:

@@ -26,6 +26,7 @@ from typing import Final
 
 from gapless.core.events import mask_flags
 from gapless.core.ticks import MILLISECOND, Tick
+from gapless.selectors.masks import select
 
 TICKS_MAX: Final = 1024
 """How many ticks a block has at most."""
@@ -236,7 +237,7 @@ def _column(mask: int, count: int) -> tuple[int, bytes]:
     if matches == count:
         return _ALL, b""
     if matches < _ALL and matches * _wide(count) < _bitmap_bytes(count):
-        positions = list(bits(mask))
+        positions = select(range(count), mask)
         return matches, bytes(positions) if _wide(count) == 1 else pack(f"<{matches}H", *positions)
     return _BITMAP, mask.to_bytes(_bitmap_bytes(count), "little")
 
@@ -248,11 +249,3 @@ def _bitmap_bytes(count: int) -> int:
 def _wide(count: int) -> int:
     """The bytes of a position."""
     return 1 if count <= 256 else 2
-
-
-def bits(mask: int) -> Iterator[int]:
-    """The positions of the bits that are set, lowest first."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

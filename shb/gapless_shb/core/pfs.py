@@ -21,6 +21,7 @@ import msgspec
 from gapless.core.effects import Chop, Operation, Put, Set
 from gapless.core.events import mask_flags
 from gapless.core.ticks import PubendId, Tick
+from gapless.selectors.masks import select
 from gapless_shb.core.blocks import TICKS_MAX, Block, encode
 
 CHAINS = "shb/chains"
@@ -197,7 +198,7 @@ class Pfs:
         found = [tick for block in closed for tick in block.ticks_of(sid) if tick > after]
         for step in self._steps:
             if sid in step.masks and step.ticks[-1] > after:
-                found += [tick for tick in masked(step.ticks, step.masks[sid]) if tick > after]
+                found += [tick for tick in select(step.ticks, step.masks[sid]) if tick > after]
         return found
 
 
@@ -257,8 +258,3 @@ def gather(records: Sequence[tuple[int, bytes]], sid: int, after: Tick, upto: Ti
         if len(found) >= limit:
             return Found(found, min(index, upto))
     return Found(found, upto)
-
-
-def masked(ticks: Sequence[Tick], mask: int) -> list[Tick]:
-    """The ticks whose bit is set, in order."""
-    return list(compress(ticks, mask_flags(mask, len(ticks))))

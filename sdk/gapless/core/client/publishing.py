@@ -13,9 +13,9 @@ Rules of this module: as for every core (`gapless.core`). Nothing here sends wit
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
 from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
@@ -287,9 +287,7 @@ class PublisherCore:
 
         Also one that a refusal has taken back: it may have been logged all the same.
         """
-        for index, batch in enumerate(self._batches):
-            if not batch.first:
-                break  # it was never sent, and neither was any behind it
+        for index, batch in enumerate(self._numbered()):
             if batch.last == sequence:
                 return index + 1
         raise RemoteProtocolError(f"sequence {sequence} ends no batch that was sent")
@@ -301,15 +299,17 @@ class PublisherCore:
         and were logged after all. Then nothing is to be taken back.
         """
         following = self._logged + 1
-        for index, batch in enumerate(self._batches):
+        for index, batch in enumerate(self._numbered()):
             if batch.first == sequence:
                 return min(index, self._sent)
-            if not batch.first:
-                break  # it was never sent, and neither was any behind it
             following = batch.last + 1
         if sequence == following:
             return self._sent
         raise RemoteProtocolError(f"sequence {sequence} begins no batch that was sent")
+
+    def _numbered(self) -> Iterator[Batch]:
+        """The batches that were ever sent under the sequences that they have: behind one that was not, none was."""
+        return takewhile(lambda batch: batch.first != 0, self._batches)
 
     def _rewind(self, refused: PublishRefused, due: int) -> None:
         """Send again from a sequence on, after a pause. Whatever was sent may be logged all the same, by then."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.ticks import MILLISECOND, STEP
-from gapless_shb.core.blocks import TICKS_MAX, Block, bits, encode
+from gapless_shb.core.blocks import TICKS_MAX, Block, encode
 
 SECOND = 1000 * MILLISECOND
 START = 2 * 10**8 * SECOND
@@ -114,8 +114,3 @@ def test_a_position_beyond_the_block_is_refused() -> None:
 
     with pytest.raises(ValueError, match="beyond"):
         Block(ticks[-1], bytes(data)).ticks_of(1)
-
-
-@given(st.integers(0, 1 << 200))
-def test_bits(mask: int) -> None:
-    assert sum(1 << bit for bit in bits(mask)) == mask

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from gapless.core.effects import Operation, Put, Set
 from gapless_shb.core.blocks import TICKS_MAX, Block, encode
-from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, gather, masked
+from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, gather
 
 EVERYONE = range(1000)
 
@@ -164,11 +161,3 @@ def test_chopping_goes_forward_only() -> None:
     assert pfs.chop(10) is None
     assert pfs.chop(20) is not None
     assert pfs.chopped == 20
-
-
-@given(st.lists(st.integers(0, 1 << 30), min_size=1, max_size=70, unique=True), st.integers(0))
-def test_masked_is_what_its_name_says(ticks: list[int], bits: int) -> None:
-    """Checked against the obvious loop."""
-    mask = bits & ((1 << len(ticks)) - 1)
-
-    assert masked(ticks, mask) == [tick for at, tick in enumerate(ticks) if mask >> at & 1]
