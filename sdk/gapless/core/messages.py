@@ -233,7 +233,7 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     selector: str
     start: StartAt
     start_wall: int
-    """For StartAt.TIME: milliseconds since 1970."""
+    """For StartAt.TIME, and when what began so is made again: milliseconds since 1970; else 0."""
     positions: list[Position] | None
     token_sid: int
     """Which subscription, generation and seal the token names; 0, 0 and b"" without one."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from zlib import crc32
 
 from gapless.core.messages import Code, Position, RequestFailed, Subscribe
-from gapless.core.ticks import PubendId
+from gapless.core.ticks import PubendId, tick_at
 from gapless.core.tokens import check_seal
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter
@@ -83,6 +83,16 @@ def moved(request: Subscribe, subscription: Subscription) -> list[Position]:
     """
     own = {} if subscription.origin is not None else subscription.start
     return [position for position in request.positions or () if position.tick != own.get(position.pubend)]
+
+
+def asked(request: Subscribe) -> list[Position]:
+    """The positions that a subscription is to be created at, but for those where a start by time put it before.
+
+    One that is not durable is made again after each reconnect, and of a pubend that was down it may have heard
+    nothing since: what that pubend never logged then lies around the tick of that time, and nothing was lost.
+    """
+    own = tick_at(request.start_wall) - 1
+    return [position for position in request.positions or () if position.tick != own]
 
 
 def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream]) -> None:

@@ -27,6 +27,7 @@ from gapless.core.ticks import PubendId, Tick, tick_at
 from gapless.core.tokens import seal
 from gapless_shb.core.admission import (
     RefusedError,
+    asked,
     check_positions,
     check_same,
     check_token,
@@ -139,7 +140,7 @@ class Subscribing:
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         selector_filter = checked_filter(request)
-        check_positions(request.positions or (), self._hosting.streams)
+        check_positions(asked(request), self._hosting.streams)
         hosting = self._hosting
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
         known = {pubend: start for pubend, (start, _) in starts.items()}

@@ -314,7 +314,7 @@ class SubscriptionCore:
             topics=wanted.topics,
             selector=wanted.selector,
             start=StartAt.TOKEN if again else wanted.start,
-            start_wall=wanted.start_wall,
+            start_wall=wanted.start_wall if wanted.start is StartAt.TIME else 0,
             positions=None if self._asked is None else [Position(*pair) for pair in self._asked.items()],
             token_sid=self.sid if again else wanted.token_sid,
             token_generation=self.generation if again else wanted.token_generation,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gapless.core.messages import InUse, Position, StartAt, Subscribe
+from gapless.core.ticks import tick_at
 from gapless.core.tokens import seal
-from gapless_shb.core.admission import RefusedError, check_positions, check_token, origin_of
+from gapless_shb.core.admission import RefusedError, asked, check_positions, check_token, origin_of
 from gapless_shb.core.subscriptions import Subscription
 
 PUBEND = "p@1"
@@ -47,12 +49,12 @@ def test_the_token_of_another_one_is_refused() -> None:
 
 def test_the_request_that_created_it_may_come_again_until_something_is_acknowledged() -> None:
     """Found by the simulator: the answer was lost, and the same request was refused for its own token."""
-    asked = request(3)
-    made = subscription(origin=origin_of(asked))
+    first = request(3)
+    made = subscription(origin=origin_of(first))
 
-    check_token(asked, made, hosting())
+    check_token(first, made, hosting())
     others = (request(3, tick=90), request(4), request(3, token_seal=b"another broker's"))
-    for again, place in ((asked, hosting(acked=101)), *((other, hosting()) for other in others)):
+    for again, place in ((first, hosting(acked=101)), *((other, hosting()) for other in others)):
         with pytest.raises(RefusedError, match="another subscription"):
             check_token(again, made, place)
 
@@ -65,6 +67,16 @@ def test_a_position_within_a_void_is_of_lost_data_and_one_at_its_end_is_not() ->
         check_positions([Position(PUBEND, tick)], streams)
     with pytest.raises(RefusedError, match="never logged"):
         check_positions([Position(PUBEND, 150)], streams)
+
+
+def test_where_a_start_by_time_put_one_that_is_not_durable_is_no_token_of_its_own() -> None:
+    """Found by the simulator: the pubend was down at that time, and the reconnect was refused as lost data."""
+    wall = 1_800_000_000_000
+    placed, elsewhere = (request(tick=tick) for tick in (tick_at(wall) - 1, tick_at(wall) - 2))
+
+    assert asked(msgspec.structs.replace(placed, start_wall=wall)) == []
+    assert asked(placed) == placed.positions
+    assert asked(msgspec.structs.replace(elsewhere, start_wall=wall)) == elsewhere.positions
 
 
 def test_another_epoch_of_a_pubend_is_refused() -> None:

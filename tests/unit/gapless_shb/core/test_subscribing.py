@@ -284,6 +284,22 @@ def test_a_void_that_is_heard_of_only_later_is_no_start_either() -> None:
     assert desk.subscribed(1).positions == [m.Position(PUBEND, void[1])]
 
 
+def test_one_that_is_not_durable_is_made_again_at_its_start_by_time() -> None:
+    """Found by the simulator (hostile 1524): a void was heard of in between, and it was refused as lost data."""
+    desk = Desk()
+    stream = desk.world.shb._hosting.streams[PUBEND]
+    wall = wall_at(BASE) - 5
+    begun = tick_at(wall) - 1
+    stream.meta = PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, voids=((begun - 10, begun + 10),))
+
+    desk.ask(1, name=None, start=m.StartAt.TOKEN, start_wall=wall, positions=[m.Position(PUBEND, begun)])
+    for _ in range(4):
+        desk.world.sync()
+        desk.world._step_held()
+
+    assert desk.subscribed(1).positions == [m.Position(PUBEND, begun)]
+
+
 def test_a_clock_that_is_hours_ahead_does_not_put_off_a_pubend_that_is_found_later() -> None:
     """Found by the simulator: it would have begun there hours later; after a crash it still does not."""
     desk = Desk(enrolled=False)

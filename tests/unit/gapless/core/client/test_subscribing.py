@@ -213,6 +213,16 @@ def test_one_that_is_not_durable_comes_back_as_a_new_one_where_the_old_one_was()
     assert (core.sid, list(core.former_sids)) == (2, [1])
 
 
+@pytest.mark.parametrize(("start", "wall"), [(m.StartAt.TIME, 1_800_000_000_000), (m.StartAt.LATEST, 0)])
+def test_one_that_is_not_durable_says_again_at_which_time_it_began(start: m.StartAt, wall: int) -> None:
+    world = World().start()
+    world.subscribe(None, start=start, start_wall=1_800_000_000_000)
+    world.cut()
+    world.advance(5)
+
+    assert [asked.start_wall for asked in world.broker.messages(m.Subscribe)] == [wall, wall]
+
+
 def test_credit_is_never_exceeded_and_always_given_back() -> None:
     broker = FakeBroker()
     broker.batch_max = 50
