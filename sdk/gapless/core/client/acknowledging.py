@@ -49,10 +49,9 @@ class History:
             self._count -= len(forgotten)
             self._known_after = self._last_below = forgotten[-1]
 
-    @property
-    def settled(self) -> bool:
-        """Whether nothing that was handed out is unacknowledged."""
-        return not self._chunks
+    def silent_after(self, tick: Tick) -> bool:
+        """Whether no event was handed out above a position, and none is hidden between it and the start."""
+        return not self._chunks and tick >= self._known_after
 
     def last_event(self, tick: Tick) -> Tick:
         """What to name beside a position that is not above everything handed out."""

@@ -58,10 +58,9 @@ class Lane:
         """The position behind what is in the hand."""
         return self._in_hand.upto if self._in_hand is not None else self.handed
 
-    @property
-    def only_silent(self) -> bool:
-        """Whether nothing but silence came since what is acknowledged."""
-        return self.history.settled and self._in_hand is None and not self._entries
+    def only_silent(self, acknowledged: Tick) -> bool:
+        """Whether nothing but silence came since what is acknowledged, which may lie before the start."""
+        return self.history.silent_after(acknowledged) and self._in_hand is None and not self._entries
 
     # What happened.
 

@@ -335,7 +335,7 @@ class SubscriptionCore:
         """
         for pubend, lane in self._lanes.items():
             known = self.acknowledging.position(pubend)
-            if known is not None and known < lane.received and lane.only_silent:
+            if known is not None and known < lane.received and lane.only_silent(known):
                 self.acknowledging.acknowledge(pubend, lane.received, lane.last_event(known))
 
     def _place(self, subscribed: Subscribed) -> None:

@@ -271,7 +271,9 @@ class Model(Oracle):
         account.sid = result.sid
         first = another or account.damaged
         if first:
-            account.attached_at, account.damaged = self.world.now, False
+            # The answer may be older than the disk: whoever reads it late has what is gone already.
+            account.damaged = not self._hearing.has_given(account.broker, result.sid)
+            account.attached_at = self.world.now
             account.shares.clear()
         for pubend, tick in begins_of(consumer, begins).items():
             history = self._history(pubend, "")

@@ -78,6 +78,10 @@ class Hearing:
         """Up to where a broker was told, by who had the subscription, that it is done with."""
         return self._upto.get((broker, sid), {}).get(pubend, 0)
 
+    def has_given(self, broker: str, sid: int) -> bool:
+        """Whether a broker has given this subscription to anybody since its disk was new."""
+        return (broker, sid) in self._holders
+
     def on_request(self, broker: str, session: int, message: Subscribe | Acknowledge) -> None:
         """A session asks for a subscription, or acknowledges."""
         if isinstance(message, Subscribe):

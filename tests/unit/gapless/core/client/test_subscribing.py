@@ -437,6 +437,20 @@ def test_silence_on_a_pubend_that_the_token_does_not_name_needs_nobodys_word() -
     assert world.broker.messages(m.Subscribe)[1].acknowledged == [m.Acknowledged(PUBEND, upto, 0)]
 
 
+def test_silence_behind_a_token_is_not_acknowledged_by_an_older_one() -> None:
+    """Found by the simulator (hostile 3864): what lies between the two is not acknowledged yet."""
+    world = World().start()
+    reader = world.subscribe(start=m.StartAt.TOKEN, positions={PUBEND: BASE + 5})
+    world.core.acknowledge(reader.number, {PUBEND: BASE + 2}, world.now)
+    upto = world.broker.say_silence(BASE + 9)
+    reader.take_all()
+    world.reconnect()
+
+    again = world.broker.messages(m.Subscribe)[1]
+    assert again.positions == [m.Position(PUBEND, upto)]
+    assert again.acknowledged == [m.Acknowledged(PUBEND, BASE + 2, BASE + 2)]
+
+
 def test_a_pubend_that_comes_later_is_taken_from_its_first_event_and_in_turn() -> None:
     world = World().start()
     reader = world.subscribe()

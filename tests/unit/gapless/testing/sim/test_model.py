@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from gapless.core.client.effects import Attached
 from gapless.core.effects import Chop, Operation, Put
+from gapless.core.messages import Subscribed
 from gapless.core.ticks import tick_at
 from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.model import begins_of, chops
@@ -138,6 +140,19 @@ def test_a_lost_disk_ends_what_was_promised() -> None:
     assert before == (False, True)
     assert (hands.model.has_lost_disks, hands.model.histories[P].sound) == (True, False)
     assert not hands.model.accounts[1].exists
+
+
+def test_who_reads_late_that_it_has_a_subscription_may_have_lost_it_already() -> None:
+    """The answer is older than the broker's disk."""
+    hands = Hands()
+    consumer = hands.subscribe(hands.row())
+    hands.observe.served(NODE, consumer.number, Subscribed(consumer.number, 1, 1, b"", True, []))
+    hands.observe.wiped(hands.world.brokers[NODE])
+
+    hands.observe.attached(consumer, Attached(1, 1, created=True), hands.positions(p=5))
+    assert not hands.model.accounts[1].exists
+    hands.attached(consumer, 1, p=5)
+    assert hands.model.accounts[1].exists
 
 
 def test_an_event_may_be_too_old_by_a_clock_that_was_ahead() -> None:
