@@ -20,7 +20,6 @@ from gapless.core.messages import (
     Credit,
     Detach,
     Detached,
-    Done,
     ListSubscriptions,
     Subscribe,
     Unsubscribe,
@@ -298,8 +297,8 @@ class SubscriberHostingBroker:
                 self.on_durable(cookie[2], now, wall)
         elif kind == "created":
             self._subscribing.on_created(cookie[1], now, wall)
-        elif kind == "unsubscribed":
-            self._hosting.tell(cookie[1], Done(cookie[2]))
+        elif kind == "answer":
+            self._hosting.tell(cookie[1], cookie[2])
         elif kind == "started":
             self._hosting.started(cookie[1])
         elif kind == "holds":

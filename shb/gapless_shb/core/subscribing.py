@@ -13,6 +13,7 @@ from gapless.core.effects import Operation
 from gapless.core.messages import (
     Code,
     Detached,
+    Done,
     InUse,
     StartAt,
     Subscribe,
@@ -79,20 +80,24 @@ class Subscribing:
             self._hosting.tell(session.number, refused.answer(request.request))
 
     def on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
-        """Removes a durable subscription; whoever consumes it is told."""
+        """Removes a durable subscription; whoever consumes it is told.
+
+        That there is none is as much a promise as that it was removed: a removal may be on its way to the disk
+        whose answer never came, and whoever asks again takes it for done. So this waits for the disk as well.
+        """
         subscription = self._hosting.registry.find(request.client_id, request.name)
         if subscription is None:
             refused = RefusedError(
                 Code.NOT_FOUND, f"there is no subscription {request.name!r} of client {request.client_id!r}"
             )
-            self._hosting.tell(session.number, refused.answer(request.request))
+            self._hosting.write((), ("answer", session.number, refused.answer(request.request)))
             return
         consumer = self._hosting.around.consumers.get(subscription.sid)
         if consumer is not None:
             self._hosting.tell(
                 consumer.channel.session, Detached(subscription.sid, Code.UNSUBSCRIBED, "the subscription was removed")
             )
-        self.remove(subscription, now, ("unsubscribed", session.number, request.request))
+        self.remove(subscription, now, ("answer", session.number, Done(request.request)))
 
     def remove(self, subscription: Subscription, now: int, cookie: object) -> None:
         """Removes a subscription everywhere; `cookie` comes back when that is durable."""

@@ -398,8 +398,30 @@ def test_unsubscribing_what_is_not_there_says_so() -> None:
         desk.session(1), m.Unsubscribe(8, "s", "c"), desk.world.now, desk.world.wall
     )
     desk.world.pump()
+    assert desk.world.disk.pending[-1].operations == ()
+    desk.world.sync()
 
     assert desk.refused(1).code is m.Code.NOT_FOUND
+
+
+def test_that_a_subscription_is_gone_is_said_only_when_it_can_not_come_back() -> None:
+    """Found by the simulator (churn, local router, seed 2134): it was listed although its removal was answered.
+
+    Asked again after a lost link, the broker said that it was gone, while its removal was still on its way to
+    the disk. That failed, and it was there again.
+    """
+    desk, _ = attached()
+    for session, request in ((2, 8), (3, 9)):
+        unsubscribe = m.Unsubscribe(request, "s", "c")
+        desk.world.shb._subscribing.on_unsubscribe(desk.session(session), unsubscribe, desk.world.now, desk.world.wall)
+        desk.world.pump()
+    assert desk.world.disk.crashed().tables["shb/subscriptions"], "a crash would bring it back"
+    assert desk.answer(3) is None
+
+    desk.world.sync()
+
+    assert (2, m.Done(8)) in desk.told
+    assert desk.refused(3).code is m.Code.NOT_FOUND
 
 
 def test_a_subscription_that_is_not_durable_ends_with_its_session() -> None:
