@@ -250,9 +250,8 @@ class Holding:
         self.claimant = customer
         scene.keep_souvenir(self.row.token)
         if not self.living:
-            # Only where a disk was lost: what was asked for before that has made it anew.
             self.depart(customer)
-            if self.durable:
+            if self.durable and scene.lossy:  # what was asked for before a disk was lost has made it anew
                 self.remove(customer.client)
             return
         self.home = customer.client
