@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from gapless.core.intervals import IntervalSet
 
 if TYPE_CHECKING:
     from gapless.core.ticks import PubendId, ShbId, Tick
@@ -110,6 +113,8 @@ class Account:
     """Its home knew nothing of it any more when it was attached last."""
     acknowledged: dict[Consumer, dict[PubendId, Tick]] = field(default_factory=dict)
     """What each of its consumers has acknowledged itself."""
+    excused: dict[Consumer, dict[PubendId, IntervalSet]] = field(default_factory=dict)
+    """Where gaps have told each of its consumers, or those before it, that events may be lost, and rightly so."""
 
     @property
     def exists(self) -> bool:
@@ -120,6 +125,22 @@ class Account:
     def durable(self) -> bool:
         """Whether it outlives a session."""
         return self.row.name is not None
+
+    def excuse(self, consumer: Consumer, pubend: PubendId, spans: Iterable[tuple[Tick, Tick]]) -> None:
+        """A consumer knows that events may be lost there."""
+        excused = self.excused.setdefault(consumer, {}).setdefault(pubend, IntervalSet())
+        for lo, hi in spans:
+            excused.add(lo, hi)
+
+    def excused_upto(self, pubend: PubendId, upto: Tick) -> list[tuple[Tick, Tick]]:
+        """Where any of its consumers knows, up to a tick, that events may be lost."""
+        return [
+            span for excused in self.excused.values() if pubend in excused for span in excused[pubend].within(0, upto)
+        ]
+
+    def is_excused(self, consumer: Consumer, pubend: PubendId, tick: Tick) -> bool:
+        """Whether a consumer knows that an event may be lost at a tick."""
+        return tick in self.excused.get(consumer, {}).get(pubend, ())
 
     def __str__(self) -> str:
         return f"row {self.row.number} ({self.row.client_id}:{self.row.name})"

@@ -83,7 +83,11 @@ class I2Order(Judge):
 
 
 class I3Gapless(Judge):
-    """Between two things that a consumer is told of a pubend lies no event that it matches and was not handed."""
+    """Between two things that a consumer is told of a pubend lies no event that it matches and was not handed.
+
+    What lies in a gap may come to light after the gap was told: where a PHB crashed before it had told anybody of
+    a record, it may release that early before anybody asks, and its publisher, who asks again, gets the receipt.
+    """
 
     name = "I3"
 
@@ -174,6 +178,8 @@ class I3Gapless(Judge):
     def _look_back(self, consumer: Consumer, event: Logged) -> None:
         share = self.model.share(consumer, event.pubend)
         if share is None or share.start is None or not share.history.sound:
+            return
+        if self.model.accounts[consumer.row.number].is_excused(consumer, event.pubend, event.tick):
             return
         position = self._positions[consumer][event.pubend]
         if share.start < event.tick and share.first_between(event.tick - 1, event.tick):

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gapless.core.client import Gap
+from gapless.testing.sim.model import begins_of
 from gapless.testing.sim.oracles.judging import Judge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
+    from gapless.core.client.effects import Attached
+    from gapless.core.ticks import PubendId, Tick
     from gapless.testing.sim.accounts import Account, Share
     from gapless.testing.sim.consumer import Consumer
 
 BELOW_OWN_ACKNOWLEDGEMENT = "oracle.gap below what the application acknowledged itself"
+BEFORE_THE_START = "oracle.gap before the start"
 PROBES = (
     BELOW_OWN_ACKNOWLEDGEMENT,
     "oracle.gap of early release",
     "oracle.gap at a retired broker",
-    "oracle.gap before the start",
+    BEFORE_THE_START,
 )
 
 
@@ -26,9 +31,18 @@ class I5GapLegal(Judge):
 
     Early release is on; or the application had acknowledged all of it; or its SHB was retired; or the
     subscription began with a token of what was lost already.
+
+    An event may come to light below a gap that was told; how far its causes excuse that, each consumer's account
+    notes (I3).
     """
 
     name = "I5"
+
+    def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
+        """Up to where it begins it need not be told again what those before it were told."""
+        account = self.model.accounts[consumer.row.number]
+        for pubend, tick in begins_of(consumer, begins).items():
+            account.excuse(consumer, pubend, account.excused_upto(pubend, tick))
 
     def told(self, consumer: Consumer, item: Item) -> None:
         """Looks for who has caused it."""
@@ -38,43 +52,48 @@ class I5GapLegal(Judge):
         share = self.model.share_of(account, item.pubend)
         if share is None:
             self.fail(f"{consumer.lane} was told {item}, and the pubend never was")
-        if not share.history.sound or account.broker in self.model.damaged_brokers:
-            return
+        upto = min(item.end, share.history.lost)
+        if share.history.sound and account.broker not in self.model.damaged_brokers:
+            upto = min(upto, self._judge(consumer, account, share, item))
+        account.excuse(consumer, item.pubend, [(item.start, upto)])
+
+    def _judge(self, consumer: Consumer, account: Account, share: Share, item: Gap) -> Tick:
+        """Up to where whoever has caused it excuses what nobody knows to be logged there."""
         span = f"({item.start}, {item.end}] of {item.pubend} ({item.reason})"
         # It may be drawn out to the end of a time in which the PHB was down, where nothing can be lost.
         if share.history.has_between(share.history.lost, item.end):
             self.fail(f"{consumer.lane} was told of a gap {span}, and lost is up to {share.history.lost}")
-        probe = self._cause(account, share, item)
-        if probe is None:
+        causes = list(self._causes(account, share, item))
+        if not causes:
             self.fail(
                 f"{consumer.lane} was told of a gap {span}, although nothing is released early; "
                 f"it began behind {share.start} and has acknowledged up to {share.acked}"
             )
-        self.world.probe(probe)
+        if causes[0][0] == BEFORE_THE_START:
+            share.opening_gap = item.end
+        self.world.probe(causes[0][0])
+        return max(upto for _, upto in causes)
 
-    def _cause(self, account: Account, share: Share, gap: Gap) -> str | None:
+    def _causes(self, account: Account, share: Share, gap: Gap) -> Iterator[tuple[str, Tick]]:
+        """All who may have caused it, each with the end of what it excuses."""
         if gap.end <= share.acked:
-            return BELOW_OWN_ACKNOWLEDGEMENT
+            yield BELOW_OWN_ACKNOWLEDGEMENT, gap.end
         if account.shb in self.model.retired_shbs:
-            return "oracle.gap at a retired broker"
-        opening = (
-            not share.history.has_between(share.lost_at_start, gap.end)
-            or gap.start == share.opening_gap
-            or share.first_between(share.start or 0, gap.start) is None
-        )
-        if account.row.start_token is not None and opening:
+            yield "oracle.gap at a retired broker", gap.end
+        if account.row.start_token is not None:
             # Nothing was kept for it before it was there: its first gap, in as many pieces as it takes.
-            share.opening_gap = gap.end
-            return "oracle.gap before the start"
+            if gap.start == share.opening_gap or share.first_between(share.start or 0, gap.start) is None:
+                yield BEFORE_THE_START, gap.end
+            elif not share.history.has_between(share.lost_at_start, gap.end):
+                yield BEFORE_THE_START, share.lost_at_start
         counted_from = self.model.members.get(share.history.pubend, {}).get(account.shb, 0)
         if gap.start < counted_from and not share.history.has_between(counted_from, gap.end):
-            return "oracle.gap before the broker was counted"
+            yield "oracle.gap before the broker was counted", counted_from
         if not account.durable:
             # One that is not durable begins anew with each session, with a token of where it was.
-            return "oracle.gap before the start"
+            yield BEFORE_THE_START, gap.end
         if self._released_early(share, gap):
-            return "oracle.gap of early release"
-        return None
+            yield "oracle.gap of early release", gap.end
 
     def _released_early(self, share: Share, gap: Gap) -> bool:
         """Whether all that it tells of can have been too old: what is younger is there, whoever wants it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gapless.testing.sim.accounts import Account, History, Presents, Share, passed_at_most
@@ -49,6 +51,18 @@ def test_a_subscription_exists_from_its_first_answer_on(fate: str) -> None:
 def test_one_without_a_name_is_not_durable() -> None:
     assert Account(row(), "node1").durable
     assert not Account(row(name=None), "node1").durable
+
+
+def test_a_consumer_is_excused_where_it_was_told_of_gaps() -> None:
+    account = Account(row(), "node1")
+    one: Any = object()
+    other: Any = object()
+    account.excuse(one, "p@1", [(10, 20), (30, 40)])
+    account.excuse(other, "p@1", account.excused_upto("p@1", 35))
+
+    assert [tick for tick in (10, 11, 20, 21, 35, 36) if account.is_excused(one, "p@1", tick)] == [11, 20, 35, 36]
+    assert [tick for tick in (10, 11, 20, 21, 35, 36) if account.is_excused(other, "p@1", tick)] == [11, 20, 35]
+    assert not account.is_excused(one, "q@1", 15)
 
 
 def test_the_present_of_a_broker_goes_on_and_never_back() -> None:

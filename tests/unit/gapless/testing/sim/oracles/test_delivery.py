@@ -6,9 +6,15 @@ from contextlib import nullcontext
 
 import pytest
 
+from gapless.core.ticks import tick_at
 from gapless.errors import SubscriptionNotFoundError
+from gapless.testing.sim.clocks import WALL_BEGIN
+from gapless.testing.sim.options import SECOND
 from gapless.testing.sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
-from unit.gapless.testing.sim.oracles.hands import EARLIEST, LATEST, NODE, Hands, violates
+from gapless.testing.sim.oracles.gaps import I5GapLegal
+from unit.gapless.testing.sim.oracles.hands import EARLIEST, LATEST, NODE, SHB, TOKEN, Hands, violates
+
+AT = tick_at(WALL_BEGIN)
 
 # I1
 
@@ -153,6 +159,91 @@ def test_i3_an_event_that_comes_to_light_too_late_was_hidden() -> None:
     hands.say(9, 20, (20, 1))
     with violates("I3"):
         hands.say(7, 9, (8, 2))
+
+
+def released_early() -> Hands:
+    """Everything up to AT is gone, and old enough for that; a letter that nobody was told of may have been there."""
+    hands = Hands(I5GapLegal, I3Gapless, max_retain_seconds=0.5)
+    hands.opens()
+    hands.letter(1)
+    hands.log((AT + 10, 2))
+    hands.world.now = SECOND
+    hands.chop(AT)
+    return hands
+
+
+def test_i3_an_event_may_come_to_light_in_a_gap_that_was_told() -> None:
+    hands = released_early()
+    row = hands.row()
+    hands.gap(hands.attach(row, p=AT - 5), AT - 5, AT)
+    hands.attach(row, p=AT)
+
+    hands.receipt(1, AT - 2)
+
+
+def test_i3_but_not_in_what_another_application_was_told() -> None:
+    hands = released_early()
+    hands.gap(hands.attach(hands.row(), p=AT - 5), AT - 5, AT)
+    hands.silence(hands.attach(hands.row(), p=AT - 5), AT - 5, AT)
+
+    with violates("I3"):
+        hands.receipt(1, AT - 2)
+
+
+def test_i3_nor_in_a_silence_where_its_application_was_told_of_a_gap_before_it_went_back() -> None:
+    hands = released_early()
+    row = hands.row()
+    hands.gap(hands.attach(row, p=AT - 5), AT - 5, AT)
+    hands.silence(hands.attach(row, p=AT - 5), AT - 5, AT)
+
+    with violates("I3"):
+        hands.receipt(1, AT - 2)
+
+
+def test_i3_nor_where_a_gap_is_drawn_out_beyond_what_is_lost() -> None:
+    hands = released_early()
+    hands.gap(hands.attach(hands.row(), p=AT - 5), AT - 5, AT + 5)
+
+    with violates("I3"):
+        hands.receipt(1, AT + 1)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_i3_nor_after_its_broker_was_counted_where_nothing_is_released_early(*, counted: bool) -> None:
+    hands = Hands(I5GapLegal, I3Gapless)
+    hands.opens(members=[(SHB, 15 + counted)])
+    hands.letter(1)
+    hands.chop(20)
+    hands.gap(hands.attach(hands.row(), p=5), 5, 20)
+
+    if counted:
+        hands.receipt(1, 16)
+        return
+    with violates("I3"):
+        hands.receipt(1, 16)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_i3_an_older_token_excuses_only_its_first_gap(*, first: bool) -> None:
+    """The others may tell of no more than was lost when it began."""
+    hands = Hands(I5GapLegal, I3Gapless)
+    hands.opens()
+    hands.letter(2)
+    hands.chop(20)
+    if not first:
+        hands.log((10, 1))
+    reader = hands.attach(hands.row(start=TOKEN, start_token=hands.token(p=5)), p=5)
+    if not first:
+        hands.hand(reader, (10, 1))
+    hands.chop(30)
+    hands.gap(reader, 12, 30)
+
+    if first:
+        hands.receipt(2, 25)
+        return
+    hands.receipt(3, 20)
+    with violates("I3"):
+        hands.receipt(2, 25)
 
 
 def test_i3_of_a_pubend_found_later_all_is_owed_that_was_published_since_it_counts_the_broker() -> None:
