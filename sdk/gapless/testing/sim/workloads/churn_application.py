@@ -130,7 +130,7 @@ class Application:
             customer = holding.consumer()
             if holding.row.ended:
                 continue
-            if self.scene.pubends_are_gone and any(other.pending for other in holding.alive()):
+            if self.scene.pubends_are_gone and holding.is_being_created:
                 continue  # nobody may be left to keep what it asked for
             if customer is None or not holding.living or customer.core.phase is not Phase.ATTACHED:
                 return f"{holding.lane} has no consumer"

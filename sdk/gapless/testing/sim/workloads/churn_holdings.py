@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gapless.core.client import Wanted
+from gapless.core.client.subscribing import Phase
 from gapless.core.messages import InUse, StartAt
 from gapless.errors import (
     ConnectionClosedError,
@@ -86,6 +87,12 @@ class Holding:
         """Who is attached, as far as anybody can know."""
         attached = [customer for customer in self.alive() if customer.attached]
         return attached[-1] if attached else None
+
+    @property
+    def is_being_created(self) -> bool:
+        """Whether somebody waits for it to come into being; one that is not durable does so in each session."""
+        again = not self.durable and any(customer.core.phase is Phase.ASKING for customer in self.alive())
+        return again or any(customer.pending for customer in self.alive())
 
     def pending_elsewhere(self, client: SimClient | None) -> bool:
         """Whether another process has asked for it and has no answer: that could make it anew once it is removed."""

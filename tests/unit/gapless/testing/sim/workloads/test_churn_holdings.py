@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gapless.core.client.effects import Attached
+from gapless.core.client.subscribing import Phase
 from gapless.core.messages import InUse
 from gapless.errors import (
     GaplessError,
@@ -109,6 +110,19 @@ def test_a_removal_that_a_crash_interrupted_is_asked_for_again() -> None:
 
     assert holding.row.ended
     assert holding.removals == 2
+
+
+def test_one_that_is_not_durable_is_being_created_in_each_session() -> None:
+    stage = Stage()
+    durable, other = stage.hold(), stage.hold(name=None)
+    settled = durable.is_being_created, other.is_being_created
+    for holding in (durable, other):
+        customer = holding.consumer()
+        assert customer is not None
+        customer.core.phase = Phase.ASKING
+
+    assert settled == (False, False)
+    assert (durable.is_being_created, other.is_being_created) == (False, True)
 
 
 def test_what_must_be_refused_is() -> None:
