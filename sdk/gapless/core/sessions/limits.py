@@ -44,7 +44,7 @@ class Limits:
     event_bytes: int = 1 << 20
     frame_bytes: int = 4 << 20
     window_batches: int = 64
-    """Batches and openings a publisher may have unanswered."""
+    """Batches that a publisher may have unanswered, and as many openings."""
     window_bytes: int = 8 << 20
     """Bytes a publisher may have unanswered; a batch on its own may be larger."""
     pending_bytes: int = 4 << 20

@@ -100,6 +100,7 @@ class Publisher:
         self.highest = 0
         """Where the batch begins that was placed last: the next one begins above it, or is sent again."""
         self.sequence = 0
+        """Of the last event that was acknowledged since the publisher was opened; 0 before that."""
         self.ticks: list[TickRun] = []
         """Ticks of batches that are durable, up to `sequence`, but not told yet."""
 
@@ -109,6 +110,15 @@ class Publisher:
         self.waiting[self.serial] = Waiting(first, size, opening=opening)
         self.waiting_bytes += size
         return self.serial
+
+    def has_acknowledged(self, batch: Publish) -> bool:
+        """Whether a batch is a copy of what was acknowledged since the publisher was opened."""
+        return 0 < batch.first <= self.sequence - batch.events.count + 1
+
+    @property
+    def openings(self) -> int:
+        """How many openings are not answered."""
+        return sum(waiting.opening for waiting in self.waiting.values())
 
     def take_answered(self) -> Waiting | None:
         """The oldest question if it has its answer."""
@@ -146,7 +156,11 @@ class Publishing:
     # What happened.
 
     def on_open(self, connection: Connection, session: int, message: OpenPublisher) -> None:
-        """A client opens a publisher, or opens it again. Raises RemoteProtocolError beyond its window."""
+        """A client opens a publisher, or opens it again. Raises RemoteProtocolError beyond its window.
+
+        Openings count by themselves: one that follows a refusal finds as many batches as there may be, all sent
+        before the client heard of it.
+        """
         if problem := name_problem(message.name) or name_problem(message.instance):
             self._refuse(connection, session, message, f"the publisher's name or instance {problem}")
             return
@@ -157,7 +171,7 @@ class Publishing:
                 self._refuse(connection, session, message, reason)
                 return
             publisher = connection.publishers[message.publisher] = Publisher(connection, message.publisher)
-        self._check_window(publisher, 0)
+        self._check_count(publisher, publisher.openings, "openings")
         publisher.name = message.name
         serial = publisher.wait(0, 0, opening=True)
         request = OpenRequest(
@@ -166,7 +180,11 @@ class Publishing:
         self._effects.append(PlaceOpening(request, (session, message.publisher, serial)))
 
     def on_publish(self, connection: Connection, session: int, message: Publish) -> None:
-        """A batch. Raises RemoteProtocolError beyond the window, or if the publisher was never opened."""
+        """A batch. Raises RemoteProtocolError beyond the window, or if the publisher was never opened.
+
+        A copy of what was acknowledged has its answer: the receipt was on its way when the client sent it again.
+        When that comes, the client sends what the window then has room for, so the copy must take none of it.
+        """
         publisher = connection.publishers.get(message.publisher)
         if publisher is None or not publisher.pubend:
             raise RemoteProtocolError(f"a batch of publisher {message.publisher}, which is not open")
@@ -174,6 +192,8 @@ class Publishing:
         if message.first <= publisher.highest:
             publisher.drop_from(message.first)
         publisher.highest = message.first
+        if publisher.has_acknowledged(message):
+            return
         self._check_window(publisher, size)
         serial = publisher.wait(message.first, size, opening=False)
         pub = Pub(publisher.name, message.epoch, message.first, message.events, publisher.pubend)
@@ -227,12 +247,10 @@ class Publishing:
         if not waiting.opening:
             publisher.drop_batches()
         sequence = waiting.first
-        if outcome.verdict in {Verdict.RESUME, Verdict.RETRY}:
-            sequence = outcome.sequence or sequence
-        if code in {Code.RESUME, Code.RETRY} and not waiting.opening:
+        if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} and outcome.sequence:
             # On its way to the pubend a batch may be overtaken by the next, which is then asked to wait for it.
-            # By now it may have come, or a copy of it: what is acknowledged is not asked for again.
-            sequence = max(sequence, publisher.sequence + 1)
+            # By now it may have come: what is acknowledged is not asked for again.
+            sequence = max(outcome.sequence, publisher.sequence + 1)
         self._tell_durable(session, publisher)
         refused = PublishRefused(publisher.number, sequence, code, outcome.reason)
         self._outbox.tell(publisher.connection.link, session, refused)
@@ -245,14 +263,16 @@ class Publishing:
 
     def _check_window(self, publisher: Publisher, size: int) -> None:
         limits = self._limits
-        if len(publisher.waiting) >= limits.window_batches:
-            raise RemoteProtocolError(
-                f"publisher {publisher.number} has more than {limits.window_batches} batches unanswered"
-            )
+        self._check_count(publisher, len(publisher.waiting), "batches")
         if publisher.waiting_bytes and publisher.waiting_bytes + size > limits.window_bytes:
             raise RemoteProtocolError(
                 f"publisher {publisher.number} has more than {limits.window_bytes} bytes unanswered"
             )
+
+    def _check_count(self, publisher: Publisher, unanswered: int, what: str) -> None:
+        most = self._limits.window_batches
+        if unanswered >= most:
+            raise RemoteProtocolError(f"publisher {publisher.number} has more than {most} {what} unanswered")
 
     def _refuse(self, connection: Connection, session: int, message: OpenPublisher, reason: str) -> None:
         refused = PublishRefused(message.publisher, 0, Code.REJECTED, reason)

@@ -303,15 +303,81 @@ def test_a_refusal_asks_for_nothing_that_was_acknowledged_before_it(broker: Any)
     assert refused == PublishRefused(1, 3, Code.RESUME, "event 2 is missing")
 
 
-def test_a_copy_whose_fate_is_unknown_is_not_asked_for_when_it_was_acknowledged(broker: Any) -> None:
-    """The client sent again, and then the first copies were answered. Found by the simulator (hostile 656)."""
+def test_a_copy_of_what_was_acknowledged_is_not_placed(broker: Any) -> None:
+    """Its receipt was on its way when it was sent; the copy's fate means nothing (simulator, hostile 656)."""
     client = broker.client()
     client.open()
-    first, second = client.publish(1, b"x"), client.publish(2, b"x")
-    broker.answer(first, ok(1, 10))
-    broker.answer(second, ok(2, 20))
+    broker.answer(client.publish(1, b"x", b"y"), ok(2, 10, 20))
     client.hear()
 
-    broker.answer(client.publish(1, b"x"), Outcome(Verdict.UNCERTAIN, "a batch before it was refused", sequence=1))
+    assert client.say(Publish(1, 1, 1, columns(b"x", b"y")), Publish(1, 1, 2, columns(b"y"))) == []
+    assert broker.placed() == []
 
-    assert client.hear() == [PublishRefused(1, 3, Code.RETRY, "a batch before it was refused")]
+    broker.answer(client.publish(3, b"z"), ok(3, 30))
+    assert client.hear() == [Published(1, 3, [TickRun(30, 1024, 1)])]
+
+
+def test_a_copy_of_what_was_acknowledged_takes_no_room_in_the_window(make_broker: Any) -> None:
+    """With its receipt the client has room for the next (P1). Found by the simulator (hostile 2460)."""
+    broker = make_broker(Limits(window_batches=3, window_bytes=500))
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, bytes(200)), Outcome(Verdict.RETRY, "later"))
+    assert kinds(client.hear()) == ["PublishRefused"]
+    broker.answer(client.publish(2, b"x"), Outcome(Verdict.RESUME, "1 is missing", sequence=1))  # it was on its way
+    assert kinds(client.hear()) == ["PublishRefused"]
+    broker.answer(client.publish(1, bytes(200)), ok(1, 10))  # the client had heard of the first refusal
+    assert kinds(client.hear()) == ["Published"]
+
+    copy = Publish(1, 1, 1, columns(bytes(200)))  # it had heard of the second, but not of the receipt; now it does
+    assert client.say(copy, *(Publish(1, 1, first, columns(bytes(100))) for first in (2, 3, 4))) == []
+    for sequence, asked in enumerate(broker.placed(), 2):
+        broker.answer(asked, ok(sequence, 10 * sequence))
+
+    assert client.hear()[0].sequence == 4
+
+
+@pytest.mark.parametrize(("first", "bodies"), [(0, [b"x"]), (2, [b"y", b"z"])], ids=["at 0", "beyond"])
+def test_what_is_no_copy_of_what_was_acknowledged_is_for_the_pubend_to_judge(
+    broker: Any, first: int, bodies: list[bytes]
+) -> None:
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, b"x", b"y"), ok(2, 10, 20))
+    client.hear()
+
+    broker.answer(client.publish(first, *bodies), Outcome(Verdict.INVALID, "sent before, with other content"))
+
+    assert kinds(client.hear()) == ["PublishRefused"]
+
+
+def test_after_another_opening_what_was_acknowledged_is_answered_again(broker: Any) -> None:
+    """The client says by it that it heard of nothing since."""
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, b"x"), ok(1, 10))
+    client.open()
+
+    broker.answer(client.publish(1, b"x"), ok(1, 10))
+
+    assert client.hear() == [Published(1, 1, [TickRun(10, 1024, 1)])]
+
+
+def test_a_full_window_of_batches_leaves_room_for_an_opening(make_broker: Any) -> None:
+    """The client opens again after a refusal, of which it heard when it had sent all that it may (P1)."""
+    broker = make_broker(Limits(window_batches=3))
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, b"x"), Outcome(Verdict.RETRY, "later"))
+    assert kinds(client.hear()) == ["PublishRefused"]
+    broker.answer(client.publish(2, b"bad"), Outcome(Verdict.INVALID, "no"))  # 1 had been logged after all
+    assert kinds(client.hear()) == ["PublishRefused"]
+    batches = [client.publish(first, b"x") for first in (1, 2, 3)]  # it had heard of the first refusal; now of both
+
+    assert client.say(OpenPublisher(1, "loader", "instance", 2, None, "default@1")) == []
+    (opening,) = broker.placed()
+    broker.answer(opening, Outcome(Verdict.OK, epoch=2, sequence=1, tick=10))
+    for batch in batches:
+        broker.answer(batch, Outcome(Verdict.FENCED, "opened anew"))
+
+    assert kinds(client.hear()) == ["PublishRefused", "PublisherOpened"]
