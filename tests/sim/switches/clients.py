@@ -133,8 +133,8 @@ PUBLISHING = (
         (
             Edit(
                 "gapless.core.client.publishing:PublisherCore._settle_sequence",
-                "if not ambiguous or sequence < self._logged:",
-                "if not ambiguous or sequence != self._logged:",
+                "if not ambiguous or sequence < self.logged:",
+                "if not ambiguous or sequence != self.logged:",
             ),
         ),
         ("I7", "I6"),

@@ -1,24 +1,18 @@
 """A publisher: batches in, receipts out, over as many connections as it takes (algorithms.md 1.4, 3.10).
 
-Batches wait in one queue. The first `sent` of them are on their way in this session; `logged` is the
-sequence of the last event known to be logged before the queue. A batch's sequences follow from its
-place, so they are computed when it is sent, not when it is queued:
-
-    logged │ b₀ b₁ … (sent, unanswered) │ … bₙ (queued)
-           └ logged + 1
-
 Rules of this module: as for every core (`gapless.core`). Nothing here sends without a session.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from itertools import chain, islice, takewhile
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
+from gapless.core.client.batches import Batch, Batches
 from gapless.core.client.deadlines import Deadlines, Timer
 from gapless.core.client.effects import Answered, Failed, Notice, NotPublished, PublisherReady, Receipted
 from gapless.core.client.outbox import Outbox
@@ -55,25 +49,6 @@ class Phase(Enum):
     OVER = "over"
 
 
-class Batch:
-    """Events that are appended together or not at all."""
-
-    __slots__ = ("events", "first", "ticket", "uncertain")
-
-    def __init__(self, events: EventColumns, ticket: int) -> None:
-        self.events = events
-        self.ticket = ticket
-        self.first = 0
-        """The sequence of the first event, as last sent; 0 before that."""
-        self.uncertain = False
-        """Whether a session ended after it was sent and before it was answered: then it may be logged."""
-
-    @property
-    def last(self) -> int:
-        """The sequence of the last event, as last sent."""
-        return self.first + self.events.count - 1
-
-
 class PublisherCore:
     """One publisher of one connection."""
 
@@ -92,8 +67,6 @@ class PublisherCore:
         self.phase = Phase.UNOPENED
         self.stalled = False
         """Whether the broker cannot log at present and has said so."""
-        self.unanswered_bytes = 0
-        """Bytes of all batches that have no receipt yet."""
         self._instance = instance
         self._topic = topic
         self._outbox = outbox
@@ -104,10 +77,7 @@ class PublisherCore:
         self._epoch = 0
         self._was_open = False
         self._paused = False
-        self._batches: deque[Batch] = deque()
-        self._sent = 0
-        self._sent_bytes = 0
-        self._logged = 0
+        self._batches = Batches()
         self._tickets = 0
         self._window_batches = 1
         self._window_bytes = 0
@@ -121,9 +91,14 @@ class PublisherCore:
         return len(self._batches)
 
     @property
+    def unanswered_bytes(self) -> int:
+        """Bytes of all batches that have no receipt yet."""
+        return self._batches.bytes
+
+    @property
     def logged(self) -> int:
         """How many events of this name are known to be logged."""
-        return self._logged
+        return self._batches.logged
 
     # What happened.
 
@@ -135,7 +110,7 @@ class PublisherCore:
         self._window_bytes = welcome.window_bytes
         self._durable = welcome.durable
         self._attempt += 1
-        self._sent = self._sent_bytes = 0
+        self._batches.on_session()
         self._resume()
         self._open()
 
@@ -143,10 +118,8 @@ class PublisherCore:
         """Whatever was sent may or may not have been logged: it stays in the queue."""
         if self.phase is Phase.OVER:
             return
-        for batch in self._batches:
-            batch.uncertain = batch.first != 0
+        self._batches.on_session_over()
         self.phase = Phase.UNOPENED
-        self._sent = self._sent_bytes = 0
         self._resume()
 
     def on_opened(self, opened: PublisherOpened) -> None:
@@ -165,18 +138,15 @@ class PublisherCore:
 
     def on_published(self, published: Published) -> None:
         """Everything up to a sequence is durable. Raises RemoteProtocolError if it was never sent."""
-        if self.phase is not Phase.OPEN or published.sequence <= self._logged:
+        if self.phase is not Phase.OPEN or published.sequence <= self.logged:
             return
-        done = self._index_after(published.sequence)
-        ticks = _ticks_of(published.ticks, published.sequence - self._logged)
+        count = self._batches.count_up_to(published.sequence)
+        ticks = _ticks_of(published.ticks, published.sequence - self.logged)
         position = 0
-        for _ in range(done):
-            batch = self._batches.popleft()
-            self._forget(batch)
+        for batch in self._batches.take_logged(count):
             share = ticks[position : position + batch.events.count]
             position += batch.events.count
             self._outbox.tell(Receipted(self.number, batch.ticket, self._pubend, share, self._durable))
-        self._logged = published.sequence
         self._answered_well()
         self._send()
 
@@ -215,7 +185,6 @@ class PublisherCore:
         assert self.phase is not Phase.OVER
         self._tickets += 1
         self._batches.append(Batch(events, self._tickets))
-        self.unanswered_bytes += events.size
         self._send()
         return self._tickets
 
@@ -235,7 +204,6 @@ class PublisherCore:
                 fate = PublishUncertainError(f"the publisher ended before the answer came: {error}")
             self._outbox.tell(NotPublished(self.number, batch.ticket, fate))
         self._batches.clear()
-        self.unanswered_bytes = 0
         self._outbox.tell(Failed(self.number, error))
 
     # How it is done.
@@ -251,19 +219,7 @@ class PublisherCore:
         """Sends queued batches as far as the window allows; the first one always."""
         if self.phase is not Phase.OPEN or self._paused:
             return
-        queued = len(self._batches) - self._sent
-        room = self._window_batches - self._sent
-        if queued <= 0 or room <= 0:
-            return
-        following = self._batches[self._sent - 1].last + 1 if self._sent else self._logged + 1
-        for batch in list(islice(self._batches, self._sent, self._sent + min(queued, room))):
-            size = batch.events.size
-            if self._sent and self._sent_bytes + size > self._window_bytes:
-                return
-            batch.first = following
-            following += batch.events.count
-            self._sent += 1
-            self._sent_bytes += size
+        for batch in self._batches.send(self._window_batches, self._window_bytes):
             self._outbox.publish(Publish(self.number, self._epoch, batch.first, batch.events))
 
     def _settle_sequence(self, sequence: int) -> None:
@@ -275,52 +231,16 @@ class PublisherCore:
            back). The queue cannot be there either, so it follows what is left, and a person should know.
         """
         ambiguous = any(batch.uncertain for batch in self._batches)
-        if not ambiguous or sequence < self._logged:
-            if sequence < self._logged:
-                self._outbox.tell(Notice(_lost_text(self.name, self._logged, sequence)))
-            self._logged = sequence
-            for batch in self._batches:
-                batch.first = 0
-
-    def _index_after(self, sequence: int) -> int:
-        """How many batches of the queue have sequences up to this one. It must end a batch that was sent.
-
-        Also one that a refusal has taken back: it may have been logged all the same.
-        """
-        for index, batch in enumerate(self._numbered()):
-            if batch.last == sequence:
-                return index + 1
-        raise RemoteProtocolError(f"sequence {sequence} ends no batch that was sent")
-
-    def _index_at(self, sequence: int) -> int:
-        """The place in the queue of the batch to send next, if the broker asks for this sequence.
-
-        It may know of more than what counts as sent here: of batches that were taken back by an earlier refusal
-        and were logged after all. Then nothing is to be taken back.
-        """
-        following = self._logged + 1
-        for index, batch in enumerate(self._numbered()):
-            if batch.first == sequence:
-                return min(index, self._sent)
-            following = batch.last + 1
-        if sequence == following:
-            return self._sent
-        raise RemoteProtocolError(f"sequence {sequence} begins no batch that was sent")
-
-    def _numbered(self) -> Iterator[Batch]:
-        """The batches that were ever sent under the sequences that they have: behind one that was not, none was."""
-        return takewhile(lambda batch: batch.first != 0, self._batches)
+        if not ambiguous or sequence < self.logged:
+            if sequence < self.logged:
+                self._outbox.tell(Notice(_lost_text(self.name, self.logged, sequence)))
+            self._batches.follow(sequence)
 
     def _rewind(self, refused: PublishRefused, due: int) -> None:
-        """Send again from a sequence on, after a pause. Whatever was sent may be logged all the same, by then."""
-        for batch in islice(self._batches, self._sent):
-            batch.uncertain = True
-        if refused.sequence <= self._logged:
-            self._outbox.tell(Notice(_lost_text(self.name, self._logged, refused.sequence - 1)))
-            self._logged = refused.sequence - 1
-            self._keep_sent(0)
-        else:
-            self._keep_sent(self._index_at(refused.sequence))
+        """Send again from a sequence on, after a pause."""
+        if refused.sequence <= self.logged:
+            self._outbox.tell(Notice(_lost_text(self.name, self.logged, refused.sequence - 1)))
+        self._batches.rewind(refused.sequence)
         self._pause(due)
 
     def _drop(self, refused: PublishRefused) -> None:
@@ -329,33 +249,12 @@ class PublisherCore:
         In the same epoch a copy of one that is late on its way, under the sequence it had first, would look
         like the next batch, and be logged a second time.
         """
-        index = next((i for i, batch in enumerate(self._batches) if batch.first == refused.sequence), None)
-        if index is None or not refused.sequence:
-            raise RemoteProtocolError(f"sequence {refused.sequence} begins no batch that was sent")
-        batch = self._batches[index]
-        for earlier in islice(self._batches, min(index, self._sent)):
-            earlier.uncertain = True
-        self._keep_sent(0)
-        del self._batches[index]
-        for behind in islice(self._batches, index, None):
-            behind.first = 0
-        self.unanswered_bytes -= batch.events.size
+        batch = self._batches.drop(refused.sequence)
         error = publish_error(refused.code, refused.reason)
         self._outbox.tell(NotPublished(self.number, batch.ticket, error))
         self._attempt += 1
         self._resume()
         self._open()
-
-    def _keep_sent(self, count: int) -> None:
-        self._sent = count
-        self._sent_bytes = sum(batch.events.size for batch in islice(self._batches, count))
-
-    def _forget(self, batch: Batch) -> None:
-        """The first batch of the queue has its receipt, wherever it stood."""
-        self.unanswered_bytes -= batch.events.size
-        if self._sent:
-            self._sent -= 1
-            self._sent_bytes -= batch.events.size
 
     def _pause(self, due: int) -> None:
         self._paused = True

@@ -1,0 +1,183 @@
+"""The batches of a publisher that have no receipt yet, and their sequences (algorithms.md 1.4, 3.10; T39).
+
+They wait in one queue. The first `sent` of them are on their way in this session; `logged` is the sequence of
+the last event known to be logged before the queue. A batch's sequences follow from its place, so they are
+computed when it is sent, not when it is queued:
+
+    logged │ b₀ b₁ … (sent, unanswered) │ … bₙ (queued)
+           └ logged + 1
+
+What was sent once and taken back by a refusal may be logged all the same, so a batch keeps the sequences that
+it had until it is certain that nothing is logged under them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING
+
+from gapless.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from gapless.core.events import EventColumns
+
+
+class Batch:
+    """Events that are appended together or not at all."""
+
+    __slots__ = ("events", "first", "ticket", "uncertain")
+
+    def __init__(self, events: EventColumns, ticket: int) -> None:
+        self.events = events
+        self.ticket = ticket
+        self.first = 0
+        """The sequence of the first event, as last sent; 0 before that."""
+        self.uncertain = False
+        """Whether it was sent, and then a session ended or a refusal took it back: it may be logged."""
+
+    @property
+    def last(self) -> int:
+        """The sequence of the last event, as last sent."""
+        return self.first + self.events.count - 1
+
+
+class Batches:
+    """The queue. Sequences that fit nothing in it raise RemoteProtocolError: the broker named them."""
+
+    def __init__(self) -> None:
+        self.logged = 0
+        """How many events of this name are known to be logged."""
+        self.bytes = 0
+        """Of all of them, sent or not."""
+        self._queue: deque[Batch] = deque()
+        self._sent = 0
+        self._sent_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._queue)
+
+    def append(self, batch: Batch) -> None:
+        """One more, not sent yet."""
+        self._queue.append(batch)
+        self.bytes += batch.events.size
+
+    def clear(self) -> None:
+        """The publisher is over."""
+        self._queue.clear()
+        self.bytes = 0
+        self._keep_sent(0)
+
+    # Sending.
+
+    def send(self, most: int, most_bytes: int) -> list[Batch]:
+        """Those to send now, numbered: as far as the window allows; the first of the queue always."""
+        queued = len(self._queue) - self._sent
+        room = most - self._sent
+        if queued <= 0 or room <= 0:
+            return []
+        following = self._queue[self._sent - 1].last + 1 if self._sent else self.logged + 1
+        sent: list[Batch] = []
+        for batch in islice(self._queue, self._sent, self._sent + min(queued, room)):
+            size = batch.events.size
+            if self._sent and self._sent_bytes + size > most_bytes:
+                break
+            batch.first = following
+            following += batch.events.count
+            self._sent += 1
+            self._sent_bytes += size
+            sent.append(batch)
+        return sent
+
+    def on_session(self) -> None:
+        """Nothing is on its way in a session that has just begun."""
+        self._keep_sent(0)
+
+    def on_session_over(self) -> None:
+        """Whatever was sent may or may not have been logged."""
+        for batch in self._queue:
+            batch.uncertain = batch.first != 0
+        self._keep_sent(0)
+
+    def follow(self, sequence: int) -> None:
+        """Nothing of the queue is logged, but everything up to a sequence: the queue comes behind it."""
+        self.logged = sequence
+        for batch in self._queue:
+            batch.first = 0
+
+    # Answers.
+
+    def count_up_to(self, sequence: int) -> int:
+        """How many batches of the queue have sequences up to this one. It must end a batch that was sent.
+
+        Also one that a refusal has taken back: it may have been logged all the same.
+        """
+        for index, batch in enumerate(self._numbered()):
+            if batch.last == sequence:
+                return index + 1
+        raise RemoteProtocolError(f"sequence {sequence} ends no batch that was sent")
+
+    def take_logged(self, count: int) -> list[Batch]:
+        """The first ones have their receipts, wherever they stood."""
+        taken = [self._queue.popleft() for _ in range(count)]
+        for batch in taken:
+            self.logged = batch.last
+            self.bytes -= batch.events.size
+            if self._sent:
+                self._sent -= 1
+                self._sent_bytes -= batch.events.size
+        return taken
+
+    def rewind(self, sequence: int) -> None:
+        """They are to be sent again from a sequence on. Whatever was sent may be logged all the same, by then."""
+        for batch in islice(self._queue, self._sent):
+            batch.uncertain = True
+        if sequence <= self.logged:
+            self.logged = sequence - 1
+            self._keep_sent(0)
+        else:
+            self._keep_sent(self._index_at(sequence))
+
+    def drop(self, sequence: int) -> Batch:
+        """The batch that begins with a sequence is refused for good: the ones behind it lose their sequences."""
+        index = next((i for i, batch in enumerate(self._queue) if batch.first == sequence), None)
+        if index is None or not sequence:
+            raise RemoteProtocolError(f"sequence {sequence} begins no batch that was sent")
+        batch = self._queue[index]
+        for earlier in islice(self._queue, min(index, self._sent)):
+            earlier.uncertain = True
+        self._keep_sent(0)
+        del self._queue[index]
+        for behind in islice(self._queue, index, None):
+            behind.first = 0
+        self.bytes -= batch.events.size
+        return batch
+
+    # How it is done.
+
+    def _index_at(self, sequence: int) -> int:
+        """The place in the queue of the batch to send next, if the broker asks for this sequence.
+
+        It may know of more than what counts as sent here: of batches that were taken back by an earlier refusal
+        and were logged after all. Then nothing is to be taken back.
+        """
+        following = self.logged + 1
+        for index, batch in enumerate(self._numbered()):
+            if batch.first == sequence:
+                return min(index, self._sent)
+            following = batch.last + 1
+        if sequence == following:
+            return self._sent
+        raise RemoteProtocolError(f"sequence {sequence} begins no batch that was sent")
+
+    def _numbered(self) -> Iterator[Batch]:
+        """The batches that were ever sent under the sequences that they have: behind one that was not, none was."""
+        return takewhile(lambda batch: batch.first != 0, self._queue)
+
+    def _keep_sent(self, count: int) -> None:
+        self._sent = count
+        self._sent_bytes = sum(batch.events.size for batch in islice(self._queue, count))

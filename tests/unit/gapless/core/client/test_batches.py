@@ -1,0 +1,158 @@
+"""Which batches are unanswered, and under which sequences (algorithms.md 1.4; T39)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from gapless.core.client.batches import Batch, Batches
+from gapless.errors import RemoteProtocolError
+from unit.gapless.core.client.harness import columns
+
+MANY = 100
+LARGE = 1 << 20
+
+
+def queue(*counts: int) -> Batches:
+    """A batch for each number, with so many events."""
+    batches = Batches()
+    for ticket, count in enumerate(counts, 1):
+        batches.append(Batch(columns(*[b"x"] * count), ticket))
+    return batches
+
+
+def sent(*counts: int) -> Batches:
+    batches = queue(*counts)
+    batches.send(MANY, LARGE)
+    return batches
+
+
+def tickets(batches: Iterable[Batch]) -> list[int]:
+    return [batch.ticket for batch in batches]
+
+
+def firsts(batches: Iterable[Batch]) -> list[int]:
+    return [batch.first for batch in batches]
+
+
+def test_sequences_follow_from_the_place_in_the_queue() -> None:
+    batches = queue(2, 1, 3)
+    batches.follow(10)
+
+    assert firsts(batches.send(2, LARGE)) == [11, 13]
+    assert batches.send(2, LARGE) == []
+    assert firsts(batches.send(3, LARGE)) == [14]
+    assert [batch.last for batch in batches] == [12, 13, 16]
+
+
+def test_a_window_counts_bytes_but_lets_the_first_pass() -> None:
+    batches = queue(5, 1, 1)
+    size = next(iter(batches)).events.size
+
+    assert tickets(batches.send(MANY, size - 1)) == [1]
+    assert batches.send(MANY, size - 1) == []
+    batches.take_logged(1)
+    assert tickets(batches.send(MANY, size - 1)) == [2, 3]
+
+
+def test_what_has_its_receipt_makes_room() -> None:
+    batches = queue(1, 2, 1)
+    batches.send(2, LARGE)
+    rest = batches.bytes
+
+    taken = batches.take_logged(batches.count_up_to(3))
+
+    assert tickets(taken) == [1, 2]
+    assert (batches.logged, len(batches)) == (3, 1)
+    assert batches.bytes == rest - sum(batch.events.size for batch in taken)
+    assert firsts(batches.send(2, LARGE)) == [4]
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 4, 9])
+def test_a_receipt_ends_a_batch_that_was_sent(sequence: int) -> None:
+    batches = queue(2, 1, 1)
+    batches.send(2, LARGE)
+
+    with pytest.raises(RemoteProtocolError, match="ends no batch"):
+        batches.count_up_to(sequence)
+
+
+def test_what_is_sent_again_may_be_logged_and_keeps_its_sequences() -> None:
+    batches = sent(1, 2, 1)
+    batches.rewind(2)
+
+    assert [batch.uncertain for batch in batches] == [True, True, True]
+    assert batches.count_up_to(3) == 2
+    assert firsts(batches.send(MANY, LARGE)) == [2, 4]
+
+
+def test_behind_what_was_taken_back_nothing_is_to_be_taken_back() -> None:
+    batches = sent(1, 1, 1)
+    batches.rewind(1)
+    batches.rewind(3)
+    batches.rewind(4)
+
+    assert firsts(batches.send(MANY, LARGE)) == [1, 2, 3]
+    batches.rewind(4)
+    assert batches.send(MANY, LARGE) == []
+
+
+def test_a_receipt_for_what_was_taken_back_leaves_the_rest_to_be_sent() -> None:
+    batches = sent(1, 1, 1)
+    batches.rewind(1)
+    batches.take_logged(batches.count_up_to(2))
+
+    assert firsts(batches.send(1, LARGE)) == [3]
+
+
+def test_below_what_was_acknowledged_the_queue_begins_anew() -> None:
+    batches = sent(2, 1)
+    batches.take_logged(1)
+    batches.rewind(1)
+
+    assert batches.logged == 0
+    assert firsts(batches.send(MANY, LARGE)) == [1]
+
+
+@pytest.mark.parametrize("sequence", [2, 6])
+def test_a_refusal_names_where_a_batch_begins(sequence: int) -> None:
+    with pytest.raises(RemoteProtocolError, match="begins no batch"):
+        sent(2, 2).rewind(sequence)
+
+
+def test_behind_a_batch_that_is_dropped_sequences_are_lost() -> None:
+    batches = sent(1, 1, 1)
+
+    assert batches.drop(2).ticket == 2
+
+    assert [(batch.ticket, batch.first, batch.uncertain) for batch in batches] == [(1, 1, True), (3, 0, False)]
+    assert batches.bytes == sum(batch.events.size for batch in batches)
+    assert firsts(batches.send(MANY, LARGE)) == [1, 2]
+
+
+@pytest.mark.parametrize("sequence", [0, 3])
+def test_only_a_batch_that_was_sent_is_dropped(sequence: int) -> None:
+    batches = queue(1, 1, 1)
+    batches.send(2, LARGE)
+
+    with pytest.raises(RemoteProtocolError, match="begins no batch"):
+        batches.drop(sequence)
+    assert len(batches) == 3
+
+
+def test_what_a_session_took_with_it_is_uncertain_and_sent_in_the_next() -> None:
+    batches = queue(1, 1)
+    batches.send(1, LARGE)
+    batches.on_session_over()
+    batches.on_session()
+
+    assert [batch.uncertain for batch in batches] == [True, False]
+    assert firsts(batches.send(MANY, LARGE)) == [1, 2]
+
+
+def test_nothing_is_left_when_the_publisher_is_over() -> None:
+    batches = sent(1, 1)
+    batches.clear()
+
+    assert (len(batches), batches.bytes, batches.send(MANY, LARGE)) == (0, 0, [])
