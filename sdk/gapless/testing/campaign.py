@@ -32,8 +32,7 @@ class Plan:
 
     def options(self, seed: int, router: str) -> Options:
         """What a seed is made of."""
-        draws = Choices(seed).stream("options")
-        return draw_options(seed, draws, router=router, workload=self.workload, faults=self.faults)
+        return draw_options(seed, Choices(seed), router=router, workload=self.workload, faults=self.faults)
 
 
 @dataclass(frozen=True, slots=True)

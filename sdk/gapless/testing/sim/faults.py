@@ -48,6 +48,9 @@ PROBES = (
     "net.repeated much later",
     "net.garbled",
     "net.stale",
+    "net.late to a client",
+    "net.late to a broker",
+    "net.late between brokers",
     "net.broker link down",
     "net.cut one way",
     "net.cut both ways",
@@ -147,6 +150,7 @@ class Faults:
             (options.retires, self._retire),
             (options.additions, self._add_pubend),
             (options.policy_changes, self._change_policy),
+            (network.late, self._world.network.bring_leftovers),
         ]
         return [(rate, strike) for rate, strike in table if rate]
 

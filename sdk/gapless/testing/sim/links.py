@@ -158,10 +158,9 @@ class Pipe:
             self.on_drained()
 
     def _remember(self, whole: list[bytes]) -> None:
-        old = self._link.old_frames(self.source)
-        for payload in whole:
-            if payload[:8].strip(b"\0"):  # of a session
-                old.append(payload)
+        of_a_session = [payload for payload in whole if payload[:8].strip(b"\0")]
+        self._link.old_frames(self.source).extend(of_a_session)
+        self._link.network.keep((self.source, self.target), self._link.serial, of_a_session)
 
 
 class ClientLink:

@@ -7,12 +7,13 @@ A link between brokers is a datagram link unless the router asks for streams: ea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from google_crc32c import value as crc32c
 
-from gapless.testing.sim.links import ClientLink
+from gapless.testing.sim.leftovers import Leftovers, Way
+from gapless.testing.sim.links import ClientLink, Pipe
 from gapless.testing.sim.options import MICROSECOND, MILLISECOND, SECOND
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Network:
         self._by_number: dict[tuple[str, int], BrokerLink] = {}
         self._wishes: dict[tuple[str, str], None] = {}
         self._old: dict[tuple[str, str, str], deque[bytes]] = {}
+        self._leftovers = Leftovers(world.choices.stream("late frames"))
 
     def latency(self) -> int:
         """How long something is on its way."""
@@ -135,9 +137,54 @@ class Network:
         for pipe in (link.upward, link.downward):
             old = list(link.old_frames(pipe.source))
             if old:
-                at = self.world.now + 20 * self.latency()
-                self.world.at(at, pipe.target, "stale", pipe.inject, old, life=link.life)
+                self._inject(link, pipe, old, self.world.now + 20 * self.latency())
                 self.world.probe("net.stale")
+
+    def _inject(self, link: ClientLink, pipe: Pipe, frames: list[bytes], at: int) -> None:
+        self.world.at(at, pipe.target, "stale", pipe.inject, frames, life=link.life)
+
+    # Frames that are late beyond their link.
+
+    def keep(self, way: Way, link: int, frames: Sequence[bytes]) -> None:
+        """These frames of a link may turn up on a later one."""
+        if self.faults.late and frames:
+            self._leftovers.keep(way, link, frames)
+
+    def bring_leftovers(self) -> None:
+        """Some frames of an earlier link turn up on the one that the same two have now."""
+        pipes, links = self._client_ways(), self._broker_ways()
+        if not pipes and not links:
+            return
+        way = self._leftovers.pick([*pipes, *links])
+        if way in pipes:
+            link, pipe = pipes[way]
+            self._inject(link, pipe, self._leftovers.take(way, link.serial), self.world.now + self.latency())
+            self.world.probe("net.late to a client" if pipe is link.downward else "net.late to a broker")
+        else:
+            between, index = links[way]
+            for frame in self._leftovers.take(way, between.numbers[1 - index]):
+                self._carry(between, index, frame, self.world.now + self.latency())
+            self.world.probe("net.late between brokers")
+
+    def _client_ways(self) -> dict[Way, tuple[ClientLink, Pipe]]:
+        """By way: the newest link of a client, where earlier ones have left something."""
+        return {
+            (pipe.source, pipe.target): (link, pipe)
+            for link in self.client_links.values()
+            for pipe in (link.upward, link.downward)
+            if self._leftovers.has_any((pipe.source, pipe.target), link.serial)
+        }
+
+    def _broker_ways(self) -> dict[Way, tuple[BrokerLink, int]]:
+        """By way: the link between two brokers, and which end of it is the target's; only such as are no streams."""
+        found: dict[Way, tuple[BrokerLink, int]] = {}
+        for link in self._broker_links.values():
+            for index, target in enumerate(link.ends):
+                source = link.ends[1 - index]
+                way = (source.name, target.name)
+                if link.up and not source.streams and self._leftovers.has_any(way, link.numbers[1 - index]):
+                    found[way] = link, index
+        return found
 
     def reset_links(self, client: SimClient) -> None:
         """All links of one client break."""
@@ -186,6 +233,7 @@ class Network:
             return
         index = link.other_end(source)
         target = link.ends[index]
+        self.keep((source.name, target.name), number, (frame,))
         if link.lives[index].over or self.is_cut(source.name, target.name):
             return
         if source.streams:

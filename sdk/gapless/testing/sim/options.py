@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gapless.testing.hostile.hostility import BEHAVIOURS
-from gapless.testing.sim.choices import Stream
+from gapless.testing.sim.choices import Choices, Stream
 
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000
@@ -55,7 +55,10 @@ class NetworkFaults:
     slow_rate: int = 20_000
     """Bytes a second of such a link."""
     stale: float = 0.0
-    """New links on which frames of an earlier session turn up."""
+    """New links of clients on which the last frames of the session before turn up."""
+    late: float = 0.0
+    """Frames of any earlier link that turn up on the one that the same two have now, a second: on clients' links, and
+    between brokers unless those are streams."""
     resets: float = 0.0
     """Resets of some client's link, a second."""
     flaps: float = 0.0
@@ -186,6 +189,8 @@ def _short(value: Any) -> str:
 
 STORY_SHARE = 0.25
 """Of all runs so many are about one story."""
+LATE_SHARE = 0.2
+"""In so many of the others frames are late beyond their link."""
 
 
 class _Draws:
@@ -206,15 +211,19 @@ class _Draws:
 
 
 def draw_options(
-    seed: int, draws: Stream, *, router: str, workload: str | None = None, faults: tuple[str, ...] = FAULTS
+    seed: int, choices: Choices, *, router: str, workload: str | None = None, faults: tuple[str, ...] = FAULTS
 ) -> Options:
     """The options of a seed. Only these classes of faults can be on."""
+    draws = choices.stream("options")
     drawn = _draw_any(seed, draws, router, workload, faults)
-    if not draws.chance(STORY_SHARE):
-        return drawn
-    stories = [name for name, needs in STORIES.items() if router != "local" or needs["shbs"] == 1]
-    story = draws.pick(stories)
-    return drawn if workload == "churn" or faults != FAULTS else about(drawn, story)
+    if draws.chance(STORY_SHARE):
+        stories = [name for name, needs in STORIES.items() if router != "local" or needs["shbs"] == 1]
+        story = draws.pick(stories)
+        if workload != "churn" and faults == FAULTS:
+            return about(drawn, story)
+    # From a stream of its own, for it came later: the seeds that do not draw it are what they were.
+    late = _Draws(choices.stream("options/late"), faults).rate("network", 2.0, LATE_SHARE)
+    return replace(drawn, network=replace(drawn.network, late=late))
 
 
 def about(drawn: Options, story: str) -> Options:

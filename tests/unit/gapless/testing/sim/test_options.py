@@ -5,7 +5,7 @@ from gapless.testing.sim.options import SECOND, STORIES, Options, draw_options
 
 
 def drawn(seed: int, **arguments: object) -> Options:
-    return draw_options(seed, Choices(seed).stream("options"), router="hostile", **arguments)  # type: ignore[arg-type]
+    return draw_options(seed, Choices(seed), router="hostile", **arguments)  # type: ignore[arg-type]
 
 
 def test_a_seed_has_its_options() -> None:
@@ -32,13 +32,13 @@ def test_only_the_classes_that_are_asked_for_can_be_on() -> None:
 
 
 def test_one_node_hosts_both_roles_under_the_local_router() -> None:
-    options = draw_options(3, Choices(3).stream("options"), router="local")
+    options = draw_options(3, Choices(3), router="local")
 
     assert (options.phbs, options.shbs, options.together) == (1, 1, True)
 
 
 def test_a_benign_tape_gives_a_gentle_run() -> None:
-    options = draw_options(3, Choices(3, {}).stream("options"), router="hostile")
+    options = draw_options(3, Choices(3, {}), router="hostile")
 
     assert options.process.crash == options.network.loss == 0
     assert not any(rate for _, rate in options.hostility)
@@ -63,7 +63,7 @@ def test_some_runs_are_about_one_story_and_have_no_other_faults() -> None:
 
 
 def test_one_node_has_only_stories_that_need_no_second_one() -> None:
-    drawn_here = [draw_options(seed, Choices(seed).stream("options"), router="local") for seed in range(200)]
+    drawn_here = [draw_options(seed, Choices(seed), router="local") for seed in range(200)]
 
     assert {options.story for options in drawn_here} == {"", *(name for name, n in STORIES.items() if n["shbs"] == 1)}
     assert all(options.together and options.shbs == 1 for options in drawn_here)

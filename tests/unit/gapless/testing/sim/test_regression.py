@@ -53,7 +53,7 @@ def test_only_what_matters_is_written() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_the_options_of_any_seed_can_be_written(seed: int) -> None:
     choices = Choices(seed)
-    options = draw_options(seed, choices.stream("options"), router="hostile")
+    options = draw_options(seed, choices, router="hostile")
     options = replace(options, hostility=tuple(pair for pair in options.hostility))
 
     read = parse_regression(regression_text(Regression("", "", options, choices.tape())))
