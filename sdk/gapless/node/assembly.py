@@ -100,7 +100,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now:
     config = loaded.config
     name = config.node.name
     reader = VolumeReader(volume)
-    broker = BrokerIdentity(name, identity.network, volume.capabilities.durable, identity.boot)
+    broker = BrokerIdentity(name, identity.network, volume.capabilities.durable, identity.start)
     roles: list[Role] = []
     for role, open_role in loaded.open_roles.items():
         context = RoleContext(
@@ -121,6 +121,6 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now:
         router = loaded.open_routing(options=config.routing.options)
     machine = Machine(broker, config.limits.of_sessions, loaded.authenticator, router, roles)
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}
-    # Any seed will do, as long as it differs from start to start; this one can be told from the logs.
-    machine.start(now, wall, RouterContext(name, identity.boot, config.routing.options, saved))
+    # Any seed will do, as long as no start before had it, with this volume or another one.
+    machine.start(now, wall, RouterContext(name, identity.start, config.routing.options, saved))
     return machine

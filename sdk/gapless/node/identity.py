@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from gapless.errors import VolumeCorruptError, VolumeForeignError
 
@@ -33,6 +34,14 @@ class NodeIdentity:
     """Seals tokens."""
     boot: int
     """The number of this start, counted from 1."""
+
+    @property
+    def start(self) -> int:
+        """32 bits that no other start of this volume has, nor (but for a rare chance) one of another in its place.
+
+        A volume that takes the place of a lost one, or of one in memory, counts its starts from 1 again.
+        """
+        return (crc32(self.storage_id.encode()) + self.boot) & 0xFFFF_FFFF
 
     def __repr__(self) -> str:
         return f"NodeIdentity({self.network!r}, {self.storage_id!r}, boot {self.boot})"  # never the secret

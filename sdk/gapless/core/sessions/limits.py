@@ -22,8 +22,8 @@ class BrokerIdentity:
     network: str
     durable: bool
     """Whether what is acknowledged survives the end of the process."""
-    boot: int
-    """How often this volume was started: makes session numbers unique over restarts."""
+    start: int
+    """32 bits that no start of the node had before: make session numbers unique over restarts and over volumes (T34)."""
 
 
 @dataclass(frozen=True, slots=True)

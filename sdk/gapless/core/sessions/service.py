@@ -229,7 +229,7 @@ class Sessions:
             self._close(earlier, "the same client has connected again")
         self._counter += 1
         assert self._counter >> _COUNTER_BITS == 0
-        session = self._broker.boot << _COUNTER_BITS | self._counter
+        session = self._broker.start << _COUNTER_BITS | self._counter
         connection.client = ClientSession(session, admitted.client_id, admitted.instance, admitted.principal)
         connection.instance_key = key
         connection.said = connection.moved = now

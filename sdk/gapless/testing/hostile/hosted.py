@@ -214,7 +214,7 @@ class PublisherSide:
         """What the pubend is; how far it is decided, only as far as that broker was told: more would be wanted."""
         stable = max(hosted.meta.stable, hosted.pushes.told(broker))
         seen = Seen(replace(hosted.meta, stable=stable), hosted.members.get(shb))
-        self._mesh.send(broker, seen, (shb, self._station.life))
+        self._mesh.send(broker, seen, (shb, self._mesh.life_for(broker)))
 
     def _meet(self, broker: BrokerId, shb: ShbId) -> None:
         self._homes[shb] = broker

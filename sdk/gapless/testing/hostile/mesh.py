@@ -115,6 +115,13 @@ class Mesh:
         """Who is there at present; None: nobody. This broker itself is always there."""
         return 0 if broker == self._station.broker else self._peers[broker].incarnation
 
+    def life_for(self, broker: BrokerId) -> int:
+        """This router's life as the process at a broker is told it: another process is told another one.
+
+        So what is sent to it says for which process it was meant, and by which one it was said.
+        """
+        return self._station.life + (self.incarnation(broker) or 0)
+
     def peer_of(self, link: LinkId) -> BrokerId | None:
         """Who is at the end of a link."""
         return self._links.get(link)

@@ -73,12 +73,12 @@ class Requests:
     def on_request(self, broker: BrokerId, message: OpenRequest | Pub, address: Address) -> None:
         """An opening or a batch.
 
-        The address: our life as the entry knows it, the entry's own, the question's number, that of the one
+        The address: our life as the entry was told it, the entry's own, the question's number, that of the one
         that is to be submitted before it, and the lowest of its line that the entry waits for.
         """
         ours, theirs, number, before, floor = cast("tuple[int, int, int, int, int]", address)
         sender = (broker, self._mesh.incarnation(broker) or 0, theirs)
-        if ours != self._station.life:
+        if ours != self._mesh.life_for(broker):  # of ours, or of the entry's, that is over
             self._answer(sender, number, _put_off(message, "the router has begun anew"), taken=False)
             return
         origin, line = self._origin(sender), line_of(message)
@@ -153,7 +153,7 @@ class Requests:
         """Answers the entry, unless another process is there now."""
         broker, incarnation, life = sender
         if self._mesh.incarnation(broker) == incarnation:
-            self._mesh.send(broker, answer, (life, number, self._station.life, int(taken)))
+            self._mesh.send(broker, answer, (life, number, self._mesh.life_for(broker), int(taken)))
 
 
 def _shorten(table: dict[Any, Any]) -> None:

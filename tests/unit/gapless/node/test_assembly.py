@@ -161,7 +161,7 @@ def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[A
     assert context.config == {"max_retain_seconds": 2}
     assert context.reader.last("log") == 0
     assert router.context is not None
-    assert (router.context.broker, router.context.seed) == ("desk", 1)
+    assert (router.context.broker, router.context.seed) == ("desk", identity.start)
     assert (router.context.saved, router.context.config) == ({"epoch": b"7"}, {"depth": 3})
     assert machine.status() == {"log": {"last": 0}}
 

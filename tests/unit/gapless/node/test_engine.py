@@ -30,7 +30,7 @@ class World:
         self.now = NOW
         self.role = LogRole()
         self.volume = FakeVolume()
-        identity = BrokerIdentity("node", "net", durable=True, boot=1)
+        identity = BrokerIdentity("node", "net", durable=True, start=1)
         router = cast("routing.Router", StraightRouter())
         self.machine = Machine(identity, Limits(), Anonymous(), router, [self.role])
         self.machine.start(NOW, WALL, RouterContext("node", 1))

@@ -34,6 +34,17 @@ def test_every_start_counts_and_nothing_else_changes() -> None:
     assert volume.calls.count("sync") == 3
 
 
+def test_no_start_has_the_number_of_another_one_before_it() -> None:
+    """Found by the simulator (frames late beyond their link, an empty disk): a receipt of a session that another
+    volume's node had opened under the same number was taken for one of this session (I7)."""
+    starts = [claim(volume, "net").start for volume in (FakeVolume(), FakeVolume(), FakeVolume()) for _ in range(3)]
+
+    assert len(set(starts)) == 9
+    assert all(0 <= start < 1 << 32 for start in starts)
+    first = claim(volume := FakeVolume(), "net").start
+    assert claim(volume, "net").start == (first + 1) % (1 << 32)
+
+
 def test_two_volumes_have_nothing_in_common() -> None:
     first, second = claim(FakeVolume(), ""), claim(FakeVolume(), "")
 

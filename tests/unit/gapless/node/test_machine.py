@@ -28,7 +28,7 @@ class Rig:
     def __init__(self, *roles: Any) -> None:
         self.router = StraightRouter()
         self.role = LogRole()
-        identity = BrokerIdentity("node", "net", durable=True, boot=1)
+        identity = BrokerIdentity("node", "net", durable=True, start=1)
         everyone = roles or (self.role,)
         self.machine = Machine(identity, Limits(), Anonymous(), cast("routing.Router", self.router), everyone)
         self.machine.start(NOW, WALL, RouterContext("node", 1))

@@ -34,7 +34,7 @@ class Rig:
         self.router = StraightRouter()
         self.role = LogRole()
         self.failures: list[BaseException] = []
-        identity = BrokerIdentity("node", "net", durable=True, boot=1)
+        identity = BrokerIdentity("node", "net", durable=True, start=1)
         limits = Limits(heartbeat=60 * 10**9)
         router = cast("routing.Router", self.router)
         self.machine = Machine(identity, limits, Anonymous(), router, [self.role])

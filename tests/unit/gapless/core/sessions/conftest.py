@@ -37,7 +37,7 @@ class Broker:
     def __init__(self, limits: Limits | None = None) -> None:
         self.guard = Guard()
         self.requests: list[tuple[ClientSession, Any]] = []
-        identity = BrokerIdentity("phb-1", "testnet", durable=True, boot=3)
+        identity = BrokerIdentity("phb-1", "testnet", durable=True, start=3)
         self.sessions = Sessions(identity, limits or Limits(), self.guard, {ListPubends: self._on_request})
         self.now = 100 * SECOND
         self.links = 0

@@ -14,6 +14,8 @@ from gapless.testing.hostile.hostility import Hostility
 from gapless.testing.hostile.mesh import Mesh, Station
 
 LIFE = 77
+TOLD = LIFE + 1
+"""That life, as it is told to the first process of a peer."""
 PEERS = {"here": ["phb", "shb"], "there": ["shb"], "far": ["phb"]}
 LINKS = {"there": 3, "far": 4}
 P, SHB, THERE = "p@1", "here@disk", "there@disk"

@@ -29,7 +29,7 @@ from gapless.core.ticks import FOREVER
 from gapless.selectors.filters import Filter
 from gapless.testing.hostile.hosted import PublisherSide
 from gapless.testing.hostile.pushing import SILENCE
-from unit.gapless.testing.hostile.parts import LIFE, SHB, THERE, P, Parts, Sent, full, knowledge
+from unit.gapless.testing.hostile.parts import LIFE, SHB, THERE, TOLD, P, Parts, Sent, full, knowledge
 
 META = PubendMeta(P, "here", stable=10)
 
@@ -70,7 +70,7 @@ def test_the_first_interest_of_an_unknown_shb_enrols_it() -> None:
 def test_an_enrolled_shb_is_told_so(side: Side) -> None:
     side.side.on_interest("there", full(1))
     assert side.parts.effects() == []
-    assert side.parts.sent() == [Sent("there", Seen(META, 5), (THERE, LIFE))]
+    assert side.parts.sent() == [Sent("there", Seen(META, 5), (THERE, TOLD))]
 
     side.side.on_interest("here", full(1, SHB))
     side.parts.sent()

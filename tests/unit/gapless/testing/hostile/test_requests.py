@@ -9,7 +9,7 @@ import pytest
 from gapless.core.routing import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.routing_frames import Answer
 from gapless.testing.hostile.requests import REMEMBERED, SUBMIT_LATE, Requests
-from unit.gapless.testing.hostile.parts import LIFE, LINKS, PEERS, P, Parts, Sent, pub
+from unit.gapless.testing.hostile.parts import LINKS, PEERS, TOLD, P, Parts, Sent, pub
 
 ENTRY = 5
 """The life of the entry's router."""
@@ -26,7 +26,7 @@ class Side:
         self.parts = Parts(rates)
         self.requests = Requests(self.parts.station, self.parts.mesh, {P: None})
 
-    def ask(self, number: int, message: Pub | OpenRequest, before: int = 0, life: int = LIFE, floor: int = 0) -> None:
+    def ask(self, number: int, message: Pub | OpenRequest, before: int = 0, life: int = TOLD, floor: int = 0) -> None:
         """A question arrives."""
         self.requests.on_request("far", message, (life, ENTRY, number, before, floor))
 
@@ -60,7 +60,7 @@ def test_a_batch_is_submitted_and_its_answer_goes_back(side: Side) -> None:
 
     side.requests.submitted(submit.reply_to, P, OK)
 
-    assert side.parts.sent() == [Sent("far", Answer(P, OK), (ENTRY, 1, LIFE, 1))]
+    assert side.parts.sent() == [Sent("far", Answer(P, OK), (ENTRY, 1, TOLD, 1))]
 
 
 def test_an_opening_is_submitted(side: Side) -> None:
@@ -140,7 +140,7 @@ def test_what_was_put_off_is_not_submitted_again(side: Side) -> None:
 
 
 def test_what_was_sent_to_another_life_is_refused(side: Side) -> None:
-    side.ask(1, pub(1), life=LIFE - 1)
+    side.ask(1, pub(1), life=TOLD - 1)
 
     assert side.submitted() == []
     assert side.told() == [(1, Verdict.RETRY, False)]
@@ -182,8 +182,19 @@ def test_another_process_at_the_entry_gets_no_answer_to_the_questions_of_the_one
     side.answer(1, OK)
     assert side.told() == []
 
-    side.ask(1, pub(1))
+    side.ask(1, pub(1), life=TOLD + 1)
     assert side.submitted() == [1, 1], "it is another question"
+
+
+def test_what_a_process_asked_that_is_over_is_not_submitted_for_the_one_after_it(side: Side) -> None:
+    """Found by the simulator: an opening that was late beyond its link fenced the publisher of the next process."""
+    side.parts.mesh.link_down(LINKS["far"])
+    side.parts.mesh.link_up(LINKS["far"], "far", PEERS["far"], 2)
+
+    side.ask(1, OPENING)
+
+    assert side.submitted() == []
+    assert side.told() == [(1, Verdict.RETRY, False)]
 
 
 def test_submitting_twice() -> None:
