@@ -148,6 +148,10 @@ class Link(Protocol):
 
     All calls are made on the event loop's thread and none blocks. No call of a link calls its handler
     back before it returns.
+
+    What a link hands over was sent on this very connection. Where that cannot be had for ever (a message
+    queue, a proxy that dials anew), the handshake at least must be this connection's: behind it, each frame
+    says to which session it belongs, and one of an earlier session is ignored.
     """
 
     @property

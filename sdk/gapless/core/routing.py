@@ -158,7 +158,11 @@ class Outcome(Struct, frozen=True, gc=False):
 
 
 class SendFrame(Struct, frozen=True, gc=False):
-    """Send on a link to another broker. A stream link loses only by going down; a datagram link anything."""
+    """Send on a link to another broker.
+
+    A stream link loses only by going down. A datagram link loses anything, and a frame may come late on it: even
+    on the next link between the two brokers, whose processes may be others by then.
+    """
 
     link: LinkId
     frame: bytes

@@ -120,8 +120,8 @@ SESSIONS = (
         ),
         ("I1", "I3", "P1"),
         "Frames of a client's earlier link arrive on its next one (a proxy, or a message queue as transport), with two"
-        " pubends whose numbers differ between both sessions; or a stale Credit, or a stale Detach.",
-        awaits="a client transport that delivers frames of an earlier link on a later one",
+        " pubends whose numbers differ between both sessions; or a stale Credit, or a stale Detach; or a batch of a"
+        " publisher that is not open there (yet), a receipt for another batch.",
     ),
 )
 

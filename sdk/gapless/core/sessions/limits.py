@@ -23,7 +23,7 @@ class BrokerIdentity:
     durable: bool
     """Whether what is acknowledged survives the end of the process."""
     start: int
-    """32 bits that no start of the node had before: make session numbers unique over restarts and over volumes (T34)."""
+    """32 bits that no start of the node had before: makes session numbers unique over restarts and volumes (T34)."""
 
 
 @dataclass(frozen=True, slots=True)

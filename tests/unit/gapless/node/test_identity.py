@@ -35,8 +35,7 @@ def test_every_start_counts_and_nothing_else_changes() -> None:
 
 
 def test_no_start_has_the_number_of_another_one_before_it() -> None:
-    """Found by the simulator (frames late beyond their link, an empty disk): a receipt of a session that another
-    volume's node had opened under the same number was taken for one of this session (I7)."""
+    """Found by the simulator: a late receipt of a session under the same number, before the disk was lost (I7)."""
     starts = [claim(volume, "net").start for volume in (FakeVolume(), FakeVolume(), FakeVolume()) for _ in range(3)]
 
     assert len(set(starts)) == 9

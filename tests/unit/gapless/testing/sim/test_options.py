@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gapless.testing.sim.choices import Choices
 from gapless.testing.sim.options import SECOND, STORIES, Options, draw_options
 
@@ -60,6 +62,21 @@ def test_some_runs_are_about_one_story_and_have_no_other_faults() -> None:
         assert options.process.crash == options.network.loss == options.disk.fail_sync == options.clock.jumps == 0
         assert not options.hostility
         assert not options.early_release
+
+
+def test_late_frames_are_drawn_from_a_stream_of_their_own() -> None:
+    """So that a seed which does not draw them is what it was before there were any."""
+    late = [seed for seed in range(300) if drawn(seed).network.late]
+
+    assert 30 < len(late) < 90
+    for seed in late:
+        choices = Choices(seed)
+        options = draw_options(seed, choices, router="hostile")
+        tape = {label: draws for label, draws in choices.tape().items() if label != "options/late"}
+        without = draw_options(seed, Choices(seed, tape), router="hostile")
+        assert without == replace(options, network=replace(options.network, late=0.0))
+        assert f"network.late={options.network.late:.2g}" in options.describe()
+        assert drawn(seed, faults=("disk",)).network.late == 0
 
 
 def test_one_node_has_only_stories_that_need_no_second_one() -> None:
