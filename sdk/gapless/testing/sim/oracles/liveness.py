@@ -239,7 +239,9 @@ class V3LiveRelease(Judge):
 
     def _needs_nothing(self, account: Account, pubend: PubendId) -> bool:
         if not account.durable:
-            return all(not self.model.alive(consumer) or not consumer.stopped for consumer in account.consumers)
+            # One that waits to be given it again, maybe for ever for a pubend that was lost, is an affair of V1.
+            alive = [consumer for consumer in account.consumers if self.model.alive(consumer)]
+            return all(not consumer.stopped and consumer.core.phase is Phase.ATTACHED for consumer in alive)
         if account.unsubscribed:
             return True
         if account.attached_at < 0 or account.damaged or account.removed or account.row.ended:

@@ -225,6 +225,18 @@ def test_v3_what_nobody_needs_goes() -> None:
     assert settled(hands, V3LiveRelease)
 
 
+def test_v3_one_that_is_not_durable_and_waits_to_be_made_again_may_keep_something() -> None:
+    """Found by the simulator (hostile 7349): a pubend was lost, and its successor's log was kept for its sake."""
+    hands, reader = releasing()
+    hands.acknowledge(reader, p=10)
+    nameless = hands.attach(hands.row(name=None), sid=2, p=5)
+    free = not settled(hands, V3LiveRelease)
+    nameless.core.phase = Phase.ASKING
+
+    assert free
+    assert settled(hands, V3LiveRelease)
+
+
 def test_v3_the_log_is_empty_then() -> None:
     hands, reader = releasing()
     hands.acknowledge(reader, p=10)
