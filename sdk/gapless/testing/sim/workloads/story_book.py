@@ -231,6 +231,8 @@ class Book:
 
     def unsubscribe(self, client: SimClient, row: Row) -> Script:
         """Removes a subscription; that a crash interrupts it is remembered."""
+        if row.ended:
+            return  # the other process of a service gave it up, and may have the next one of its name by now
         number = row.number
         again = number in self.leaving
         if again:

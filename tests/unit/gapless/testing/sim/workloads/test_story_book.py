@@ -137,6 +137,22 @@ def test_what_is_there_is_removed_once() -> None:
         stage.rest(1)
 
 
+def test_what_another_process_gave_up_is_not_removed_under_its_next_owner() -> None:
+    """Found by the simulator: two processes found their subscription lost, and the slower one removed the new one."""
+    stage = Applications()
+    before, after = stage.row_of("s"), stage.row_of("s")
+    before.ended = True
+    stage.attach(after)
+    stage.rest(1)
+    stage.tell(stage.book.unsubscribe(stage.client, before))
+    stage.rest(1)
+
+    (consumer,) = stage.got
+    assert consumer is not None
+    assert consumer.attached
+    assert consumer.error is None
+
+
 def test_a_row_that_begins_at_a_time_asks_for_it() -> None:
     stage = Applications()
     row = stage.row_of("s", start=StartAt.TIME)
