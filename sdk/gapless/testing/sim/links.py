@@ -50,6 +50,8 @@ class Pipe:
         self.busy_until = 0
         """When a slow link will have sent all that it has."""
         self._last_arrival = 0
+        self._begun = False
+        """Whether a frame has arrived: what was sent first may have been garbled so that the rest is waited for."""
         self._held: deque[list[bytes]] = deque()
         """What waits until the way is free, or the reader reads again."""
         self._above = False
@@ -130,11 +132,12 @@ class Pipe:
         if max(map(len, payloads)) > self.limit:
             self._link.reset("a frame is too long")
             return
+        self._begun = True
         self.on_payloads(payloads)
 
     def inject(self, payloads: list[bytes]) -> None:
         """Something arrives that was not sent on this link, but never as the very first."""
-        if not self._last_arrival or self._last_arrival >= self._world.now:
+        if not self._begun or self._last_arrival >= self._world.now:
             later = self._world.now + SECOND
             self._world.at(later, self.target, "stale", self.inject, payloads, life=self._link.life)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gapless.testing.sim.choices import Choices
 from gapless.testing.sim.leftovers import FRAMES, LINKS, TOGETHER, Leftovers
+from gapless.testing.sim.links import ClientLink
 from gapless.testing.sim.options import NetworkFaults
 from unit.gapless.testing.sim.worlds import Small
 
@@ -115,3 +116,22 @@ def test_nothing_is_late_where_there_was_no_link_before() -> None:
     small.world.network.bring_leftovers()
 
     assert not small.world.probes
+
+
+def test_a_late_frame_is_never_the_first_of_a_link() -> None:
+    """Found by the simulator: a garbled Hello did not end, and the broker heard a late frame in its place."""
+    small = Small(network=NetworkFaults(bytewise=1.0))
+    heard: list[bytes] = []
+    pipe = ClientLink(small.world.network, 1, small.reader, 1, small.world.brokers["node1"]).upward
+    pipe.on_payloads = heard.extend
+    pipe.send([b"hello"])
+    pipe._arrive_bytes(b"\0")  # so what is sent seems longer than it is
+    small.rest(1)
+
+    pipe.inject([b"of an earlier session"])
+    small.rest(3)
+    assert not heard
+    pipe._arrive([b"the first"])
+    small.rest(3)
+
+    assert heard == [b"the first", b"of an earlier session"]
