@@ -95,6 +95,7 @@ class Constream:
 
     def add(self, sid: int, position: Position, version: int) -> None:
         """A subscription stands on this pubend."""
+        position.reading = not self.is_durable(sid)
         self.positions[sid] = position
         self._joining.add(sid, position, version)
         self.touch(sid, position)

@@ -34,7 +34,8 @@ class Position:
     released: Tick = 0
     held: bool = False
     reading: bool = False
-    """A reader of a subscription that is not durable stands below the head: nobody else knows its place."""
+    """A subscription that is not durable is not attached yet, or its reader stands below the head: the PFS does
+    not know its place."""
     changed: bool = False
     """What must be persisted changed since the last checkpoint."""
 
@@ -60,6 +61,7 @@ class Position:
         If the PFS has nothing for it above what is settled and what was sent, it moved on by silence alone. Else
         it may have been sent more in an earlier life of this broker, or have jumped over what it was never sent.
         """
+        self.reading = False
         handed = max(self.settled, self.sent)
         only_silence = at <= head and self.since <= handed and self.last_tick <= handed
         self.sent = min(self.sent, at) if only_silence else at

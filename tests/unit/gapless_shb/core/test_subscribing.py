@@ -164,6 +164,25 @@ def test_what_is_released_early_behind_a_hold_moves_nobody_that_has_begun() -> N
     assert (position.start, position.acked) == (BASE + STEP, BASE + STEP)
 
 
+@pytest.mark.parametrize(("name", "silent_upto"), [("s", BASE + 5 * STEP), (None, BASE + 3 * STEP)])
+def test_while_it_waits_for_its_hold_only_the_pfs_can_say_that_nothing_came(name: str | None, silent_upto: int) -> None:
+    """Found by the simulator (hostile 681): one that is not durable was told silence for what it had missed."""
+    desk = Desk()
+    desk.said.clear()
+    desk.ask(1, name=name, start=m.StartAt.EARLIEST)
+    desk.world.sync()
+    desk.world.sync()
+    (row,) = [effect.row for effect in desk.said if isinstance(effect, AskHold)]
+    (sid,) = row.at
+    desk.world.shb._on_held(Held(PUBEND, row.version, {sid: BASE + 3 * STEP}), desk.world.now, desk.world.wall)
+    stream = desk.world.shb._hosting.streams[PUBEND]
+    position = stream.positions[sid]
+
+    position.since = BASE  # it has joined meanwhile
+    stream.head = stream.latest_delivered = BASE + 5 * STEP
+    assert stream.silent(position)[1] == silent_upto
+
+
 def test_a_creation_that_is_taken_back_is_answered() -> None:
     """Found by the simulator (stories, local router, seed 9): its creator waited for ever."""
     desk = Desk()
