@@ -59,7 +59,7 @@ class Claim:
     latest_delivered: Tick
     released: Tick
     held: tuple[tuple[int, Tick], ...]
-    """The subscriptions with a hold, and what each has released."""
+    """The subscriptions whose hold may go, and what each has released."""
 
 
 def pubend_row(stream: Constream) -> Set:
@@ -95,8 +95,7 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
         operations.append(chop)
     operations += stream.pfs.seal(stream.head, lambda sid: stream.positions[sid].last_tick)
     stream.released = released(stream)
-    held = tuple((sid, stream.positions[sid].released) for sid in stream.holds.row if sid in stream.positions)
-    claim = Claim(stream.pubend, stream.head, stream.released, held)
+    claim = Claim(stream.pubend, stream.head, stream.released, tuple(held(stream)))
     operations.append(pubend_row(stream))
     for sid in stream.take_changed():
         operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
@@ -105,10 +104,20 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
 
 def released(stream: Constream) -> Tick:
     """Up to where nobody needs anything, once everything up to the head is durable. It never falls."""
-    lowest = stream.head
-    for position in stream.pinning.values():
-        lowest = min(lowest, stream.release(position))
-    return max(stream.released, lowest)
+    lowest = stream.pinning.lowest()
+    if lowest is None:
+        return max(stream.released, stream.head)
+    return max(stream.released, min(lowest, stream.latest_delivered))
+
+
+def held(stream: Constream) -> Iterator[tuple[int, Tick]]:
+    """The subscriptions whose hold may have done its work, and what each has released."""
+    for sid in list(stream.liftable):
+        position = stream.positions[sid]
+        if position.held and position.settled >= stream.reported:
+            yield sid, stream.release(position)
+        else:
+            del stream.liftable[sid]
 
 
 def recover_pubends(reader: RecoveryReader) -> Iterator[tuple[PubendId, PubendRow]]:

@@ -22,6 +22,7 @@ from gapless_shb.core.fetches import Window
 from gapless_shb.core.holds import Holds
 from gapless_shb.core.joining import Joining
 from gapless_shb.core.pfs import Pfs
+from gapless_shb.core.pins import Pins
 from gapless_shb.core.positions import Position
 from gapless_shb.core.readers import Reader
 from gapless_shb.core.subscriptions import Subscription
@@ -61,10 +62,14 @@ class Constream:
         """From where on the PHB counts this SHB: below that others may have let go of what it needs."""
         self.pfs = pfs
         self.positions: dict[int, Position] = {}
-        self.pinning: dict[int, Position] = {}
-        """The positions that are not quiet: only these are looked at for released(p)."""
+        self.pinning = Pins()
+        """The positions that are not quiet: only these count for released(p)."""
+        self.liftable: dict[int, None] = {}
+        """Whose hold may have done its work: the others have not settled what was reported as released."""
         self.live: dict[int, Consumer] = {}
         self.readers: dict[int, Reader] = {}
+        self._waiting: dict[int, Reader] = {}
+        """The readers that have something to do when the head moves: they wait for nothing else."""
         self._changed: dict[int, None] = {}
         self.floors: dict[int, Tick] = {}
         """Live consumers whose own position is ahead of the head (T11)."""
@@ -103,7 +108,8 @@ class Constream:
         """The subscription is gone."""
         self.detach(sid)
         self.positions.pop(sid, None)
-        self.pinning.pop(sid, None)
+        self.pinning.discard(sid)
+        self.liftable.pop(sid, None)
         self._joining.remove(sid)
         self.pfs.forget(sid)
 
@@ -113,9 +119,11 @@ class Constream:
             self._changed[sid] = None
         if position.quiet:
             self.release(position)
-            self.pinning.pop(sid, None)
-        else:
-            self.pinning[sid] = position
+            self.pinning.discard(sid)
+            return
+        self.pinning.put(sid, position)
+        if position.held and position.settled >= self.reported:
+            self.liftable[sid] = None
 
     def release(self, position: Position) -> Tick:
         """Brings what a position has released up to date, and returns it."""
@@ -170,7 +178,7 @@ class Constream:
     def detach(self, sid: int) -> None:
         """Nobody consumes the subscription here any more; the PFS goes on without a consumer."""
         self.live.pop(sid, None)
-        self.readers.pop(sid, None)
+        self._forget_reader(sid)
         self.floors.pop(sid, None)
         position = self.positions.get(sid)
         if position is not None and position.reading:
@@ -202,10 +210,11 @@ class Constream:
             and position.since <= reader.horizon
             and not reader.consumer.starved
         ):
-            del self.readers[sid]
-            position.reading = False
-            self._go_live(reader.consumer, reader.horizon)
-            self.touch(sid, position)
+            self._take_over(sid, reader)
+        elif reader.idle and not reader.consumer.starved:
+            self._waiting[sid] = reader
+        else:
+            self._waiting.pop(sid, None)
 
     def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
         """The PFS was read for a reader."""
@@ -236,7 +245,8 @@ class Constream:
         self.live.pop(consumer.sid, None)
         self.floors.pop(consumer.sid, None)
         self._reader_count += 1
-        self.readers[consumer.sid] = Reader(self._reader_count, consumer, position, at)
+        reader = Reader(self._reader_count, consumer, position, at)
+        self.readers[consumer.sid] = self._waiting[consumer.sid] = reader
         if not consumer.subscription.durable:
             position.reading = True
             position.acknowledge(at, at)
@@ -330,8 +340,7 @@ class Constream:
 
     def _pass(self, horizon: Tick, wall: int) -> None:
         """One step of the head: who waits at it goes live, then events are handed out."""
-        if self.readers:
-            self._promote_waiting()
+        self._promote_waiting()
         self._deliver_lost(horizon)
         batch = self._istream.take(self.head, horizon)
         previous, self.head = self.head, horizon
@@ -351,13 +360,21 @@ class Constream:
             self.touch(sid, position)
 
     def _promote_waiting(self) -> None:
-        for sid, reader in list(self.readers.items()):
+        for sid, reader in list(self._waiting.items()):
             waits = reader.idle and reader.horizon >= self.head and not reader.consumer.starved
             if waits and reader.position.since <= reader.horizon:
-                del self.readers[sid]
-                reader.position.reading = False
-                self._go_live(reader.consumer, reader.horizon)
-                self.touch(sid, reader.position)
+                self._take_over(sid, reader)
+
+    def _take_over(self, sid: int, reader: Reader) -> None:
+        """The constream goes on where the reader has come to."""
+        self._forget_reader(sid)
+        reader.position.reading = False
+        self._go_live(reader.consumer, reader.horizon)
+        self.touch(sid, reader.position)
+
+    def _forget_reader(self, sid: int) -> None:
+        self.readers.pop(sid, None)
+        self._waiting.pop(sid, None)
 
     def _deliver_lost(self, horizon: Tick) -> None:
         """Only an SHB that was retired meets lost ticks here (T10): everybody gets the gap."""
@@ -368,16 +385,16 @@ class Constream:
                         sid, self.pubend, max(lo, self.floors.get(sid, 0)), hi, "this broker was retired"
                     )
             for sid, position in self.positions.items():
+                self.release(position)
                 position.since = max(position.since, hi)
+                if sid in self.live and not self.is_durable(sid):
+                    position.acknowledge(hi, hi)  # nobody else does, for one that is not durable
                 position.changed = True
                 self.touch(sid, position)
 
     def _after_advance(self, now: int, wall: int) -> None:
-        for sid in list(self.readers):
+        for sid in list(self._waiting):
             self.step_reader(sid, now, wall)
-        for consumer in self.live.values():
-            if not consumer.subscription.durable:
-                self.positions[consumer.sid].acknowledge(self.head, self.head)
 
     def _want_next(self, now: int) -> None:
         if self.head < self._target:

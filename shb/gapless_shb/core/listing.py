@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gapless.core.effects import Read, ReadResult, Tell
@@ -62,12 +63,13 @@ class Listings:
 
     def _finish_stream(self, number: int, listing: Listing, stream: Constream | None) -> None:
         if stream is not None:
-            for sid, position in stream.positions.items():
-                listing.counts[sid] += len(stream.pfs.open_ticks(sid, position.settled))
+            for ticks, masks in stream.pfs.open_blocks():
+                for sid, mask in masks:
+                    self._count_in(listing, stream, sid, ticks, mask)
         listing.todo.pop(0)
         self._read(number, 0)
 
-    def _count_in(self, listing: Listing, stream: Constream, sid: int, ticks: list[Tick], mask: int) -> None:
+    def _count_in(self, listing: Listing, stream: Constream, sid: int, ticks: Sequence[Tick], mask: int) -> None:
         position = stream.positions.get(sid)
         if position is not None and ticks[-1] > position.settled:
             listing.counts[sid] += (mask >> bisect_right(ticks, position.settled)).bit_count()
@@ -77,8 +79,8 @@ class Listings:
         while listing.todo:
             stream = self._hosting.streams.get(listing.todo[0])
             if stream is not None:
-                lowest = min((position.settled for position in stream.pinning.values()), default=stream.head)
-                start = max(after, lowest, stream.pfs.chopped)
+                lowest = stream.pinning.lowest()
+                start = max(after, stream.head if lowest is None else lowest, stream.pfs.chopped)
                 cookie = ("list", number)
                 self._hosting.effects.append(Read(stream.pfs.stream, start, max(stream.pfs.sealed_upto, start), cookie))
                 return
