@@ -8,8 +8,8 @@ event that matches five of them however many there are. Three kinds of subscript
 - range: `price BETWEEN 17 AND 21.5`;
 - topic: an own topic for each five.
 
-Times are processor time. At the end, of the first kind: a checkpoint with nothing to say, one while every subscription has an event that it
-has not acknowledged, a list of all, and a restart.
+Times are processor time. At the end, of the first kind: a checkpoint with nothing to say, one while every
+subscription has an event that it has not acknowledged, a list of all, and a restart.
 
     python -m bench subscriptions [--json] [--count 100000] [--connected 10000]
 """

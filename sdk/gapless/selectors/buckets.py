@@ -13,7 +13,7 @@ from gapless.selectors.predicates import Values
 if TYPE_CHECKING:
     from gapless.selectors.group import Group
 
-FEW_MAX: Final = 8
+FEW_MAX: Final = 16
 """So many filters are asked one by one sooner than they are looked up."""
 
 
@@ -102,7 +102,7 @@ class Bucket:
                 found.append(entry)
 
     def _file(self) -> None:
-        from gapless.selectors.group import Group  # noqa: PLC0415  # a group is made of buckets
+        from gapless.selectors.group import Group  # a group is made of buckets
 
         few, self._few = self._few, ()
         self._many = Group(self._narrowed)

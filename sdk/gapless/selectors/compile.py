@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from gapless.selectors.columns import Batch
 from gapless.selectors.normal import AllOf, AnyOf, Normal
-from gapless.selectors.predicates import BatchMask, Bound, Computed, EventTest, Is, OneOf, Predicate, Values
+from gapless.selectors.predicates import Bound, Computed, EventTest, Is, OneOf, Predicate, Unary, Values
+from gapless.selectors.syntax import HEADER_KINDS
 
 
 def event_test(normal: Normal) -> EventTest:
@@ -41,13 +42,13 @@ class SharedPredicate:
     What answers is made when first asked: most of many filters are behind an equality that keeps them out.
     """
 
-    __slots__ = ("_batch_mask", "_event_test", "predicate", "references")
+    __slots__ = ("_mask", "_test", "predicate", "references")
 
     def __init__(self, predicate: Predicate) -> None:
         self.predicate = predicate
         self.references = 0
-        self._batch_mask: BatchMask | None = None
-        self._event_test: EventTest | None = None
+        self._mask: Callable[..., int] | None = None
+        self._test: Callable[..., bool] | None = None
 
     @property
     def normal(self) -> Normal:
@@ -56,18 +57,31 @@ class SharedPredicate:
 
     def holds(self, properties: Values, headers: Values) -> bool:
         """Whether it holds for one event."""
-        if self._event_test is None:
-            self._event_test = self.predicate.event_test()
-        return self._event_test(properties, headers)
+        predicate = self.predicate
+        if isinstance(predicate, Unary):
+            if self._test is None:
+                self._test = predicate.test()
+            return self._test((headers if predicate.name in HEADER_KINDS else properties).get(predicate.name))
+        if self._test is None:
+            self._test = predicate.event_test()
+        return self._test(properties, headers)
 
     def mask(self, batch: Batch) -> int:
         """The events for which it holds."""
         mask = batch.masks.get(self)
         if mask is None:
-            if self._batch_mask is None:
-                self._batch_mask = self.predicate.batch_mask()
-            mask = batch.masks[self] = self._batch_mask(batch)
+            mask = batch.masks[self] = self._new_mask(batch)
         return mask
+
+    def _new_mask(self, batch: Batch) -> int:
+        predicate = self.predicate
+        if isinstance(predicate, Unary):
+            if self._mask is None:
+                self._mask = predicate.column_mask()
+            return self._mask(batch.column(predicate.name))
+        if self._mask is None:
+            self._mask = predicate.batch_mask()
+        return self._mask(batch)
 
 
 class AllMasks:
@@ -75,7 +89,7 @@ class AllMasks:
 
     __slots__ = ("parts",)
 
-    def __init__(self, parts: Sequence[MaskNode]) -> None:
+    def __init__(self, parts: tuple[MaskNode, ...]) -> None:
         self.parts = parts
 
     @property
@@ -105,7 +119,7 @@ class AnyMasks:
 
     __slots__ = ("parts",)
 
-    def __init__(self, parts: Sequence[MaskNode]) -> None:
+    def __init__(self, parts: tuple[MaskNode, ...]) -> None:
         self.parts = parts
 
     @property

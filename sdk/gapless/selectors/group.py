@@ -36,7 +36,8 @@ SLOTS_MAX: Final = 4096
 """How many filters share their slots: a change costs what they are, and an event what there are of them."""
 
 MASK_COST: Final = 1200
-"""Roughly how many nanoseconds a filter takes by event masks, whatever the size of the batch."""
+ASK_COST: Final = 500
+"""Roughly how many nanoseconds a filter takes by event masks, whatever the size of the batch; or asked of one event."""
 
 SLOTS_COST: Final = 3000
 FIND_COST: Final = 250
@@ -213,7 +214,7 @@ class Group:
         return finds
 
     def _find_open(self, properties: Values, headers: Values, found: list[Entry]) -> None:
-        if len(self._open) > FEW_MAX:
+        if self._prefers_slots(1):
             for index in self._slot_indexes():
                 found += index.match(properties, headers)
             return
@@ -244,7 +245,8 @@ class Group:
         """Whether slots match so many events sooner, if those find as many entries as the last ones."""
         if len(self._open) <= FEW_MAX:
             return False
-        affordable = MASK_COST * len(self._open) // events - FIND_COST * self._finds_per_event
+        each = ASK_COST if events == 1 else MASK_COST // events
+        affordable = each * len(self._open) - FIND_COST * self._finds_per_event
         return affordable > SLOTS_COST and affordable > self._slots_cost()
 
     def _slots_cost(self) -> int:

@@ -46,7 +46,7 @@ class BatchMatcher:
         """Takes a filter in. Raises ValueError if the key has one already; then nothing changes."""
         if key in self._holders:
             raise ValueError(f"key {key} has a filter already")
-        patterns = tuple(sorted(set(filter.topics)))
+        patterns = filter.topics if len(filter.topics) == 1 else tuple(sorted(set(filter.topics)))
         normal = filter.compiled.normal
         entry = self._entries.get((patterns, normal))
         if entry is None:

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from enum import Enum
+from sys import intern
 from typing import Final, NamedTuple, NoReturn
 
 from gapless.errors import InvalidSelectorError
@@ -105,7 +106,8 @@ def _token(expression: str, position: int) -> tuple[Token, int]:
     name = expression[position:end]
     if _is_keyword(name):
         return Token(TokenKind.KEYWORD, name.upper(), position), end
-    return Token(TokenKind.IDENTIFIER, name, position), end
+    # Very many selectors ask about very few names.
+    return Token(TokenKind.IDENTIFIER, intern(name), position), end
 
 
 def _is_keyword(name: str) -> bool:

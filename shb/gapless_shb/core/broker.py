@@ -7,7 +7,7 @@ only connects them to the node.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -27,7 +27,7 @@ from gapless.core.messages import (
 )
 from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext, SessionEnded
 from gapless.core.routing import AskHold, AskInterest, Deliver, Held, Probed, Progress, PubendMeta, Report, Seen
-from gapless.core.ticks import FOREVER, ShbId, Tick
+from gapless.core.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.errors import VolumeCorruptError
 from gapless_shb.core.ahead import Ahead
 from gapless_shb.core.checkpoint import (
@@ -100,9 +100,9 @@ class SubscriberHostingBroker:
     # ------------------------------------------------------------------------------------- recovery
 
     def _recover(self, context: RoleContext) -> None:
-        rows = recover_positions(context.reader)
         sids = {subscription.sid for subscription in self._hosting.registry}
         chains = dict(context.reader.scan(CHAINS))
+        last_ticks: dict[PubendId, dict[int, Tick]] = {}
         for pubend, row in recover_pubends(context.reader):
             pfs = Pfs(pubend, row.latest_delivered, context.reader.first(stream_name(pubend)))
             stream = Constream(
@@ -115,16 +115,16 @@ class SubscriberHostingBroker:
             self._hosting.streams[pubend] = stream
             # What the PFS holds for a subscription must be known before anything asks whether it is quiet.
             try:
-                last_ticks = _recovered_pfs(context, pfs, chains.get(pubend.encode()), sids)
+                last_ticks[pubend] = _recovered_pfs(context, pfs, chains.get(pubend.encode()), sids)
             except VolumeCorruptError as error:
-                last_ticks = self._give_up_pfs(pfs, error)
-            for subscription in self._hosting.registry:
-                sid = subscription.sid
-                position = _recovered(subscription, stream, rows.get((sid, pubend)), row.released)
-                position.last_tick = last_ticks.get(sid, 0)
-                stream.add(sid, position, subscription.version)
+                last_ticks[pubend] = self._give_up_pfs(pfs, error)
+        for subscription, rows in _with_rows(self._hosting.registry, recover_positions(context.reader)):
+            for stream in self._hosting.streams.values():
+                position = _recovered(subscription, stream, rows.get(stream.pubend))
+                position.last_tick = last_ticks[stream.pubend].get(subscription.sid, 0)
+                stream.add(subscription.sid, position, subscription.version)
                 if position.held:
-                    stream.holds.put(sid, position.acked, context.now)
+                    stream.holds.put(subscription.sid, position.acked, context.now)
 
     def _give_up_pfs(self, pfs: Pfs, error: VolumeCorruptError) -> dict[int, Tick]:
         """The PFS tells nothing of what it covered: that is fetched again, and pins the log until then.
@@ -460,8 +460,20 @@ class SubscriberHostingBroker:
         self._watch_ahead(now)
 
 
-def _recovered(subscription: Subscription, stream: Constream, row: PositionRow | None, released: Tick) -> Position:
+def _with_rows(
+    subscriptions: Iterable[Subscription], found: Iterator[tuple[int, dict[PubendId, PositionRow]]]
+) -> Iterator[tuple[Subscription, dict[PubendId, PositionRow]]]:
+    """Each subscription and what is known of its positions; both come in the order of ids."""
+    at, rows = next(found, (FOREVER, {}))
+    for subscription in subscriptions:
+        while at < subscription.sid:
+            at, rows = next(found, (FOREVER, {}))
+        yield subscription, rows if at == subscription.sid else {}
+
+
+def _recovered(subscription: Subscription, stream: Constream, row: PositionRow | None) -> Position:
     """A position after a restart: what it had released can only be known from what was reported (T49)."""
+    released = stream.reported
     if row is None:
         start = subscription.start_on(stream.pubend, stream.meta.created)
         return Position(start, acked=start, released=max(start, released))

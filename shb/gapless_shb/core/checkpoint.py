@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from struct import Struct
 
 import msgspec
@@ -126,8 +127,7 @@ def recover_pubends(reader: RecoveryReader) -> Iterator[tuple[PubendId, PubendRo
         yield key.decode(), _decode_pubend(value)
 
 
-def recover_positions(reader: RecoveryReader) -> dict[tuple[int, PubendId], PositionRow]:
-    """All positions that had changed since their subscription was created."""
-    return {
-        (_SID.unpack(key[:8])[0], key[8:].decode()): _decode_position(value) for key, value in reader.scan(POSITIONS)
-    }
+def recover_positions(reader: RecoveryReader) -> Iterator[tuple[int, dict[PubendId, PositionRow]]]:
+    """The positions of each subscription, in the order of ids, that have changed since it was created."""
+    for key, pairs in groupby(reader.scan(POSITIONS), lambda pair: pair[0][:8]):
+        yield _SID.unpack(key)[0], {key[8:].decode(): _decode_position(value) for key, value in pairs}

@@ -202,7 +202,7 @@ class Subscribing:
             position.start = at
             if subscription.origin is None or not position.acked:
                 position.acknowledge(at, 0)  # no token names an earlier place that a gap would begin at
-            subscription.start[stream.pubend] = at
+            subscription.start = {**subscription.start, stream.pubend: at}
             stream.touch(sid, position)
 
     def go_on(self, now: int, wall: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
+from sys import intern
 
 import msgspec
 
@@ -33,7 +34,8 @@ class Subscription(msgspec.Struct, array_like=True):
     created: int
     """Wall milliseconds."""
     start: dict[PubendId, Tick]
-    """Where it begins on the pubends known when it was created, or named by the token it began with."""
+    """Where it begins on the pubends known when it was created, or named by the token it began with. Not to be
+    changed: others that began there share it."""
     begun: bool = False
     """Whether `start` is final: what goes from the log afterwards is a gap, and no later beginning."""
     origin: tuple[int, int, int] | None = None
@@ -47,7 +49,7 @@ class Subscription(msgspec.Struct, array_like=True):
     @property
     def filter(self) -> Filter:
         """What it matches."""
-        return Filter(self.topics, self.selector)
+        return Filter.known(self.topics, self.selector)
 
     def start_on(self, pubend: PubendId, created: Tick) -> Tick:
         """Where it begins on a pubend that was created at `created`, also one found later."""
@@ -71,6 +73,7 @@ class Registry:
     def __init__(self) -> None:
         self._by_sid: dict[int, Subscription] = {}
         self._by_name: dict[tuple[str, str], Subscription] = {}
+        self._last_start: dict[PubendId, Tick] = {}
         self._meta = _Meta()
 
     @classmethod
@@ -145,6 +148,12 @@ class Registry:
         return [Set(META, b"registry", _encode(self._meta))]
 
     def _insert(self, subscription: Subscription) -> None:
+        # There may be very many of them, of few clients, for few topics, and many that began together.
+        subscription.client_id = intern(subscription.client_id)
+        subscription.topics = tuple(map(intern, subscription.topics))
+        if subscription.start == self._last_start:
+            subscription.start = self._last_start
+        self._last_start = subscription.start
         self._by_sid[subscription.sid] = subscription
         if subscription.durable:
             self._by_name[subscription.client_id, subscription.name] = subscription
