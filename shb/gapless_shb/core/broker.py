@@ -47,6 +47,8 @@ from gapless_shb.core.subscribing import Subscribing
 from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry, Subscription
 
 _MILLISECOND = 1_000_000
+_SHOWN = 20
+"""How many of those that pin a log `gapless doctor` is told, at most: the first to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Timer(Enum):
     SILENCE = "silence"
     REPEAT = "repeat"
     AHEAD = "ahead"
+    LISTING = "listing"
 
 
 def shb_id(context: RoleContext) -> ShbId:
@@ -170,9 +173,7 @@ class SubscriberHostingBroker:
             Credit: self._on_credit,
             Acknowledge: self._on_acknowledge,
             Detach: self._on_detach,
-            ListSubscriptions: lambda session, request, _now, _wall: self._listings.on_list(
-                session.number, request.request
-            ),
+            ListSubscriptions: self._on_list,
         }
 
     # ---------------------------------------------------------------------------------- what routers say
@@ -271,6 +272,10 @@ class SubscriberHostingBroker:
             return
         if request.request in {0, consumer.request}:  # else it has been taken over since, in the same session
             self._end_consumption(request.sid, now, wall)
+
+    def _on_list(self, session: ClientSession, request: ListSubscriptions, now: int, wall: int) -> None:
+        self._listings.on_list(session.number, request.request)
+        self._go_on_telling(now)
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
         self._subscribing.on_session_ended(ended.session, now)
@@ -372,6 +377,7 @@ class SubscriberHostingBroker:
         cookie: Any = result.cookie
         if cookie[0] == "list":
             self._listings.on_read(cookie[1], result)
+            self._go_on_telling(now)
             return
         _, pubend, sid, number = cookie
         stream = self._hosting.streams.get(pubend)
@@ -405,6 +411,9 @@ class SubscriberHostingBroker:
                 self._repeat()
             elif timer is Timer.AHEAD:
                 self._judge_ahead(now, wall)
+            elif timer is Timer.LISTING:
+                self._listings.tell()
+                self._go_on_telling(now)
         self._send_holds(now)
         for stream in self._streams():
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
@@ -430,6 +439,10 @@ class SubscriberHostingBroker:
         self._hosting.announce_version()
         for stream in self._streams():
             self._report(stream)
+
+    def _go_on_telling(self, now: int) -> None:
+        if self._listings.telling:
+            self._deadlines.set_earlier(Timer.LISTING, now + _MILLISECOND)
 
     def _streams(self) -> list[Constream]:
         return list(self._hosting.streams.values())
@@ -502,6 +515,7 @@ def _stream_status(stream: Constream) -> dict[str, object]:
         "released": stream.reported,
         "live": len(stream.live),
         "readers": len(stream.readers),
-        "pinned_by": sorted(stream.pinning),
-        "holds": dict(stream.holds.row),
+        "pinned": len(stream.pinning),
+        "pinned_by": stream.pinning.lowest_few(_SHOWN),
+        "holds": len(stream.holds.row),
     }

@@ -8,7 +8,7 @@ old entry is too low, never too high. A checkpoint costs what changed at the bot
 from __future__ import annotations
 
 from collections.abc import Iterator, ValuesView
-from heapq import heappop, heappush, heapreplace
+from heapq import heappop, heappush, heapreplace, nsmallest
 
 from gapless.core.ticks import Tick
 from gapless_shb.core.positions import Position
@@ -48,6 +48,10 @@ class Pins:
     def discard(self, sid: int) -> None:
         """It pins nothing any more."""
         self._pinning.pop(sid, None)
+
+    def lowest_few(self, count: int) -> list[int]:
+        """Who has settled least, so many of them."""
+        return nsmallest(count, self._pinning, key=lambda sid: (self._pinning[sid].settled, sid))
 
     def lowest(self) -> Tick | None:
         """How far everybody who pins has settled; None when nobody does."""
