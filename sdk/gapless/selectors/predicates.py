@@ -141,8 +141,9 @@ class Bound(Unary):
         return self._in_column
 
     def _has(self, value: Value) -> bool:
-        is_number = isinstance(value, _NUMBER) and value is not True and value is not False
-        return is_number and ORDERINGS[self.operator](value, self.limit)
+        if not isinstance(value, _NUMBER) or value is True or value is False:
+            return False
+        return ORDERINGS[self.operator](value, self.limit)
 
     def _in_column(self, column: Column) -> int:
         return _SIDES[self.operator](column, self.limit)

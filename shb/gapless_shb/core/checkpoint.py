@@ -104,7 +104,10 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
 
 
 def released(stream: Constream) -> Tick:
-    """Up to where nobody needs anything, once everything up to the head is durable. It never falls."""
+    """Up to where nobody needs anything, once everything up to the head is durable. It never falls.
+
+    Who pins the log is believed up to latestDelivered: an acknowledgement above that may outlive its event here.
+    """
     lowest = stream.pinning.lowest()
     if lowest is None:
         return max(stream.released, stream.head)

@@ -35,7 +35,7 @@ class Listing:
     request: int
     todo: list[PubendId]
     counts: Counter[int] = field(default_factory=Counter)
-    untold: Iterator[Subscription] = iter(())
+    untold: Iterator[Subscription] = field(default_factory=lambda: iter(()))
 
 
 class Listings:
@@ -55,7 +55,8 @@ class Listings:
     def tell(self) -> None:
         """Tells the next part of the list that has waited longest."""
         listing = self._telling.popleft()
-        rows, size = [], 0
+        rows: list[SubscriptionRow] = []
+        size = 0
         for subscription in listing.untold:
             if len(rows) >= ROWS_MAX or size >= BYTES_MAX:
                 listing.untold = chain((subscription,), listing.untold)
