@@ -106,11 +106,11 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
 def released(stream: Constream) -> Tick:
     """Up to where nobody needs anything, once everything up to the head is durable. It never falls.
 
-    Who pins the log is believed up to latestDelivered: an acknowledgement above that may outlive its event here.
+    Whoever is not quiet counts up to latestDelivered at most, as it does for itself.
     """
     lowest = stream.pinning.lowest()
     if lowest is None:
-        return max(stream.released, stream.head)
+        return max(stream.released, stream.latest_delivered if stream.liftable else stream.head)
     return max(stream.released, min(lowest, stream.latest_delivered))
 
 
@@ -118,8 +118,9 @@ def held(stream: Constream) -> Iterator[tuple[int, Tick]]:
     """The subscriptions whose hold may have done its work, and what each has released."""
     for sid in list(stream.liftable):
         position = stream.positions[sid]
+        released = stream.release(position)
         if position.held and position.settled >= stream.reported:
-            yield sid, stream.release(position)
+            yield sid, released
         else:
             del stream.liftable[sid]
 

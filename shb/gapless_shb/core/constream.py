@@ -63,13 +63,11 @@ class Constream:
         self.pfs = pfs
         self.positions: dict[int, Position] = {}
         self.pinning = Pins()
-        """The positions that are not quiet: only these count for released(p)."""
+        """The positions that are not silent: only these hold released(p) back for long."""
         self.liftable: dict[int, None] = {}
-        """Whose hold may have done its work: the others have not settled what was reported as released."""
+        """Whose hold may have done its work: the others have not settled what was reported as released, and pin."""
         self.live: dict[int, Consumer] = {}
         self.readers: dict[int, Reader] = {}
-        self._waiting: dict[int, Reader] = {}
-        """The readers that have something to do when the head moves: they wait for nothing else."""
         self._changed: dict[int, None] = {}
         self.floors: dict[int, Tick] = {}
         """Live consumers whose own position is ahead of the head (T11)."""
@@ -114,14 +112,14 @@ class Constream:
         self.pfs.forget(sid)
 
     def touch(self, sid: int, position: Position) -> None:
-        """A position changed: finds out whether it is quiet, and so pins nothing."""
+        """A position changed: finds out whether it is silent, and so goes along with what is delivered."""
         if position.changed:
             self._changed[sid] = None
-        if position.quiet:
+        if position.is_silent:
             self.release(position)
             self.pinning.discard(sid)
-            return
-        self.pinning.put(sid, position)
+        else:
+            self.pinning.put(sid, position)
         if position.held and position.settled >= self.reported:
             self.liftable[sid] = None
 
@@ -178,7 +176,7 @@ class Constream:
     def detach(self, sid: int) -> None:
         """Nobody consumes the subscription here any more; the PFS goes on without a consumer."""
         self.live.pop(sid, None)
-        self._forget_reader(sid)
+        self.readers.pop(sid, None)
         self.floors.pop(sid, None)
         position = self.positions.get(sid)
         if position is not None and position.reading:
@@ -210,11 +208,10 @@ class Constream:
             and position.since <= reader.horizon
             and not reader.consumer.starved
         ):
-            self._take_over(sid, reader)
-        elif reader.idle and not reader.consumer.starved:
-            self._waiting[sid] = reader
-        else:
-            self._waiting.pop(sid, None)
+            del self.readers[sid]
+            position.reading = False
+            self._go_live(reader.consumer, reader.horizon)
+            self.touch(sid, position)
 
     def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
         """The PFS was read for a reader."""
@@ -245,8 +242,7 @@ class Constream:
         self.live.pop(consumer.sid, None)
         self.floors.pop(consumer.sid, None)
         self._reader_count += 1
-        reader = Reader(self._reader_count, consumer, position, at)
-        self.readers[consumer.sid] = self._waiting[consumer.sid] = reader
+        self.readers[consumer.sid] = Reader(self._reader_count, consumer, position, at)
         if not consumer.subscription.durable:
             position.reading = True
             position.acknowledge(at, at)
@@ -340,7 +336,8 @@ class Constream:
 
     def _pass(self, horizon: Tick, wall: int) -> None:
         """One step of the head: who waits at it goes live, then events are handed out."""
-        self._promote_waiting()
+        if self.readers:
+            self._promote_waiting()
         self._deliver_lost(horizon)
         batch = self._istream.take(self.head, horizon)
         previous, self.head = self.head, horizon
@@ -360,21 +357,13 @@ class Constream:
             self.touch(sid, position)
 
     def _promote_waiting(self) -> None:
-        for sid, reader in list(self._waiting.items()):
+        for sid, reader in list(self.readers.items()):
             waits = reader.idle and reader.horizon >= self.head and not reader.consumer.starved
             if waits and reader.position.since <= reader.horizon:
-                self._take_over(sid, reader)
-
-    def _take_over(self, sid: int, reader: Reader) -> None:
-        """The constream goes on where the reader has come to."""
-        self._forget_reader(sid)
-        reader.position.reading = False
-        self._go_live(reader.consumer, reader.horizon)
-        self.touch(sid, reader.position)
-
-    def _forget_reader(self, sid: int) -> None:
-        self.readers.pop(sid, None)
-        self._waiting.pop(sid, None)
+                del self.readers[sid]
+                reader.position.reading = False
+                self._go_live(reader.consumer, reader.horizon)
+                self.touch(sid, reader.position)
 
     def _deliver_lost(self, horizon: Tick) -> None:
         """Only an SHB that was retired meets lost ticks here (T10): everybody gets the gap."""
@@ -393,7 +382,7 @@ class Constream:
                 self.touch(sid, position)
 
     def _after_advance(self, now: int, wall: int) -> None:
-        for sid in list(self._waiting):
+        for sid in list(self.readers):
             self.step_reader(sid, now, wall)
 
     def _want_next(self, now: int) -> None:

@@ -1,6 +1,6 @@
 """Who pins the log, and how far down: what makes released(p) cheap to know (algorithms.md 3.1).
 
-Only positions that are not quiet count. Their lowest is the top of a heap, whose entries are brought up to
+Only positions that are not silent do: the others go along with what is delivered. Their lowest is the top of a heap, whose entries are brought up to
 date when they come to the top, and not before: what is settled only rises while a position pins, so an
 old entry is too low, never too high. A checkpoint costs what changed at the bottom, not what there is.
 """
@@ -15,7 +15,7 @@ from gapless_shb.core.positions import Position
 
 
 class Pins:
-    """The positions of one pubend that are not quiet, by subscription."""
+    """The positions of one pubend that are not silent, by subscription."""
 
     __slots__ = ("_heap", "_pinning", "_queued")
 

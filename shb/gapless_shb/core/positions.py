@@ -7,8 +7,8 @@
     last_tick   the last tick the PFS holds for it
     released    up to where it needs nothing any more; never falls
 
-It is *quiet* when it has no hold and nothing above what it acknowledged or passed: then it pins nothing,
-and released follows latestDelivered.
+It is *silent* when there is nothing above what it acknowledged or passed: then released follows
+latestDelivered. It is *quiet* when it has no hold either: then it pins nothing.
 """
 
 from __future__ import annotations
@@ -44,10 +44,15 @@ class Position:
         return max(self.acked, self.passed, self.released)
 
     @property
-    def quiet(self) -> bool:
+    def is_silent(self) -> bool:
         """Whether nothing above what is settled concerns the subscription."""
         settled = self.settled
-        return not self.held and not self.reading and self.since <= settled and self.last_tick <= settled
+        return not self.reading and self.since <= settled and self.last_tick <= settled
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is silent, and no hold keeps anything for it either."""
+        return not self.held and self.is_silent
 
     def attach(self, at: Tick, head: Tick) -> None:
         """A consumer goes on from `at`: what it may hold unacknowledged is what was sent up to there.
@@ -77,8 +82,9 @@ class Position:
         `handed_over` is the released(p) of the newest checkpoint, durable or not yet: one that is quiet is part
         of what was said there, and must remember it when its next event comes before the checkpoint is durable.
         """
-        if self.quiet:
-            floor = max(latest_delivered, handed_over)
+        if self.is_silent:
+            # One that has a hold goes on too, or it would never reach where its SHB is counted and give it back.
+            floor = latest_delivered if self.held else max(latest_delivered, handed_over)
         else:
             floor = min(max(self.acked, self.passed), head, latest_delivered)
         self.released = max(self.released, floor)

@@ -145,7 +145,13 @@ PROGRESS = (
         "quiet_pins",
         ("T47",),
         "A subscription pins the log from its last acknowledgement on, also when nothing above that concerns it.",
-        (Edit(f"{_POSITION}.quiet", "return not self.held and ", "return self.last_tick < 0 and not self.held and "),),
+        (
+            Edit(
+                f"{_POSITION}.is_silent",
+                "return not self.reading and ",
+                "return self.last_tick < 0 and not self.reading and ",
+            ),
+        ),
         ("V3",),
         "A durable subscription that nothing matches, and an application that acknowledges only with events, beside"
         " one that acknowledges everything.",

@@ -92,7 +92,7 @@ JOINING = (
         "quiet_while_joining",
         ("T49",),
         "A subscription without a record is quiet, and releases, also while it is joining.",
-        (Edit(f"{_POSITION}.quiet", "self.since <= settled and ", ""),),
+        (Edit(f"{_POSITION}.is_silent", "self.since <= settled and ", ""),),
         ("I8", "I5"),
         "A durable subscription at `latest` whose consumer leaves, or has no credit, while the head moves past"
         f" events that match it and it is still joining, through {_LATE_INTEREST}; min_retain = 0.",
