@@ -1,8 +1,9 @@
 """Who pins the log, and how far down: what makes released(p) cheap to know (algorithms.md 3.1).
 
-Only positions that are not silent do: the others go along with what is delivered. Their lowest is the top of a heap, whose entries are brought up to
-date when they come to the top, and not before: what is settled only rises while a position pins, so an
-old entry is too low, never too high. A checkpoint costs what changed at the bottom, not what there is.
+Only positions that are not silent do: the others go along with what is delivered. Their lowest is the top of
+a heap, whose entries are brought up to date when they come to the top, and not before: what is settled only
+rises while a position pins, so an old entry is too low, never too high. A checkpoint costs what changed at the
+bottom, not what there is.
 """
 
 from __future__ import annotations

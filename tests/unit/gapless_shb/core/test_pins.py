@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gapless_shb.core.checkpoint import released
+from gapless_shb.core.checkpoint import checkpoint, released
 from gapless_shb.core.pins import Pins
 from gapless_shb.core.positions import Position
 from unit.gapless_shb.core.harness import PUBEND, World
@@ -74,6 +74,41 @@ def test_released_is_what_looking_at_each_position_says(seed: int) -> None:
         each = [stream.release(position) for position in stream.positions.values() if not position.quiet]
         bounded = [min(tick, stream.latest_delivered) for tick in each]
         assert released(stream) == max(stream.released, min([stream.head, *bounded]))
+
+
+def test_a_hold_is_given_back_although_nothing_happens_to_whom_it_was_for() -> None:
+    """It goes along with what is delivered; until it is given back, no more than that is released."""
+    world, _, stream = world_with("w = 9")
+    position = Position(stream.head, since=stream.head, acked=stream.head, held=True)
+    stream.holds.row[99] = stream.head
+    stream.add(99, position, 1)
+    for _ in range(2):
+        push(world, 3)
+        _, claim = checkpoint(stream)
+        assert claim.released == stream.latest_delivered < stream.head
+        assert claim.held == ((99, stream.latest_delivered),)
+        stream.durable(claim.latest_delivered, claim.released)
+
+    position.held = False
+    stream.touch(99, position)
+    checkpoint(stream)
+    assert checkpoint(stream)[1].released == stream.head
+
+
+def test_who_holds_the_past_is_not_asked_at_each_checkpoint() -> None:
+    """Only when it may have come far enough: until then its hold is as it is."""
+    world, _, stream = world_with("w = 9")
+    push(world, 3)
+    world.pass_time(300)
+    world.sync()
+    position = Position(1, acked=1, held=True)
+    stream.holds.row[99] = 1
+    stream.add(99, position, 1)
+    assert checkpoint(stream)[1].held == ()
+    assert not stream.liftable
+
+    stream.acknowledge(99, stream.latest_delivered, 0)
+    assert checkpoint(stream)[1].held == ((99, stream.latest_delivered),)
 
 
 def test_a_consumer_that_is_not_durable_pins_nothing_while_it_is_live() -> None:
