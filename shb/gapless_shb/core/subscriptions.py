@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from functools import lru_cache
 from struct import Struct
-from sys import intern
+from typing import TypeVar
 
 import msgspec
 
@@ -14,6 +15,7 @@ from gapless.selectors.filters import Filter
 
 SUBSCRIPTIONS = "shb/subscriptions"
 META = "shb/meta"
+Shared = TypeVar("Shared", bound=Hashable)
 _KEY = Struct(">Q")
 SKEW = 60 * SECOND
 """How much earlier than its own creation a subscription may be owed events of a pubend found later (6.6)."""
@@ -55,6 +57,12 @@ class Subscription(msgspec.Struct, array_like=True):
         """Where it begins on a pubend that was created at `created`, also one found later."""
         known = self.start.get(pubend)
         return max(created, tick_at(self.created) - SKEW, 0) if known is None else known
+
+
+@lru_cache(maxsize=1024)
+def _shared(value: Shared) -> Shared:
+    """The same object for what is equal, and was heard lately."""
+    return value
 
 
 class _Meta(msgspec.Struct, array_like=True):
@@ -149,8 +157,8 @@ class Registry:
 
     def _insert(self, subscription: Subscription) -> None:
         # There may be very many of them, of few clients, for few topics, and many that began together.
-        subscription.client_id = intern(subscription.client_id)
-        subscription.topics = tuple(map(intern, subscription.topics))
+        subscription.client_id = _shared(subscription.client_id)
+        subscription.topics = _shared(subscription.topics)
         if subscription.start == self._last_start:
             subscription.start = self._last_start
         self._last_start = subscription.start
