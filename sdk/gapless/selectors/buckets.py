@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gapless.selectors.columns import Batch
 from gapless.selectors.compile import MaskNode
-from gapless.selectors.normal import Normal
 from gapless.selectors.predicates import Values
 
 if TYPE_CHECKING:
@@ -20,13 +19,12 @@ FEW_MAX: Final = 16
 class Entry:
     """A distinct filter, and the keys of those who have it."""
 
-    __slots__ = ("_many", "keys", "node", "normal", "patterns")
+    __slots__ = ("_many", "keys", "node", "patterns")
 
-    def __init__(self, patterns: tuple[str, ...], normal: Normal, node: MaskNode | None) -> None:
+    def __init__(self, patterns: tuple[str, ...], node: MaskNode | None) -> None:
         self.patterns = patterns
-        self.normal = normal
         self.node = node
-        """What finds out whether that holds; None when it always does."""
+        """What must hold; None for nothing."""
         self._many: dict[int, None] | None = None
         self.keys: Collection[int] = ()
         """In the order in which they came; good until the next change."""

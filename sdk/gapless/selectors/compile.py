@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from gapless.selectors.columns import Batch
@@ -84,13 +85,11 @@ class SharedPredicate:
         return self._mask(batch)
 
 
+@dataclass(frozen=True, slots=True)
 class AllMasks:
     """AND."""
 
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: tuple[MaskNode, ...]) -> None:
-        self.parts = parts
+    parts: tuple[MaskNode, ...]
 
     @property
     def normal(self) -> Normal:
@@ -114,13 +113,11 @@ class AllMasks:
         return mask
 
 
+@dataclass(frozen=True, slots=True)
 class AnyMasks:
     """OR."""
 
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: tuple[MaskNode, ...]) -> None:
-        self.parts = parts
+    parts: tuple[MaskNode, ...]
 
     @property
     def normal(self) -> Normal:
@@ -143,7 +140,10 @@ MaskNode: TypeAlias = SharedPredicate | AllMasks | AnyMasks
 
 
 class MaskCompiler:
-    """Makes mask nodes; equal predicates are one object, as long as someone uses it."""
+    """Makes mask nodes; equal predicates are one object, as long as someone uses it.
+
+    So nodes of one compiler are equal if and only if the normal forms are that they were made of.
+    """
 
     def __init__(self) -> None:
         self._shared: dict[Predicate, SharedPredicate] = {}

@@ -7,9 +7,9 @@ from typing import Final
 
 from gapless.selectors.buckets import Bucket, Entry
 from gapless.selectors.columns import Batch
-from gapless.selectors.compile import MaskCompiler
+from gapless.selectors.compile import MaskCompiler, MaskNode
 from gapless.selectors.filters import Filter
-from gapless.selectors.normal import ALWAYS, Normal
+from gapless.selectors.normal import ALWAYS
 from gapless.selectors.topics import PatternTree
 from gapless.selectors.values import Value
 
@@ -29,7 +29,7 @@ class BatchMatcher:
 
     def __init__(self) -> None:
         self._compiler = MaskCompiler()
-        self._entries: dict[tuple[tuple[str, ...], Normal], Entry] = {}
+        self._entries: dict[tuple[tuple[str, ...], MaskNode | None], Entry] = {}
         self._holders: dict[int, Entry] = {}
         self._buckets: dict[str, Bucket] = {}
         self._patterns: PatternTree[Bucket] = PatternTree()
@@ -48,12 +48,14 @@ class BatchMatcher:
             raise ValueError(f"key {key} has a filter already")
         patterns = filter.topics if len(filter.topics) == 1 else tuple(sorted(set(filter.topics)))
         normal = filter.compiled.normal
-        entry = self._entries.get((patterns, normal))
+        node = None if normal == ALWAYS else self._compiler.acquire(normal)
+        entry = self._entries.get((patterns, node))
         if entry is None:
-            node = None if normal == ALWAYS else self._compiler.acquire(normal)
-            entry = self._entries[patterns, normal] = Entry(patterns, normal, node)
+            entry = self._entries[patterns, node] = Entry(patterns, node)
             for pattern in patterns:
                 self._bucket(pattern).add(entry, node)
+        elif node is not None:
+            self._compiler.release(node)
         entry.add(key)
         self._holders[key] = entry
 
@@ -63,7 +65,7 @@ class BatchMatcher:
         entry.remove(key)
         if entry.keys:
             return
-        del self._entries[entry.patterns, entry.normal]
+        del self._entries[entry.patterns, entry.node]
         for pattern in entry.patterns:
             self._leave_bucket(pattern, entry)
         if entry.node is not None:

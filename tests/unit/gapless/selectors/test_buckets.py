@@ -5,19 +5,17 @@ import pytest
 from gapless.selectors.buckets import FEW_MAX, Bucket, Entry
 from gapless.selectors.columns import Batch
 from gapless.selectors.compile import MaskCompiler
-from gapless.selectors.normal import ALWAYS
 from gapless.selectors.selector import Selector
 
 COMPILER = MaskCompiler()
 
 
 def entry(expression: str) -> Entry:
-    normal = Selector(expression).normal
-    return Entry((expression,), normal, COMPILER.acquire(normal))
+    return Entry((expression,), COMPILER.acquire(Selector(expression).normal))
 
 
 def test_an_entry_has_its_keys_in_the_order_in_which_they_came() -> None:
-    one = Entry(("a",), ALWAYS, None)
+    one = Entry(("a",), None)
     seen = []
     for key in (7, 3, 5):
         one.add(key)
@@ -32,7 +30,7 @@ def test_an_entry_has_its_keys_in_the_order_in_which_they_came() -> None:
 
 
 def test_an_entry_whose_only_key_went_takes_another() -> None:
-    one = Entry(("a",), ALWAYS, None)
+    one = Entry(("a",), None)
     one.add(7)
     one.remove(7)
     assert not one.keys

@@ -18,8 +18,7 @@ COMPILER = MaskCompiler()
 
 
 def entry(expression: str) -> Entry:
-    normal = Selector(expression).normal
-    return Entry((expression,), normal, COMPILER.acquire(normal) if expression else None)
+    return Entry((expression,), COMPILER.acquire(Selector(expression).normal) if expression else None)
 
 
 def group_of(entries: list[Entry]) -> Group:
