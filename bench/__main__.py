@@ -7,12 +7,14 @@ import importlib
 import json
 import sys
 
-from bench.peers.command import add_options
+from bench.peers.command import add_options as add_options_of_peers
+from bench.subscriptions import add_options as add_options_of_subscriptions
 
 NAMES = {
     "publish": "events published by one client, durable before each receipt",
     "fanout": "live delivery to 100 durable subscriptions that want 25 % each",
     "match": "the selector index alone",
+    "subscriptions": "what 100,000 durable subscriptions cost one SHB, of which 10,000 are connected",
     "pfs": "the PFS beside a log per subscriber and the paper's records",
     "transport": "frames over loopback, without any protocol",
     "peers": "the race: gapless beside NATS, Kafka, Redis and others",
@@ -29,7 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     for name, what in NAMES.items():
         benchmark = benchmarks.add_parser(name, help=what.replace("%", "%%"), description=what)
         benchmark.add_argument("--json", action="store_true", help="one JSON object; keys carry their units")
-    add_options(benchmarks.choices["peers"])
+    add_options_of_peers(benchmarks.choices["peers"])
+    add_options_of_subscriptions(benchmarks.choices["subscriptions"])
     parsed = parser.parse_args(arguments)
     options = vars(parsed)
     name = options.pop("name")

@@ -382,6 +382,8 @@ class SubscriptionList(ServerMessage, frozen=True, tag=31):
 
     request: int
     rows: list[SubscriptionRow]
+    more: bool = False
+    """Whether another one follows, with more rows."""
 
 
 class ListPubends(ClientMessage, frozen=True, tag=32):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from gapless.selectors.columns import Batch
 from gapless.selectors.normal import AllOf, AnyOf, Normal
-from gapless.selectors.predicates import Bound, Computed, EventTest, Is, OneOf, Predicate, Values
+from gapless.selectors.predicates import Bound, Computed, EventTest, Is, OneOf, Predicate, Unary, Values
+from gapless.selectors.syntax import HEADER_KINDS
 
 
 def event_test(normal: Normal) -> EventTest:
@@ -36,30 +38,70 @@ def cost(normal: Normal) -> int:
 
 
 class SharedPredicate:
-    """A predicate that any number of filters ask, and that answers once per batch."""
+    """A predicate that any number of filters ask, and that answers once per batch.
 
-    __slots__ = ("_batch_mask", "predicate", "references")
+    What answers is made when first asked: most of many filters are behind an equality that keeps them out.
+    """
+
+    __slots__ = ("_mask", "_test", "predicate", "references")
 
     def __init__(self, predicate: Predicate) -> None:
         self.predicate = predicate
         self.references = 0
-        self._batch_mask = predicate.batch_mask()
+        self._mask: Callable[..., int] | None = None
+        self._test: Callable[..., bool] | None = None
+
+    @property
+    def normal(self) -> Normal:
+        """What it was made of."""
+        return self.predicate
+
+    def holds(self, properties: Values, headers: Values) -> bool:
+        """Whether it holds for one event."""
+        predicate = self.predicate
+        if isinstance(predicate, Unary):
+            if self._test is None:
+                self._test = predicate.test()
+            return self._test((headers if predicate.name in HEADER_KINDS else properties).get(predicate.name))
+        if self._test is None:
+            self._test = predicate.event_test()
+        return self._test(properties, headers)
 
     def mask(self, batch: Batch) -> int:
         """The events for which it holds."""
         mask = batch.masks.get(self)
         if mask is None:
-            mask = batch.masks[self] = self._batch_mask(batch)
+            mask = batch.masks[self] = self._new_mask(batch)
         return mask
 
+    def _new_mask(self, batch: Batch) -> int:
+        predicate = self.predicate
+        if isinstance(predicate, Unary):
+            if self._mask is None:
+                self._mask = predicate.column_mask()
+            return self._mask(batch.column(predicate.name))
+        if self._mask is None:
+            self._mask = predicate.batch_mask()
+        return self._mask(batch)
 
+
+@dataclass(frozen=True, slots=True)
 class AllMasks:
     """AND."""
 
-    __slots__ = ("parts",)
+    parts: tuple[MaskNode, ...]
 
-    def __init__(self, parts: Sequence[MaskNode]) -> None:
-        self.parts = parts
+    @property
+    def normal(self) -> Normal:
+        """What it was made of, in another order."""
+        return AllOf(tuple(part.normal for part in self.parts))
+
+    def holds(self, properties: Values, headers: Values) -> bool:
+        """Whether all parts hold for one event."""
+        for part in self.parts:  # noqa: SIM110 - half the time of all() for the few parts there are
+            if not part.holds(properties, headers):
+                return False
+        return True
 
     def mask(self, batch: Batch) -> int:
         """The events for which all parts hold; what cannot matter any more is not asked."""
@@ -71,13 +113,20 @@ class AllMasks:
         return mask
 
 
+@dataclass(frozen=True, slots=True)
 class AnyMasks:
     """OR."""
 
-    __slots__ = ("parts",)
+    parts: tuple[MaskNode, ...]
 
-    def __init__(self, parts: Sequence[MaskNode]) -> None:
-        self.parts = parts
+    @property
+    def normal(self) -> Normal:
+        """What it was made of, in another order."""
+        return AnyOf(tuple(part.normal for part in self.parts))
+
+    def holds(self, properties: Values, headers: Values) -> bool:
+        """Whether some part holds for one event."""
+        return any(part.holds(properties, headers) for part in self.parts)
 
     def mask(self, batch: Batch) -> int:
         """The events for which some part holds."""
@@ -91,7 +140,10 @@ MaskNode: TypeAlias = SharedPredicate | AllMasks | AnyMasks
 
 
 class MaskCompiler:
-    """Makes mask nodes; equal predicates are one object, as long as someone uses it."""
+    """Makes mask nodes; equal predicates are one object, as long as someone uses it.
+
+    So nodes of one compiler are equal if and only if the normal forms are that they were made of.
+    """
 
     def __init__(self) -> None:
         self._shared: dict[Predicate, SharedPredicate] = {}
@@ -108,7 +160,7 @@ class MaskCompiler:
                 shared = self._shared[normal] = SharedPredicate(normal)
             shared.references += 1
             return shared
-        parts = [self.acquire(part) for part in sorted(normal.parts, key=cost)]
+        parts = tuple(self.acquire(part) for part in sorted(normal.parts, key=cost))
         return AllMasks(parts) if isinstance(normal, AllOf) else AnyMasks(parts)
 
     def release(self, node: MaskNode) -> None:

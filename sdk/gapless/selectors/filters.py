@@ -36,6 +36,14 @@ class Filter:
             check_pattern(pattern)
         _ = self.compiled
 
+    @classmethod
+    def known(cls, topics: tuple[str, ...], selector: str) -> Filter:
+        """A filter that was checked when it was made first. Nothing is parsed before it is needed."""
+        known = object.__new__(cls)
+        object.__setattr__(known, "topics", topics)
+        object.__setattr__(known, "selector", selector)
+        return known
+
     def __reduce__(self) -> tuple[Callable[[tuple[str, ...], str], Filter], tuple[tuple[str, ...], str]]:
         return Filter, (self.topics, self.selector)
 

@@ -1,195 +1,264 @@
-"""The filters of one topic pattern, and the two ways to match them against a batch.
+"""Many filters that must be told apart: by what they begin with, or all at once.
+
+A filter with an equality waits under its constants, one with both bounds of a number under the cells of its
+interval (its *gate*): only those are looked at whose gate an event opens, however many the others are. A gate
+leads to a bucket, which is a group again when it is crowded. Filters without a gate are *open*, and are matched
+in one of two ways:
 
 *By event masks*: each distinct predicate answers for the whole batch, each filter is an AND of such answers.
-Filters that begin with an equality are filed under its constants (their *gate*): only those are looked at
-whose constant occurs in the batch. This is best while events are many and filters few, or gates narrow.
+This is best while events are many and filters few.
 
-*By slots*: each event is matched against all filters at once (`slots`). This is best where filters are many
-and none of them has a gate that keeps most of them out.
+*By slots*: each event is matched against all open filters at once (`slots`). This is best where they are many.
 """
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Mapping
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
+from gapless.selectors.buckets import FEW_MAX, Bucket, Entry, collect
 from gapless.selectors.columns import Batch
-from gapless.selectors.compile import MaskCompiler, MaskNode
+from gapless.selectors.compile import AllMasks, MaskNode, SharedPredicate
 from gapless.selectors.masks import select
-from gapless.selectors.normal import ALWAYS, AllOf, Normal
-from gapless.selectors.predicates import OneOf, Values
-from gapless.selectors.selector import Selector
+from gapless.selectors.normal import ALWAYS
+from gapless.selectors.predicates import Bound, OneOf, Values
 from gapless.selectors.slots import SlotIndex
+from gapless.selectors.spans import LIMIT_MAX, Spans
+from gapless.selectors.syntax import HEADER_KINDS
 from gapless.selectors.values import Value
 
 GATE_CONSTANTS_MAX: Final = 16
 """An equality with more constants than this keeps too few filters out to be a gate."""
 
-SLOTS_FROM: Final = 8
-"""With fewer filters than this, slots are never worth their while."""
+SLOTS_ALWAYS: Final = 256
+"""With so many open filters their slots are kept ready; with fewer they are made when first wanted."""
+
+SLOTS_MAX: Final = 4096
+"""How many filters share their slots: a change costs what they are, and an event what there are of them."""
 
 MASK_COST: Final = 1200
-"""Roughly how many nanoseconds a filter takes by event masks, whatever the size of the batch."""
+ASK_COST: Final = 500
+"""Roughly how many nanoseconds a filter takes by event masks, whatever the size of the batch; or asked of one event."""
 
 SLOTS_COST: Final = 3000
 FIND_COST: Final = 250
 """Roughly how many nanoseconds an event takes by slots, at the least; and each filter found for it."""
 
 
-class Entry:
-    """A distinct filter, and the keys of those who have it."""
+class Interval(NamedTuple):
+    """Both bounds of the number that a filter wants. They are asked once more behind the gate."""
 
-    __slots__ = ("_keys", "keys", "patterns", "selector")
-
-    def __init__(self, patterns: tuple[str, ...], selector: Selector) -> None:
-        self.patterns = patterns
-        self.selector = selector
-        self._keys: dict[int, None] = {}
-        self.keys: KeysView[int] = self._keys.keys()
-        """A view, in the order in which they came."""
-
-    def add(self, key: int) -> None:
-        """Takes a key in."""
-        self._keys[key] = None
-
-    def remove(self, key: int) -> None:
-        """Forgets a key."""
-        del self._keys[key]
-
-
-Rest: TypeAlias = MaskNode | None
-"""What must hold behind a gate; None for nothing more."""
+    name: str
+    low: float
+    high: float
 
 
 class Group:
-    """The entries of one topic pattern."""
+    """More entries than a few, and what must hold for each."""
 
-    def __init__(self, compiler: MaskCompiler) -> None:
-        self._compiler = compiler
-        self._open: dict[Entry, Rest] = {}
-        self._gates: dict[str, dict[Value, dict[Entry, Rest]]] = {}
-        self._placed: dict[Entry, tuple[OneOf | None, Rest]] = {}
-        self._slots: SlotIndex[Entry] | None = None
+    __slots__ = ("_finds_per_event", "_gated", "_gates", "_narrowed", "_open", "_slot_of", "_slots", "_spans")
+
+    def __init__(self, narrowed: tuple[str, ...] = ()) -> None:
+        self._narrowed = narrowed
+        self._open: dict[Entry, MaskNode | None] = {}
+        self._gated: dict[Entry, OneOf | Interval] = {}
+        self._gates: dict[str, dict[Value, Bucket]] = {}
+        self._spans: dict[str, Spans] = {}
+        self._slots: list[SlotIndex[Entry]] | None = None
+        self._slot_of: dict[Entry, SlotIndex[Entry]] = {}
         self._finds_per_event = 0
 
     def __len__(self) -> int:
-        return len(self._placed)
+        return len(self._open) + len(self._gated)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry, rest: MaskNode | None) -> None:
         """Takes an entry in."""
-        gate, behind = self._gate_of(entry.selector.normal)
-        rest = None if behind == ALWAYS else self._compiler.acquire(behind)
-        self._placed[entry] = gate, rest
+        gate, behind = self._gate_of(rest)
         if gate is None:
-            self._open[entry] = rest
-        else:
-            constants = self._gates.setdefault(gate.name, {})
-            for constant in gate.constants:
-                constants.setdefault(constant, {})[entry] = rest
-        if self._slots is not None:
-            self._slots.add(entry, entry.selector.normal)
+            self._add_open(entry, rest)
+            return
+        self._gated[entry] = gate
+        for bucket in self._buckets_for(gate):
+            bucket.add(entry, behind)
 
     def remove(self, entry: Entry) -> None:
         """Forgets an entry."""
-        gate, rest = self._placed.pop(entry)
-        if rest is not None:
-            self._compiler.release(rest)
+        gate = self._gated.pop(entry, None)
         if gate is None:
-            del self._open[entry]
-        else:
+            self._remove_open(entry)
+        elif isinstance(gate, OneOf):
             self._leave_gate(gate, entry)
-        if self._slots is not None:
-            self._slots.remove(entry)
-
-    def match(self, batch: Batch, mask: int, found: dict[Entry, int]) -> None:
-        """Adds to `found` which of the events in `mask` each entry selects, if any."""
-        events = mask.bit_count()
-        if self._prefers_slots(events):
-            finds = self.match_by_slots(batch, mask, found)
         else:
-            finds = self.match_by_masks(batch, mask, found)
-        self._finds_per_event = finds // events
+            self._leave_span(gate, entry)
 
-    def match_by_masks(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
-        """As `match`, by event masks. How many pairs of event and entry it found."""
-        finds = _collect(self._open, batch, mask, found)
+    def match(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+        """Adds to `found` which of the events in `mask` each entry selects; how many pairs of both there are."""
+        finds = self._match_open(batch, mask, found)
         for name, constants in self._gates.items():
             groups = batch.column(name).groups
             fewer, more = (groups, constants) if len(groups) < len(constants) else (constants, groups)
             for value in fewer:
                 if value in more and (gated := mask & groups[value]):
-                    finds += _collect(constants[value], batch, gated, found)
+                    finds += constants[value].match(batch, gated, found)
+        for name, spans in self._spans.items():
+            for value, having in batch.column(name).groups.items():
+                if (gated := mask & having) and isinstance(value, (int, float)):
+                    for bucket in spans.around(value):
+                        finds += bucket.match(batch, gated, found)
         return finds
 
-    def match_by_slots(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
-        """As `match`, event by event. How many pairs of event and entry it found."""
-        index = self._slot_index()
-        finds = 0
-        for event in select(range(len(batch.properties)), mask):
-            bit = batch.bits[event]
-            entries = index.match(batch.properties[event], batch.headers_of(event))
-            finds += len(entries)
-            for entry in entries:
-                found[entry] = found.get(entry, 0) | bit
-        return finds
+    def find(self, properties: Values, headers: Values, found: list[Entry]) -> None:
+        """Adds the entries that select an event."""
+        self._find_open(properties, headers, found)
+        for name, constants in self._gates.items():
+            value = _value(name, properties, headers)
+            if value is not None and (bucket := constants.get(value)) is not None:
+                bucket.find(properties, headers, found)
+        for name, spans in self._spans.items():
+            value = _value(name, properties, headers)
+            if isinstance(value, (int, float)):
+                for bucket in spans.around(value):
+                    bucket.find(properties, headers, found)
 
-    def match_one(self, properties: Values, headers: Values) -> list[Entry]:
-        """The entries that select an event."""
-        if len(self._placed) < SLOTS_FROM:
-            return [entry for entry in self._placed if entry.selector.matches(properties, headers)]
-        return self._slot_index().match(properties, headers)
+    # ------------------------------------------------------------------------------------- gates
 
-    def _slot_index(self) -> SlotIndex[Entry]:
-        """Made when first asked for: most groups are small and never do."""
-        if self._slots is None:
-            self._slots = SlotIndex()
-            for entry in self._placed:
-                self._slots.add(entry, entry.selector.normal)
-        return self._slots
-
-    def _prefers_slots(self, events: int) -> bool:
-        """Whether slots match so many events sooner, if those find as many entries as the last ones."""
-        if len(self._placed) < SLOTS_FROM:
-            return False
-        affordable = self._mask_cost(events) // events - FIND_COST * self._finds_per_event
-        return affordable > SLOTS_COST and affordable > self._slot_index().cost()
-
-    def _mask_cost(self, events: int) -> int:
-        """Roughly how many nanoseconds `match_by_masks` takes, if values are spread evenly over the gates."""
-        constants = sum(map(len, self._gates.values()))
-        reached = min(constants, events * len(self._gates))
-        gated = len(self._placed) - len(self._open)
-        return MASK_COST * (len(self._open) + (gated * reached // constants if constants else 0))
-
-    def _gate_of(self, normal: Normal) -> tuple[OneOf | None, Normal]:
-        """The equality to file a selector under, and what else must hold: the least crowded one, if any."""
-        parts = normal.parts if isinstance(normal, AllOf) else (normal,)
-        gates = [part for part in parts if isinstance(part, OneOf) and len(part.constants) <= GATE_CONSTANTS_MAX]
+    def _gate_of(self, node: MaskNode | None) -> tuple[OneOf | Interval | None, MaskNode | None]:
+        """What to file an entry under, and what else must hold: the least crowded equality, else an interval."""
+        parts = node.parts if isinstance(node, AllMasks) else () if node is None else (node,)
+        gates = [part for part in parts if isinstance(part, SharedPredicate) and _is_gate(part)]
         if not gates:
-            return None, normal
+            return self._interval_in(parts), node
         gate = min(gates, key=self._crowd)
+        assert isinstance(gate.predicate, OneOf)
         behind = tuple(part for part in parts if part is not gate)
-        return gate, behind[0] if len(behind) == 1 else AllOf(behind)
+        return gate.predicate, None if not behind else behind[0] if len(behind) == 1 else AllMasks(behind)
 
-    def _crowd(self, gate: OneOf) -> int:
-        constants = self._gates.get(gate.name, {})
-        return sum(len(constants.get(constant, ())) for constant in gate.constants)
+    def _interval_in(self, parts: tuple[MaskNode, ...]) -> Interval | None:
+        lows: dict[str, float] = {}
+        highs: dict[str, float] = {}
+        for part in parts:
+            bound = part.normal
+            if not isinstance(bound, Bound) or not abs(bound.limit) <= LIMIT_MAX or bound.name in self._narrowed:
+                continue
+            if bound.operator in (">", ">="):
+                lows[bound.name] = max(bound.limit, lows.get(bound.name, bound.limit))
+            else:
+                highs[bound.name] = min(bound.limit, highs.get(bound.name, bound.limit))
+        return next((Interval(name, lows[name], highs[name]) for name in lows if name in highs), None)
+
+    def _crowd(self, gate: MaskNode) -> int:
+        predicate = gate.normal
+        assert isinstance(predicate, OneOf)
+        constants = self._gates.get(predicate.name, {})
+        return sum(len(constants.get(constant, ())) for constant in predicate.constants)
+
+    def _buckets_for(self, gate: OneOf | Interval) -> list[Bucket]:
+        if isinstance(gate, Interval):
+            narrowed = (*self._narrowed, gate.name)
+            return self._spans.setdefault(gate.name, Spans(narrowed)).take(gate.low, gate.high)
+        constants = self._gates.setdefault(gate.name, {})
+        return [constants.setdefault(constant, Bucket(self._narrowed)) for constant in gate.constants]
 
     def _leave_gate(self, gate: OneOf, entry: Entry) -> None:
         constants = self._gates[gate.name]
         for constant in gate.constants:
-            del constants[constant][entry]
-            if not constants[constant]:
+            constants[constant].remove(entry)
+            if not len(constants[constant]):
                 del constants[constant]
         if not constants:
             del self._gates[gate.name]
 
+    def _leave_span(self, gate: Interval, entry: Entry) -> None:
+        spans = self._spans[gate.name]
+        for bucket in spans.give(gate.low, gate.high):
+            bucket.remove(entry)
+        if not len(spans):
+            del self._spans[gate.name]
 
-def _collect(entries: Mapping[Entry, Rest], batch: Batch, mask: int, found: dict[Entry, int]) -> int:
-    finds = 0
-    for entry, rest in entries.items():
-        selected = mask if rest is None else mask & rest.mask(batch)
-        if selected:
-            finds += selected.bit_count()
-            found[entry] = found.get(entry, 0) | selected
-    return finds
+    # ------------------------------------------------------------------------------------- without a gate
+
+    def _add_open(self, entry: Entry, rest: MaskNode | None) -> None:
+        self._open[entry] = rest
+        if self._slots is not None:
+            self._give_slot(self._slots, entry, rest)
+        elif len(self._open) >= SLOTS_ALWAYS:
+            self._slot_indexes()
+
+    def _remove_open(self, entry: Entry) -> None:
+        del self._open[entry]
+        index = self._slot_of.pop(entry, None)
+        if index is not None:
+            index.remove(entry)
+            if not len(index) and self._slots is not None:
+                self._slots.remove(index)
+
+    def _match_open(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+        events = mask.bit_count()
+        if self._prefers_slots(events):
+            finds = self.match_open_by_slots(batch, mask, found)
+        else:
+            finds = collect(self._open.items(), batch, mask, found)
+        self._finds_per_event = finds // events
+        return finds
+
+    def match_open_by_slots(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+        """Adds to `found` which of the events in `mask` each open entry selects, event by event."""
+        indexes = self._slot_indexes()
+        finds = 0
+        for event in select(range(len(batch.properties)), mask):
+            bit = batch.bits[event]
+            for index in indexes:
+                entries = index.match(batch.properties[event], batch.headers_of(event))
+                finds += len(entries)
+                for entry in entries:
+                    found[entry] = found.get(entry, 0) | bit
+        return finds
+
+    def _find_open(self, properties: Values, headers: Values, found: list[Entry]) -> None:
+        if self._prefers_slots(1):
+            for index in self._slot_indexes():
+                found += index.match(properties, headers)
+            return
+        for entry, rest in self._open.items():
+            if rest is None or rest.holds(properties, headers):
+                found.append(entry)
+
+    def _slot_indexes(self) -> list[SlotIndex[Entry]]:
+        if self._slots is None:
+            self._slots = []
+            for entry, rest in self._open.items():
+                self._give_slot(self._slots, entry, rest)
+        return self._slots
+
+    def _give_slot(self, indexes: list[SlotIndex[Entry]], entry: Entry, rest: MaskNode | None) -> None:
+        """In the last index; when that is full, in the emptiest, or in a new one if they are all about full."""
+        if not indexes or len(indexes[-1]) >= SLOTS_MAX:
+            emptiest = min(indexes, key=len, default=None)
+            if emptiest is None or len(emptiest) > SLOTS_MAX // 2:
+                indexes.append(SlotIndex())
+            else:
+                indexes.remove(emptiest)
+                indexes.append(emptiest)
+        indexes[-1].add(entry, ALWAYS if rest is None else rest.normal)
+        self._slot_of[entry] = indexes[-1]
+
+    def _prefers_slots(self, events: int) -> bool:
+        """Whether slots match so many events sooner, if those find as many entries as the last ones."""
+        if len(self._open) <= FEW_MAX:
+            return False
+        each = ASK_COST if events == 1 else MASK_COST // events
+        affordable = each * len(self._open) - FIND_COST * self._finds_per_event
+        return affordable > SLOTS_COST and affordable > self._slots_cost()
+
+    def _slots_cost(self) -> int:
+        indexes = self._slot_indexes()
+        return indexes[0].cost() * len(indexes)
+
+
+def _is_gate(shared: SharedPredicate) -> bool:
+    return isinstance(shared.predicate, OneOf) and len(shared.predicate.constants) <= GATE_CONSTANTS_MAX
+
+
+def _value(name: str, properties: Values, headers: Values) -> Value:
+    """What an event has under a name, but for the booleans: they are no number and no string."""
+    value = headers.get(name) if name in HEADER_KINDS else properties.get(name)
+    return None if value is True or value is False else value

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from gapless.selectors.buckets import Bucket, Entry
 from gapless.selectors.columns import Batch
-from gapless.selectors.compile import MaskCompiler
+from gapless.selectors.compile import MaskCompiler, MaskNode
 from gapless.selectors.filters import Filter
-from gapless.selectors.group import Entry, Group
-from gapless.selectors.normal import Normal
+from gapless.selectors.normal import ALWAYS
 from gapless.selectors.topics import PatternTree
 from gapless.selectors.values import Value
 
@@ -29,11 +29,11 @@ class BatchMatcher:
 
     def __init__(self) -> None:
         self._compiler = MaskCompiler()
-        self._entries: dict[tuple[tuple[str, ...], Normal], Entry] = {}
+        self._entries: dict[tuple[tuple[str, ...], MaskNode | None], Entry] = {}
         self._holders: dict[int, Entry] = {}
-        self._groups: dict[str, Group] = {}
-        self._patterns: PatternTree[Group] = PatternTree()
-        self._groups_of_topic: dict[str, list[Group]] = {}
+        self._buckets: dict[str, Bucket] = {}
+        self._patterns: PatternTree[Bucket] = PatternTree()
+        self._buckets_of_topic: dict[str, list[Bucket]] = {}
         self._bits: list[int] = []
 
     def __len__(self) -> int:
@@ -46,13 +46,16 @@ class BatchMatcher:
         """Takes a filter in. Raises ValueError if the key has one already; then nothing changes."""
         if key in self._holders:
             raise ValueError(f"key {key} has a filter already")
-        patterns = tuple(sorted(set(filter.topics)))
+        patterns = filter.topics if len(filter.topics) == 1 else tuple(sorted(set(filter.topics)))
         normal = filter.compiled.normal
-        entry = self._entries.get((patterns, normal))
+        node = None if normal == ALWAYS else self._compiler.acquire(normal)
+        entry = self._entries.get((patterns, node))
         if entry is None:
-            entry = self._entries[patterns, normal] = Entry(patterns, filter.compiled)
+            entry = self._entries[patterns, node] = Entry(patterns, node)
             for pattern in patterns:
-                self._group(pattern).add(entry)
+                self._bucket(pattern).add(entry, node)
+        elif node is not None:
+            self._compiler.release(node)
         entry.add(key)
         self._holders[key] = entry
 
@@ -60,10 +63,13 @@ class BatchMatcher:
         """Forgets a key and its filter. Raises KeyError if it has none."""
         entry = self._holders.pop(key)
         entry.remove(key)
-        if not entry.keys:
-            del self._entries[entry.patterns, entry.selector.normal]
-            for pattern in entry.patterns:
-                self._leave_group(pattern, entry)
+        if entry.keys:
+            return
+        del self._entries[entry.patterns, entry.node]
+        for pattern in entry.patterns:
+            self._leave_bucket(pattern, entry)
+        if entry.node is not None:
+            self._compiler.release(entry.node)
 
     def match(
         self,
@@ -82,8 +88,8 @@ class BatchMatcher:
                 found[entry] = 1
         else:
             batch = Batch(properties, headers, self._bits_for(len(topics)))
-            for group, mask in self._groups_for(topics, batch).items():
-                group.match(batch, mask, found)
+            for bucket, mask in self._buckets_for(topics, batch).items():
+                bucket.match(batch, mask, found)
         return [(mask, entry.keys) for entry, mask in found.items()]
 
     def match_one(
@@ -99,49 +105,50 @@ class BatchMatcher:
     def _entries_for(
         self, topic: str, properties: Mapping[str, Value], headers: Mapping[str, Value]
     ) -> dict[Entry, None]:
-        found: dict[Entry, None] = {}
-        for group in self._groups_matching(topic):
-            found.update(dict.fromkeys(group.match_one(properties, headers)))
-        return found
+        buckets = self._buckets_matching(topic)
+        found: list[Entry] = []
+        for bucket in buckets:
+            bucket.find(properties, headers, found)
+        return dict.fromkeys(found)
 
-    def _groups_for(self, topics: Sequence[str], batch: Batch) -> dict[Group, int]:
-        """The groups that some event of the batch is for, and which events those are."""
+    def _buckets_for(self, topics: Sequence[str], batch: Batch) -> dict[Bucket, int]:
+        """The buckets that some event of the batch is for, and which events those are."""
         masks: dict[str, int] = {}
         if topics and topics.count(topics[0]) == len(topics):
             masks[topics[0]] = batch.full
         else:
             for topic, bit in zip(topics, batch.bits):  # noqa: B905  # there may be more bits than events
                 masks[topic] = masks.get(topic, 0) | bit
-        groups: dict[Group, int] = {}
+        buckets: dict[Bucket, int] = {}
         for topic, mask in masks.items():
-            for group in self._groups_matching(topic):
-                groups[group] = groups.get(group, 0) | mask
-        return groups
+            for bucket in self._buckets_matching(topic):
+                buckets[bucket] = buckets.get(bucket, 0) | mask
+        return buckets
 
-    def _groups_matching(self, topic: str) -> list[Group]:
-        groups = self._groups_of_topic.get(topic)
-        if groups is None:
-            if len(self._groups_of_topic) >= TOPICS_CACHED_MAX:
-                del self._groups_of_topic[next(iter(self._groups_of_topic))]
-            groups = self._groups_of_topic[topic] = self._patterns.find(topic)
-        return groups
+    def _buckets_matching(self, topic: str) -> list[Bucket]:
+        buckets = self._buckets_of_topic.get(topic)
+        if buckets is None:
+            if len(self._buckets_of_topic) >= TOPICS_CACHED_MAX:
+                del self._buckets_of_topic[next(iter(self._buckets_of_topic))]
+            buckets = self._buckets_of_topic[topic] = self._patterns.find(topic)
+        return buckets
 
     def _bits_for(self, count: int) -> list[int]:
         self._bits.extend(1 << event for event in range(len(self._bits), count))
         return self._bits
 
-    def _group(self, pattern: str) -> Group:
-        group = self._groups.get(pattern)
-        if group is None:
-            group = self._groups[pattern] = Group(self._compiler)
-            self._patterns.put(pattern, group)
-            self._groups_of_topic.clear()
-        return group
+    def _bucket(self, pattern: str) -> Bucket:
+        bucket = self._buckets.get(pattern)
+        if bucket is None:
+            bucket = self._buckets[pattern] = Bucket()
+            self._patterns.put(pattern, bucket)
+            self._buckets_of_topic.clear()
+        return bucket
 
-    def _leave_group(self, pattern: str, entry: Entry) -> None:
-        group = self._groups[pattern]
-        group.remove(entry)
-        if not len(group):
-            del self._groups[pattern]
+    def _leave_bucket(self, pattern: str, entry: Entry) -> None:
+        bucket = self._buckets[pattern]
+        bucket.remove(entry)
+        if not len(bucket):
+            del self._buckets[pattern]
             self._patterns.discard(pattern)
-            self._groups_of_topic.clear()
+            self._buckets_of_topic.clear()

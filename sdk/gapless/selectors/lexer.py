@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from enum import Enum
+from functools import lru_cache
 from typing import Final, NamedTuple, NoReturn
 
 from gapless.errors import InvalidSelectorError
@@ -105,7 +106,13 @@ def _token(expression: str, position: int) -> tuple[Token, int]:
     name = expression[position:end]
     if _is_keyword(name):
         return Token(TokenKind.KEYWORD, name.upper(), position), end
-    return Token(TokenKind.IDENTIFIER, name, position), end
+    return Token(TokenKind.IDENTIFIER, _shared(name), position), end
+
+
+@lru_cache(maxsize=1024)
+def _shared(name: str) -> str:
+    """The same object for equal names: very many selectors ask about very few."""
+    return name
 
 
 def _is_keyword(name: str) -> bool:

@@ -29,6 +29,9 @@ ColumnMask: TypeAlias = Callable[[Column], int]
 BatchMask: TypeAlias = Callable[[Batch], int]
 
 _NUMBER: Final = (int, float)
+_FEW: Final = 8
+"""So many constants are looked through as fast as a set of them is asked."""
+_SIDES: Final = {"<": Column.below, "<=": Column.at_most, ">": Column.above, ">=": Column.at_least}
 
 
 class Predicate:
@@ -83,13 +86,22 @@ class OneOf(Unary):
 
     def test(self) -> ValueTest:
         """Whether a value is among them; True is not 1 here."""
+        if len(self.constants) <= _FEW:
+            return self._has
         constants = frozenset(self.constants)
         return lambda value: value in constants and value is not True and value is not False
 
     def column_mask(self) -> ColumnMask:
         """The union of their groups."""
-        constants = self.constants
-        return lambda column: column.one_of(constants)
+        return self._in_column
+
+    # Methods and no closures, like those of `Bound`: an index has very many of these two.
+
+    def _has(self, value: Value) -> bool:
+        return value in self.constants and value is not True and value is not False
+
+    def _in_column(self, column: Column) -> int:
+        return column.one_of(self.constants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +134,19 @@ class Bound(Unary):
 
     def test(self) -> ValueTest:
         """Whether a value is a number and lies on that side."""
-        holds, limit = ORDERINGS[self.operator], self.limit
-        return lambda value: isinstance(value, _NUMBER) and not isinstance(value, bool) and holds(value, limit)
+        return self._has
 
     def column_mask(self) -> ColumnMask:
         """By the order of the numbers in the column."""
-        limit = self.limit
-        if self.operator == "<":
-            return lambda column: column.below(limit)
-        if self.operator == "<=":
-            return lambda column: column.at_most(limit)
-        if self.operator == ">":
-            return lambda column: column.above(limit)
-        return lambda column: column.at_least(limit)
+        return self._in_column
+
+    def _has(self, value: Value) -> bool:
+        if not isinstance(value, _NUMBER) or value is True or value is False:
+            return False
+        return ORDERINGS[self.operator](value, self.limit)
+
+    def _in_column(self, column: Column) -> int:
+        return _SIDES[self.operator](column, self.limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,12 @@ class Selector:
     expression: str = field(compare=False)
     normal: Normal = field(init=False, repr=False)
     """What is matched: AND and OR of predicates."""
-    _holds: EventTest = field(init=False, repr=False, compare=False)
+    _holds: EventTest | None = field(init=False, repr=False, compare=False)
+    """What tests an event, made when it is first asked: a broker that indexes many selectors never does."""
 
     def __post_init__(self) -> None:
-        normal = normal_form(parse(self.expression))
-        object.__setattr__(self, "normal", normal)
-        object.__setattr__(self, "_holds", event_test(normal))
+        object.__setattr__(self, "normal", normal_form(parse(self.expression)))
+        object.__setattr__(self, "_holds", None)
 
     def __reduce__(self) -> tuple[Callable[[str], Selector], tuple[str]]:
         return Selector, (self.expression,)
@@ -47,7 +47,11 @@ class Selector:
         as `JMSPriority`; JMSDeliveryMode is 'PERSISTENT' or 'NON_PERSISTENT'. (Jakarta Messaging 3.1
         section 3.8.1.)
         """
-        return self._holds(properties, _NO_HEADERS if headers is None else headers)
+        holds = self._holds
+        if holds is None:
+            holds = event_test(self.normal)
+            object.__setattr__(self, "_holds", holds)
+        return holds(properties, _NO_HEADERS if headers is None else headers)
 
     @property
     def selects_everything(self) -> bool:

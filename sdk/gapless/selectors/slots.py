@@ -10,7 +10,7 @@ Failing, not holding, is what is united: a slot with several predicates fails as
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from itertools import chain, product
 from math import prod
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -25,8 +25,8 @@ from gapless.selectors.values import Kind, Value, kind_of
 ALTERNATIVES_MAX: Final = 8
 """A selector with more alternatives than this is asked as a whole, event by event."""
 
-PREFIX_BYTES_MAX: Final = 1 << 22
-"""What the prepared unions of one name and operator may take; beyond that, only every n-th is prepared."""
+BLOCK_MAX: Final = 32
+"""How many limits may lie between two prepared unions: fewer cost a change more, and more cost an event more."""
 
 Alternative: TypeAlias = tuple[Predicate, ...]
 """Predicates that must all hold."""
@@ -50,6 +50,9 @@ class SlotIndex(Generic[Key]):
         self._placed: dict[Key, list[tuple[int, Alternative]]] = {}
         self._with_several_slots = 0
         self._whole: dict[Key, EventTest] = {}
+
+    def __len__(self) -> int:
+        return len(self._placed) + len(self._whole)
 
     def add(self, key: Key, normal: Normal) -> None:
         """Takes a selector in, under a key that is not there yet."""
@@ -201,50 +204,86 @@ class _NameSlots:
 
 
 class _Bounds:
-    """The limits of one operator. Those that a value fails come first: for > and >= they are kept negated."""
+    """The limits of one operator. Those that a value fails come first: for > and >= they are kept negated.
+
+    They lie in blocks, in order, and for each block the slots of all blocks before it are united. So a change
+    touches a bit of those unions, and a value asks one union and what it passes in one block.
+    """
 
     def __init__(self, operator: str) -> None:
         self.all = 0
         self._sign = -1 if operator in (">", ">=") else 1
         self._bisect = bisect_right if operator in ("<", ">") else bisect_left
-        self._slots: dict[float, int] = {}
-        self._limits: list[float] = []
-        self._prefixes: list[int] = []
-        self._step = 1
+        self._slots: dict[float, tuple[int, ...]] = {}
+        self._blocks: list[list[float]] = []
+        self._firsts: list[float] = []
+        self._before: list[int] = []
 
     def add(self, limit: float, bit: int) -> None:
         """Notes that a slot has this limit."""
-        key = self._sign * limit
-        self._slots[key] = self._slots.get(key, 0) | bit
+        key, slot = self._sign * limit, bit.bit_length() - 1
         self.all |= bit
-        self._prefixes = []
+        block = self._block_of(key)
+        if key not in self._slots:
+            insort(self._blocks[block], key)
+            self._firsts[block] = self._blocks[block][0]
+        self._slots[key] = (*self._slots.get(key, ()), slot)
+        for later in range(block + 1, len(self._before)):
+            self._before[later] |= bit
+        if len(self._blocks[block]) > BLOCK_MAX:
+            self._split(block)
 
     def remove(self, limit: float, bit: int) -> None:
         """Takes the limit of a slot away."""
-        _clear(self._slots, self._sign * limit, bit)
+        key, slot = self._sign * limit, bit.bit_length() - 1
+        if slot not in self._slots.get(key, ()):
+            return
         self.all &= ~bit
-        self._prefixes = []
+        block = self._block_of(key)
+        for later in range(block + 1, len(self._before)):
+            self._before[later] &= ~bit
+        self._slots[key] = tuple(other for other in self._slots[key] if other != slot)
+        if not self._slots[key]:
+            del self._slots[key]
+            self._take_out(block, key)
 
     def failing(self, value: float) -> int:
         """The slots whose limit this number is beyond."""
-        if not self._prefixes:
-            self._prepare()
-        count = self._bisect(self._limits, self._sign * value)
-        whole, left = divmod(count, self._step)
-        failing = self._prefixes[whole]
-        for limit in self._limits[count - left : count]:
-            failing |= self._slots[limit]
+        key = self._sign * value
+        block = self._bisect(self._firsts, key) - 1
+        if block < 0:
+            return 0
+        limits, failing = self._blocks[block], self._before[block]
+        for limit in limits[: self._bisect(limits, key)]:
+            for slot in self._slots[limit]:
+                failing |= 1 << slot
         return failing
 
-    def _prepare(self) -> None:
-        """Sorts the limits and unites the slots of the first 0, step, 2 * step … of them."""
-        self._limits = sorted(self._slots)
-        self._step = 1 + len(self._limits) * (self.all.bit_length() // 8) // PREFIX_BYTES_MAX
-        union, self._prefixes = 0, [0]
-        for count, limit in enumerate(self._limits, start=1):
-            union |= self._slots[limit]
-            if count % self._step == 0:
-                self._prefixes.append(union)
+    def _block_of(self, key: float) -> int:
+        if not self._blocks:
+            self._blocks.append([])
+            self._firsts.append(key)
+            self._before.append(0)
+        return max(bisect_right(self._firsts, key) - 1, 0)
+
+    def _split(self, block: int) -> None:
+        limits = self._blocks[block]
+        left, right = limits[: len(limits) // 2], limits[len(limits) // 2 :]
+        before = self._before[block]
+        for limit in left:
+            for slot in self._slots[limit]:
+                before |= 1 << slot
+        self._blocks[block : block + 1] = left, right
+        self._firsts.insert(block + 1, right[0])
+        self._before.insert(block + 1, before)
+
+    def _take_out(self, block: int, key: float) -> None:
+        limits = self._blocks[block]
+        del limits[bisect_left(limits, key)]
+        if limits:
+            self._firsts[block] = limits[0]
+        else:
+            del self._blocks[block], self._firsts[block], self._before[block]
 
 
 def alternatives(normal: Normal) -> list[Alternative] | None:

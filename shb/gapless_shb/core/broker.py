@@ -7,7 +7,7 @@ only connects them to the node.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -26,7 +26,7 @@ from gapless.core.messages import (
 )
 from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext, SessionEnded
 from gapless.core.routing import AskHold, AskInterest, Deliver, Held, Probed, Progress, PubendMeta, Report, Seen
-from gapless.core.ticks import FOREVER, ShbId, Tick
+from gapless.core.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.errors import VolumeCorruptError
 from gapless_shb.core.ahead import Ahead
 from gapless_shb.core.checkpoint import (
@@ -46,6 +46,8 @@ from gapless_shb.core.subscribing import Subscribing
 from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry, Subscription
 
 _MILLISECOND = 1_000_000
+_SHOWN = 20
+"""How many of those that pin a log `gapless doctor` is told, at most: the first to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Timer(Enum):
     SILENCE = "silence"
     REPEAT = "repeat"
     AHEAD = "ahead"
+    LISTING = "listing"
 
 
 def shb_id(context: RoleContext) -> ShbId:
@@ -99,9 +102,9 @@ class SubscriberHostingBroker:
     # ------------------------------------------------------------------------------------- recovery
 
     def _recover(self, context: RoleContext) -> None:
-        rows = recover_positions(context.reader)
         sids = {subscription.sid for subscription in self._hosting.registry}
         chains = dict(context.reader.scan(CHAINS))
+        last_ticks: dict[PubendId, dict[int, Tick]] = {}
         for pubend, row in recover_pubends(context.reader):
             pfs = Pfs(pubend, row.latest_delivered, context.reader.first(stream_name(pubend)))
             stream = Constream(
@@ -114,16 +117,16 @@ class SubscriberHostingBroker:
             self._hosting.streams[pubend] = stream
             # What the PFS holds for a subscription must be known before anything asks whether it is quiet.
             try:
-                last_ticks = _recovered_pfs(context, pfs, chains.get(pubend.encode()), sids)
+                last_ticks[pubend] = _recovered_pfs(context, pfs, chains.get(pubend.encode()), sids)
             except VolumeCorruptError as error:
-                last_ticks = self._give_up_pfs(pfs, error)
-            for subscription in self._hosting.registry:
-                sid = subscription.sid
-                position = _recovered(subscription, stream, rows.get((sid, pubend)), row.released)
-                position.last_tick = last_ticks.get(sid, 0)
-                stream.add(sid, position, subscription.version)
+                last_ticks[pubend] = self._give_up_pfs(pfs, error)
+        for subscription, rows in _with_rows(self._hosting.registry, recover_positions(context.reader)):
+            for stream in self._hosting.streams.values():
+                position = _recovered(subscription, stream, rows.get(stream.pubend))
+                position.last_tick = last_ticks[stream.pubend].get(subscription.sid, 0)
+                stream.add(subscription.sid, position, subscription.version)
                 if position.held:
-                    stream.holds.put(sid, position.acked, context.now)
+                    stream.holds.put(subscription.sid, position.acked, context.now)
 
     def _give_up_pfs(self, pfs: Pfs, error: VolumeCorruptError) -> dict[int, Tick]:
         """The PFS tells nothing of what it covered: that is fetched again, and pins the log until then.
@@ -169,9 +172,7 @@ class SubscriberHostingBroker:
             Credit: self._on_credit,
             Acknowledge: self._on_acknowledge,
             Detach: self._on_detach,
-            ListSubscriptions: lambda session, request, _now, _wall: self._listings.on_list(
-                session.number, request.request
-            ),
+            ListSubscriptions: self._on_list,
         }
 
     # ---------------------------------------------------------------------------------- what routers say
@@ -270,6 +271,10 @@ class SubscriberHostingBroker:
             return
         if request.request in {0, consumer.request}:  # else it has been taken over since, in the same session
             self._end_consumption(request.sid, now, wall)
+
+    def _on_list(self, session: ClientSession, request: ListSubscriptions, now: int, wall: int) -> None:
+        self._listings.on_list(session.number, request.request)
+        self._go_on_telling(now)
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
         self._subscribing.on_session_ended(ended.session, now)
@@ -371,6 +376,7 @@ class SubscriberHostingBroker:
         cookie: Any = result.cookie
         if cookie[0] == "list":
             self._listings.on_read(cookie[1], result)
+            self._go_on_telling(now)
             return
         _, pubend, sid, number = cookie
         stream = self._hosting.streams.get(pubend)
@@ -404,6 +410,9 @@ class SubscriberHostingBroker:
                 self._repeat()
             elif timer is Timer.AHEAD:
                 self._judge_ahead(now, wall)
+            elif timer is Timer.LISTING:
+                self._listings.tell()
+                self._go_on_telling(now)
         self._send_holds(now)
         for stream in self._streams():
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
@@ -429,6 +438,10 @@ class SubscriberHostingBroker:
         self._hosting.announce_version()
         for stream in self._streams():
             self._report(stream)
+
+    def _go_on_telling(self, now: int) -> None:
+        if self._listings.telling:
+            self._deadlines.set_earlier(Timer.LISTING, now + _MILLISECOND)
 
     def _streams(self) -> list[Constream]:
         return list(self._hosting.streams.values())
@@ -459,8 +472,20 @@ class SubscriberHostingBroker:
         self._watch_ahead(now)
 
 
-def _recovered(subscription: Subscription, stream: Constream, row: PositionRow | None, released: Tick) -> Position:
+def _with_rows(
+    subscriptions: Iterable[Subscription], found: Iterator[tuple[int, dict[PubendId, PositionRow]]]
+) -> Iterator[tuple[Subscription, dict[PubendId, PositionRow]]]:
+    """Each subscription and what is known of its positions; both come in the order of ids."""
+    at, rows = next(found, (FOREVER, {}))
+    for subscription in subscriptions:
+        while at < subscription.sid:
+            at, rows = next(found, (FOREVER, {}))
+        yield subscription, rows if at == subscription.sid else {}
+
+
+def _recovered(subscription: Subscription, stream: Constream, row: PositionRow | None) -> Position:
     """A position after a restart: what it had released can only be known from what was reported (T49)."""
+    released = stream.reported
     if row is None:
         start = subscription.start_on(stream.pubend, stream.meta.created)
         return Position(start, acked=start, released=max(start, released))
@@ -489,6 +514,7 @@ def _stream_status(stream: Constream) -> dict[str, object]:
         "released": stream.reported,
         "live": len(stream.live),
         "readers": len(stream.readers),
-        "pinned_by": sorted(stream.pinning),
-        "holds": dict(stream.holds.row),
+        "pinned": len(stream.pinning),
+        "pinned_by": stream.pinning.lowest_few(_SHOWN),
+        "holds": len(stream.holds.row),
     }

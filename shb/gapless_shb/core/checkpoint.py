@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from struct import Struct
 
 import msgspec
@@ -59,7 +60,7 @@ class Claim:
     latest_delivered: Tick
     released: Tick
     held: tuple[tuple[int, Tick], ...]
-    """The subscriptions with a hold, and what each has released."""
+    """The subscriptions whose hold may go, and what each has released."""
 
 
 def pubend_row(stream: Constream) -> Set:
@@ -95,8 +96,7 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
         operations.append(chop)
     operations += stream.pfs.seal(stream.head, lambda sid: stream.positions[sid].last_tick)
     stream.released = released(stream)
-    held = tuple((sid, stream.positions[sid].released) for sid in stream.holds.row if sid in stream.positions)
-    claim = Claim(stream.pubend, stream.head, stream.released, held)
+    claim = Claim(stream.pubend, stream.head, stream.released, tuple(held(stream)))
     operations.append(pubend_row(stream))
     for sid in stream.take_changed():
         operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
@@ -104,11 +104,25 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
 
 
 def released(stream: Constream) -> Tick:
-    """Up to where nobody needs anything, once everything up to the head is durable. It never falls."""
-    lowest = stream.head
-    for position in stream.pinning.values():
-        lowest = min(lowest, stream.release(position))
-    return max(stream.released, lowest)
+    """Up to where nobody needs anything, once everything up to the head is durable. It never falls.
+
+    Whoever is not quiet counts up to latestDelivered at most, as it does for itself.
+    """
+    lowest = stream.pinning.lowest()
+    if lowest is None:
+        return max(stream.released, stream.latest_delivered if stream.liftable else stream.head)
+    return max(stream.released, min(lowest, stream.latest_delivered))
+
+
+def held(stream: Constream) -> Iterator[tuple[int, Tick]]:
+    """The subscriptions whose hold may have done its work, and what each has released."""
+    for sid in list(stream.liftable):
+        position = stream.positions[sid]
+        released = stream.release(position)
+        if position.held and position.settled >= stream.reported:
+            yield sid, released
+        else:
+            del stream.liftable[sid]
 
 
 def recover_pubends(reader: RecoveryReader) -> Iterator[tuple[PubendId, PubendRow]]:
@@ -117,8 +131,7 @@ def recover_pubends(reader: RecoveryReader) -> Iterator[tuple[PubendId, PubendRo
         yield key.decode(), _decode_pubend(value)
 
 
-def recover_positions(reader: RecoveryReader) -> dict[tuple[int, PubendId], PositionRow]:
-    """All positions that had changed since their subscription was created."""
-    return {
-        (_SID.unpack(key[:8])[0], key[8:].decode()): _decode_position(value) for key, value in reader.scan(POSITIONS)
-    }
+def recover_positions(reader: RecoveryReader) -> Iterator[tuple[int, dict[PubendId, PositionRow]]]:
+    """The positions of each subscription, in the order of ids, that have changed since it was created."""
+    for key, pairs in groupby(reader.scan(POSITIONS), lambda pair: pair[0][:8]):
+        yield _SID.unpack(key)[0], {key[8:].decode(): _decode_position(value) for key, value in pairs}

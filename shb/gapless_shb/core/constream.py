@@ -22,6 +22,7 @@ from gapless_shb.core.fetches import Window
 from gapless_shb.core.holds import Holds
 from gapless_shb.core.joining import Joining
 from gapless_shb.core.pfs import Pfs
+from gapless_shb.core.pins import Pins
 from gapless_shb.core.positions import Position
 from gapless_shb.core.readers import Reader
 from gapless_shb.core.subscriptions import Subscription
@@ -61,8 +62,10 @@ class Constream:
         """From where on the PHB counts this SHB: below that others may have let go of what it needs."""
         self.pfs = pfs
         self.positions: dict[int, Position] = {}
-        self.pinning: dict[int, Position] = {}
-        """The positions that are not quiet: only these are looked at for released(p)."""
+        self.pinning = Pins()
+        """The positions that are not silent: only these hold released(p) back for long."""
+        self.liftable: dict[int, None] = {}
+        """Whose hold may have done its work: the others have not settled what was reported as released, and pin."""
         self.live: dict[int, Consumer] = {}
         self.readers: dict[int, Reader] = {}
         self._changed: dict[int, None] = {}
@@ -104,19 +107,22 @@ class Constream:
         """The subscription is gone."""
         self.detach(sid)
         self.positions.pop(sid, None)
-        self.pinning.pop(sid, None)
+        self.pinning.discard(sid)
+        self.liftable.pop(sid, None)
         self._joining.remove(sid)
         self.pfs.forget(sid)
 
     def touch(self, sid: int, position: Position) -> None:
-        """A position changed: finds out whether it is quiet, and so pins nothing."""
+        """A position changed: finds out whether it is silent, and so goes along with what is delivered."""
         if position.changed:
             self._changed[sid] = None
-        if position.quiet:
+        if position.is_silent:
             self.release(position)
-            self.pinning.pop(sid, None)
+            self.pinning.discard(sid)
         else:
-            self.pinning[sid] = position
+            self.pinning.put(sid, position)
+        if position.held and position.settled >= self.reported:
+            self.liftable[sid] = None
 
     def release(self, position: Position) -> Tick:
         """Brings what a position has released up to date, and returns it."""
@@ -369,16 +375,16 @@ class Constream:
                         sid, self.pubend, max(lo, self.floors.get(sid, 0)), hi, "this broker was retired"
                     )
             for sid, position in self.positions.items():
+                self.release(position)
                 position.since = max(position.since, hi)
+                if sid in self.live and not self.is_durable(sid):
+                    position.acknowledge(hi, hi)  # nobody else does, for one that is not durable
                 position.changed = True
                 self.touch(sid, position)
 
     def _after_advance(self, now: int, wall: int) -> None:
         for sid in list(self.readers):
             self.step_reader(sid, now, wall)
-        for consumer in self.live.values():
-            if not consumer.subscription.durable:
-                self.positions[consumer.sid].acknowledge(self.head, self.head)
 
     def _want_next(self, now: int) -> None:
         if self.head < self._target:

@@ -64,7 +64,7 @@ class Delivery:
         stream = self._stream
         if sid not in stream.pinning:
             stream.release(position)
-            stream.pinning[sid] = position
+            stream.pinning.put(sid, position)
         position.last_tick = self._batch.ticks[mask.bit_length() - 1]
 
     def _send(self, consumer: Consumer, position: Position, mask: int) -> None:

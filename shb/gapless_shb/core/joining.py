@@ -7,7 +7,11 @@ constream requires (nobody else waits for it), and its ticks up to there are its
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
 from gapless.core.knowledge import Kind, KnowledgeStream
+from gapless.core.routing import Stamp
 from gapless.core.stamps import covers
 from gapless.core.ticks import FOREVER, ShbId, Tick
 from gapless_shb.core.positions import Position
@@ -19,18 +23,23 @@ class Joining:
     def __init__(self, shb: ShbId, istream: KnowledgeStream) -> None:
         self._shb = shb
         self._istream = istream
-        self._waiting: dict[int, tuple[Position, int]] = {}
-        self._later: dict[int, tuple[Tick, int]] = {}
-        """Covered only from a tick above the head on: (since, version)."""
+        self._waiting: dict[int, Position] = {}
+        self._by_version: list[tuple[int, int]] = []
+        """A heap of (version, sid) of those who wait; and of some who are gone."""
+        self._later: dict[int, int] = {}
+        """The versions of those who are covered only from a tick above the head on."""
+        self._by_since: list[tuple[Tick, int]] = []
+        """A heap of (since, sid) of those; and of some who are gone."""
         self.version = 0
         """The interest version that silence must honour to be believed from the head on."""
 
     def add(self, sid: int, position: Position, version: int) -> None:
         """A subscription stands on the pubend: it joins, or has joined before a restart."""
         if position.since == FOREVER:
-            self._waiting[sid] = (position, version)
+            self._waiting[sid] = position
+            heappush(self._by_version, (version, sid))
         else:
-            self._later[sid] = (position.since, version)
+            self._cover_from(sid, position.since, version)
             self.passed(self._istream.base)
 
     def remove(self, sid: int) -> None:
@@ -50,24 +59,36 @@ class Joining:
         for run in self._istream.runs(head, horizon):
             if run.kind is not Kind.SILENCE:
                 continue
-            for sid, (position, version) in list(self._waiting.items()):
-                if covers(run.stamp, {self._shb: version}):
-                    under_lower = self._istream.highest_silence_below(version, self._shb)
-                    position.since = max(position.start, head, run.lo, under_lower)
-                    del self._waiting[sid]
-                    self._later[sid] = (position.since, version)
-                    settled.append(sid)
+            for version, sid, position in self._honoured_by(run.stamp):
+                under_lower = self._istream.highest_silence_below(version, self._shb)
+                position.since = max(position.start, head, run.lo, under_lower)
+                self._cover_from(sid, position.since, version)
+                settled.append(sid)
             if not self._waiting:
                 break
         return settled
 
+    def _honoured_by(self, stamp: Stamp) -> Iterator[tuple[int, int, Position]]:
+        """Takes out those whose version a stamp honours: the lowest versions."""
+        while self._by_version and covers(stamp, {self._shb: self._by_version[0][0]}):
+            version, sid = heappop(self._by_version)
+            position = self._waiting.pop(sid, None)
+            if position is not None:
+                yield version, sid, position
+
+    def _cover_from(self, sid: int, since: Tick, version: int) -> None:
+        self._later[sid] = version
+        heappush(self._by_since, (since, sid))
+
     def next_change(self, head: Tick) -> Tick:
         """How far the head may go before another version is required."""
-        return min((since for since, _ in self._later.values() if since > head), default=FOREVER)
+        self.passed(head)
+        while self._by_since and self._by_since[0][1] not in self._later:
+            heappop(self._by_since)
+        return self._by_since[0][0] if self._by_since else FOREVER
 
     def passed(self, head: Tick) -> None:
         """The head stands here: who is covered from here on is required from here on."""
-        for sid, (since, version) in list(self._later.items()):
-            if since <= head:
-                self.version = max(self.version, version)
-                del self._later[sid]
+        while self._by_since and self._by_since[0][0] <= head:
+            _, sid = heappop(self._by_since)
+            self.version = max(self.version, self._later.pop(sid, 0))

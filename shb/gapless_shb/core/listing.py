@@ -1,14 +1,17 @@
 """The list of subscriptions, with an exact count of what each has not acknowledged yet.
 
-The count is read from the PFS, batch by batch, so that nothing has to be counted while events flow.
+The count is read from the PFS, batch by batch, so that nothing has to be counted while events flow. A long
+list is told in parts, with room between them for what else is to be done.
 Events of a range that the PFS does not cover for a subscription (it is still joining) are not counted.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from gapless.core.effects import Read, ReadResult, Tell
 from gapless.core.messages import Position as PositionMessage
@@ -19,6 +22,10 @@ from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import Subscription
 
+ROWS_MAX = 500
+BYTES_MAX = 1 << 20
+"""What a part of a list holds at most, about."""
+
 
 @dataclass(slots=True)
 class Listing:
@@ -28,6 +35,7 @@ class Listing:
     request: int
     todo: list[PubendId]
     counts: Counter[int] = field(default_factory=Counter)
+    untold: Iterator[Subscription] = field(default_factory=lambda: iter(()))
 
 
 class Listings:
@@ -36,7 +44,29 @@ class Listings:
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
         self._listings: dict[int, Listing] = {}
+        self._telling: deque[Listing] = deque()
         self._count = 0
+
+    @property
+    def telling(self) -> bool:
+        """Whether parts of a list are to be told."""
+        return bool(self._telling)
+
+    def tell(self) -> None:
+        """Tells the next part of the list that has waited longest."""
+        listing = self._telling.popleft()
+        rows: list[SubscriptionRow] = []
+        size = 0
+        for subscription in listing.untold:
+            if len(rows) >= ROWS_MAX or size >= BYTES_MAX:
+                listing.untold = chain((subscription,), listing.untold)
+                self._telling.append(listing)
+                break
+            if self._hosting.registry.get(subscription.sid) is not None:
+                rows.append(self._row(subscription, listing.counts[subscription.sid]))
+                size += len(subscription.selector) + sum(map(len, subscription.topics))
+        more = bool(self._telling) and self._telling[-1] is listing
+        self._hosting.effects.append(Tell(listing.session, SubscriptionList(listing.request, rows, more)))
 
     def on_list(self, session: int, request: int) -> None:
         """Begins to answer."""
@@ -62,12 +92,13 @@ class Listings:
 
     def _finish_stream(self, number: int, listing: Listing, stream: Constream | None) -> None:
         if stream is not None:
-            for sid, position in stream.positions.items():
-                listing.counts[sid] += len(stream.pfs.open_ticks(sid, position.settled))
+            for ticks, masks in stream.pfs.open_blocks():
+                for sid, mask in masks:
+                    self._count_in(listing, stream, sid, ticks, mask)
         listing.todo.pop(0)
         self._read(number, 0)
 
-    def _count_in(self, listing: Listing, stream: Constream, sid: int, ticks: list[Tick], mask: int) -> None:
+    def _count_in(self, listing: Listing, stream: Constream, sid: int, ticks: Sequence[Tick], mask: int) -> None:
         position = stream.positions.get(sid)
         if position is not None and ticks[-1] > position.settled:
             listing.counts[sid] += (mask >> bisect_right(ticks, position.settled)).bit_count()
@@ -77,19 +108,17 @@ class Listings:
         while listing.todo:
             stream = self._hosting.streams.get(listing.todo[0])
             if stream is not None:
-                lowest = min((position.settled for position in stream.pinning.values()), default=stream.head)
-                start = max(after, lowest, stream.pfs.chopped)
+                lowest = stream.pinning.lowest()
+                start = max(after, stream.head if lowest is None else lowest, stream.pfs.chopped)
                 cookie = ("list", number)
                 self._hosting.effects.append(Read(stream.pfs.stream, start, max(stream.pfs.sealed_upto, start), cookie))
                 return
             listing.todo.pop(0)
         del self._listings[number]
-        rows = [
-            self._row(subscription, listing.counts[subscription.sid])
-            for subscription in self._hosting.registry
-            if subscription.durable
-        ]
-        self._hosting.effects.append(Tell(listing.session, SubscriptionList(listing.request, rows)))
+        listing.untold = iter([subscription for subscription in self._hosting.registry if subscription.durable])
+        self._telling.append(listing)
+        if len(self._telling) == 1:
+            self.tell()
 
     def _row(self, subscription: Subscription, lag_events: int) -> SubscriptionRow:
         sid = subscription.sid

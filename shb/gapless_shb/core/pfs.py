@@ -11,7 +11,7 @@ written since are several times as long: so a restart reads a bounded tail, howe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
@@ -200,6 +200,14 @@ class Pfs:
             if sid in step.masks and step.ticks[-1] > after:
                 found += [tick for tick in select(step.ticks, step.masks[sid]) if tick > after]
         return found
+
+    def open_blocks(self) -> Iterator[tuple[Sequence[Tick], Iterable[tuple[int, int]]]]:
+        """What is not sealed: ticks, and for each subscription that matched any of them, which ones."""
+        for put in self._closed:
+            block = Block(put.index, put.record)
+            yield block.ticks, block.columns()
+        for step in self._steps:
+            yield step.ticks, step.masks.items()
 
 
 def joined(steps: Sequence[Step]) -> tuple[Sequence[Tick], dict[int, int]]:

@@ -192,7 +192,7 @@ class Subscribing:
         creation = self._creations.get(sid)
         if creation is not None:
             creation.durable = True
-            self.go_on(now, wall)
+            self._go_on(creation, now, wall)
 
     def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
         """A pubend keeps these holds, from these ticks on.
@@ -208,22 +208,26 @@ class Subscribing:
             position.start = at
             if subscription.origin is None or not position.acked:
                 position.acknowledge(at, 0)  # no token names an earlier place that a gap would begin at
-            subscription.start[stream.pubend] = at
+            subscription.start = {**subscription.start, stream.pubend: at}
             stream.touch(sid, position)
 
     def go_on(self, now: int, wall: int) -> None:
         """Acknowledges every creation that waits for nothing any more."""
-        for sid, creation in list(self._creations.items()):
-            if not self._is_ready(creation):
-                continue
-            held = any(stream.positions[sid].held for stream in self._hosting.streams.values())
-            if held and not creation.resolved:
-                creation.resolved, creation.durable = True, False
-                self._begin(creation.subscription)
-                continue
-            del self._creations[sid]
-            if creation.session is not None:
-                self._attach(creation.session, creation.request, creation.subscription, now, wall, created=True)
+        for creation in list(self._creations.values()):
+            self._go_on(creation, now, wall)
+
+    def _go_on(self, creation: Creation, now: int, wall: int) -> None:
+        if not self._is_ready(creation):
+            return
+        sid = creation.subscription.sid
+        held = any(stream.positions[sid].held for stream in self._hosting.streams.values())
+        if held and not creation.resolved:
+            creation.resolved, creation.durable = True, False
+            self._begin(creation.subscription)
+            return
+        del self._creations[sid]
+        if creation.session is not None:
+            self._attach(creation.session, creation.request, creation.subscription, now, wall, created=True)
 
     def _begin(self, subscription: Subscription) -> None:
         """Where it starts is known on every pubend, and final: that is made durable, all of it in one write."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from functools import lru_cache
 from struct import Struct
+from typing import TypeVar
 
 import msgspec
 
@@ -13,6 +15,7 @@ from gapless.selectors.filters import Filter
 
 SUBSCRIPTIONS = "shb/subscriptions"
 META = "shb/meta"
+Shared = TypeVar("Shared", bound=Hashable)
 _KEY = Struct(">Q")
 SKEW = 60 * SECOND
 """How much earlier than its own creation a subscription may be owed events of a pubend found later (6.6)."""
@@ -33,7 +36,8 @@ class Subscription(msgspec.Struct, array_like=True):
     created: int
     """Wall milliseconds."""
     start: dict[PubendId, Tick]
-    """Where it begins on the pubends known when it was created, or named by the token it began with."""
+    """Where it begins on the pubends known when it was created, or named by the token it began with. Not to be
+    changed: others that began there share it."""
     begun: bool = False
     """Whether `start` is final: what goes from the log afterwards is a gap, and no later beginning."""
     origin: tuple[int, int, int] | None = None
@@ -47,12 +51,18 @@ class Subscription(msgspec.Struct, array_like=True):
     @property
     def filter(self) -> Filter:
         """What it matches."""
-        return Filter(self.topics, self.selector)
+        return Filter.known(self.topics, self.selector)
 
     def start_on(self, pubend: PubendId, created: Tick) -> Tick:
         """Where it begins on a pubend that was created at `created`, also one found later."""
         known = self.start.get(pubend)
         return max(created, tick_at(self.created) - SKEW, 0) if known is None else known
+
+
+@lru_cache(maxsize=1024)
+def _shared(value: Shared) -> Shared:
+    """The same object for what is equal, and was heard lately."""
+    return value
 
 
 class _Meta(msgspec.Struct, array_like=True):
@@ -71,6 +81,7 @@ class Registry:
     def __init__(self) -> None:
         self._by_sid: dict[int, Subscription] = {}
         self._by_name: dict[tuple[str, str], Subscription] = {}
+        self._last_start: dict[PubendId, Tick] = {}
         self._meta = _Meta()
 
     @classmethod
@@ -145,6 +156,12 @@ class Registry:
         return [Set(META, b"registry", _encode(self._meta))]
 
     def _insert(self, subscription: Subscription) -> None:
+        # There may be very many of them, of few clients, for few topics, and many that began together.
+        subscription.client_id = _shared(subscription.client_id)
+        subscription.topics = _shared(subscription.topics)
+        if subscription.start == self._last_start:
+            subscription.start = self._last_start
+        self._last_start = subscription.start
         self._by_sid[subscription.sid] = subscription
         if subscription.durable:
             self._by_name[subscription.client_id, subscription.name] = subscription

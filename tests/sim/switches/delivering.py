@@ -112,6 +112,21 @@ PROGRESS = (
         " consumer comes back without a token (a new process). A seam oracle sees it at once.",
     ),
     Switch(
+        "pin_not_entered_again",
+        ("T42",),
+        "Who was seen to pin nothing, and pins again later, is not looked at any more when the lowest is sought.",
+        (
+            Edit(
+                "gapless_shb.core.pins:Pins.lowest",
+                "            self._queued.discard(sid)",
+                "            pass",
+            ),
+        ),
+        ("I8", "I5"),
+        "A durable subscriber acknowledges everything, a checkpoint is made, and it leaves with an event that it has"
+        " not acknowledged; min_retain = 0.",
+    ),
+    Switch(
         "retired_gap_swallowed",
         ("T10",),
         "An SHB that was retired and returns passes lost ticks like silence.",

@@ -18,6 +18,7 @@ from gapless.core.messages import (
     RequestFailed,
     Retired,
     SubscriptionList,
+    SubscriptionRow,
     Unsubscribe,
 )
 from gapless.errors import GaplessError
@@ -26,11 +27,13 @@ from gapless.errors import GaplessError
 class Question:
     """One question that has no answer yet."""
 
-    __slots__ = ("backoff", "message", "uncertain")
+    __slots__ = ("backoff", "message", "rows", "uncertain")
 
     def __init__(self, message: ClientMessage, backoff: Backoff) -> None:
         self.message = message
         self.backoff = backoff
+        self.rows: list[SubscriptionRow] = []
+        """Of a list that has come in part."""
         self.uncertain = False
         """Whether a session ended after it was asked: then it may have been carried out."""
 
@@ -55,7 +58,7 @@ class Asking:
 
         return {
             Done: lambda message: self._answer(message.request, None),
-            SubscriptionList: lambda message: self._answer(message.request, message.rows),
+            SubscriptionList: self._on_list,
             PubendList: lambda message: self._answer(message.request, message.rows),
             Retired: lambda message: self._answer(message.request, message),
             RequestFailed: on_failed,
@@ -72,6 +75,7 @@ class Asking:
         """Whatever was asked will be asked again, and may have been carried out already."""
         for number, question in self._questions.items():
             question.uncertain = True
+            question.rows = []
             self._deadlines.stop(Timer.QUESTION, number)
 
     def on_deadline(self, number: int) -> None:
@@ -99,6 +103,13 @@ class Asking:
     def _answer(self, number: int, result: Result) -> None:
         if self._questions.pop(number, None) is not None:
             self._outbox.tell(Answered(number, result))
+
+    def _on_list(self, message: SubscriptionList) -> None:
+        question = self._questions.get(message.request)
+        if question is not None:
+            question.rows += message.rows
+            if not message.more:
+                self._answer(message.request, question.rows)
 
     def _on_failed(self, message: RequestFailed) -> None:
         question = self._questions[message.request]

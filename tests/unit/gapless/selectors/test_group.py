@@ -4,65 +4,85 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gapless.selectors import group as groups
+from gapless.selectors.buckets import FEW_MAX, Entry
 from gapless.selectors.columns import Batch
 from gapless.selectors.compile import MaskCompiler
-from gapless.selectors.group import SLOTS_FROM, Entry, Group
+from gapless.selectors.group import Group
 from gapless.selectors.selector import Selector
 from gapless.selectors.values import Value
 from unit.gapless.selectors.strategies import events, headers, selectors, truth, unhurried
 
 BITS = [1 << event for event in range(512)]
+COMPILER = MaskCompiler()
 
 
 def entry(expression: str) -> Entry:
-    return Entry(("a",), Selector(expression))
+    return Entry((expression,), COMPILER.acquire(Selector(expression).normal) if expression else None)
 
 
-def group_of(entries: list[Entry], compiler: MaskCompiler | None = None) -> Group:
-    group = Group(compiler or MaskCompiler())
+def group_of(entries: list[Entry]) -> Group:
+    group = Group()
     for one in entries:
-        group.add(one)
+        group.add(one, one.node)
     return group
+
+
+def found_alone(group: Group, properties: dict[str, Value], fields: dict[str, Value] | None = None) -> list[Entry]:
+    found: list[Entry] = []
+    group.find(properties, fields or {}, found)
+    return found
 
 
 @unhurried
 @given(st.lists(selectors, max_size=12), st.lists(st.tuples(events, headers), min_size=1, max_size=6), st.data())
+@pytest.mark.parametrize("slots_always", [0, 256])
 def test_both_forms_find_what_the_rules_select(
+    slots_always: int,
     expressions: list[str],
     rows: list[tuple[dict[str, Value], dict[str, Value]]],
     data: st.DataObject,
 ) -> None:
-    entries = [entry(expression) for expression in expressions]
-    group = group_of(entries)
-    for gone in data.draw(st.lists(st.sampled_from(entries), unique=True)) if entries else []:
-        group.remove(gone)
-        entries.remove(gone)
+    """Whatever came and went; each once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(groups, "SLOTS_ALWAYS", slots_always)
+        patch.setattr(groups, "SLOTS_MAX", 3)
+        entries = [entry(expression) for expression in expressions]
+        group = group_of(entries)
+        for gone in data.draw(st.lists(st.sampled_from(entries), unique=True)) if entries else []:
+            group.remove(gone)
+            entries.remove(gone)
+        for expression in data.draw(st.lists(selectors, max_size=3)):
+            entries.append(entry(expression))
+            group.add(entries[-1], entries[-1].node)
     batch = Batch([properties for properties, _ in rows], [fields for _, fields in rows], BITS)
     mask = data.draw(st.integers(1, batch.full))
     expected: dict[Entry, int] = {}
     for one in entries:
-        selected = [truth(one.selector.expression, *row) is True for row in rows]
+        selected = [truth(one.patterns[0], *row) is True for row in rows]
         if found := mask & sum(BITS[event] for event, holds in enumerate(selected) if holds):
             expected[one] = found
 
-    for match in (group.match_by_masks, group.match_by_slots, group.match):
-        found_by: dict[Entry, int] = {}
-        finds = match(batch, mask, found_by)
-        assert found_by == expected
-        assert finds in (None, sum(found.bit_count() for found in expected.values()))
-    for event, row in enumerate(rows):
-        assert set(group.match_one(*row)) == {one for one in entries if truth(one.selector.expression, *row) is True}, (
-            event
-        )
+    found_by: dict[Entry, int] = {}
+    finds = group.match(batch, mask, found_by)
+    assert found_by == expected
+    assert finds == sum(found.bit_count() for found in expected.values())
+    by_slots: dict[Entry, int] = {}
+    group.match_open_by_slots(batch, mask, by_slots)
+    assert by_slots == {one: found for one, found in expected.items() if one in group._open}
+    assert len(group) == len(entries)
+    for properties, fields in rows:
+        found_one = found_alone(group, properties, fields)
+        assert len(found_one) == len(set(found_one))
+        assert set(found_one) == {one for one in entries if truth(one.patterns[0], properties, fields) is True}
 
 
 def test_what_it_finds_joins_what_was_found_before() -> None:
-    one = entry("a = 1")
     batch = Batch([{"a": 1}, {"a": 1}, {}], None, BITS)
 
-    for match in (group_of([one]).match_by_masks, group_of([one]).match_by_slots):
+    for one in (entry("a = 1"), entry("a > 0"), entry("a BETWEEN 0 AND 2")):
         found = {one: 0b100}
-        match(batch, 0b010, found)
+        group_of([one]).match(batch, 0b010, found)
         assert found == {one: 0b110}
 
 
@@ -72,25 +92,60 @@ def test_a_filter_waits_behind_its_least_crowded_equality() -> None:
     assert {name: len(constants) for name, constants in group._gates.items()}["symbol"] >= 19
 
 
-@pytest.mark.parametrize("expression", ["a = 1 AND b > 2", "a IN ('x', 'y')", "NOT a", "", "a = 1 OR b = 2"])
-def test_nothing_is_left_behind(expression: str) -> None:
-    compiler = MaskCompiler()
-    one = entry(expression)
-    group = group_of([one], compiler)
-    group.remove(one)
+def test_filters_behind_one_equality_are_told_apart_by_the_next() -> None:
+    """A crowded bucket is a group of its own; intervals of one name are looked at once on the way."""
+    group = group_of([entry(f"kind = 'quote' AND price BETWEEN {n} AND {n + 1.5}") for n in range(1000)])
+    asked = []
+    for bucket in group._gates["kind"].values():
+        assert bucket._many is not None
+        asked += [len(inner) for inner in bucket._many._spans["price"].around(500.25)]
 
-    assert (len(group), len(compiler), group._open, group._gates) == (0, 0, {}, {})
+    assert sum(asked) < 10
+    assert len(found_alone(group, {"kind": "quote", "price": 500.25})) == 2
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["a = 1 AND b > 2", "a IN ('x', 'y')", "NOT a", "", "a = 1 OR b = 2", "a BETWEEN 1 AND 5 AND b < 2", "a > 1"],
+)
+@pytest.mark.parametrize("count", [1, FEW_MAX + 1])
+def test_nothing_is_left_behind(expression: str, count: int) -> None:
+    entries = [entry(expression) for _ in range(count)]
+    group = group_of(entries)
+    found_alone(group, {"a": 1, "b": 3})
+    for one in entries:
+        group.remove(one)
+
+    assert (len(group), group._open, group._gates, group._spans, group._gated) == (0, {}, {}, {}, {})
+    assert not group._slots
+    assert not group._slot_of
 
 
 def test_many_filters_without_a_gate_are_matched_by_slots() -> None:
-    batch = Batch([{"a": event} for event in range(256)], None, BITS)
-    few = group_of([entry(f"a > {n} AND a < {n + 2}") for n in range(SLOTS_FROM - 1)])
-    many = group_of([entry(f"a > {n} AND a < {n + 2}") for n in range(3000)])
+    batch = Batch([{"a": event, "b": event} for event in range(256)], None, BITS)
+    few = group_of([entry(f"a > {n} AND b < {n + 2}") for n in range(FEW_MAX)])
+    many = group_of([entry(f"a > {n} AND b < {n + 2}") for n in range(3000)])
     gated = group_of([entry(f"a = {n} AND b > {n}") for n in range(3000)])
-    for group in (few, many, gated):
+    spans = group_of([entry(f"a > {n} AND a < {n + 2}") for n in range(3000)])
+    for group in (few, many, gated, spans):
         group.match(batch, batch.full, {})
 
-    assert [group._slots is not None for group in (few, many, gated)] == [False, True, False]
+    assert [group._slots is not None for group in (few, many, gated, spans)] == [False, True, False, False]
+
+
+def test_slots_are_shared_by_so_many_and_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "SLOTS_MAX", 100)
+    entries = [entry(f"a > {n}") for n in range(1000)]
+    group = group_of(entries)
+    assert [len(index) for index in group._slot_indexes()] == [100] * 10
+
+    for one in entries[:300]:
+        group.remove(one)
+    for one in entries[:150]:
+        group.add(one, one.node)
+
+    assert len(group._slot_indexes()) == 9
+    assert set(found_alone(group, {"a": 200})) == set(entries[:150])
 
 
 def test_slots_are_left_when_they_find_too_much() -> None:

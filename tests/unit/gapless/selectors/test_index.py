@@ -147,7 +147,7 @@ def test_an_emptied_matcher_keeps_nothing() -> None:
         matcher.remove(key)
 
     assert len(matcher) == len(matcher._compiler) == 0
-    assert (matcher._entries, matcher._groups, matcher._groups_of_topic) == ({}, {}, {})
+    assert (matcher._entries, matcher._buckets, matcher._buckets_of_topic) == ({}, {}, {})
     assert matcher._patterns._root.following == {}
 
 
@@ -156,7 +156,7 @@ def test_what_is_remembered_of_topics_is_bounded_and_forgotten_when_patterns_cha
     matcher.add(1, Filter(("a.#",)))
     for topic in range(TOPICS_CACHED_MAX + 100):
         matcher.match_one(f"a.{topic}", {})
-    assert len(matcher._groups_of_topic) == TOPICS_CACHED_MAX
+    assert len(matcher._buckets_of_topic) == TOPICS_CACHED_MAX
 
     matcher.add(2, Filter(("a.9",)))
     assert matcher.match_one("a.9", {}) == [1, 2]

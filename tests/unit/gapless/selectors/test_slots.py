@@ -62,16 +62,20 @@ def test_nothing_is_left_behind() -> None:
 
 
 @pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
-@pytest.mark.parametrize("bytes_max", [1 << 22, 8])
-def test_bounds_by_bisection(monkeypatch: pytest.MonkeyPatch, operator: str, bytes_max: int) -> None:
-    """Also when memory allows to prepare only some of the unions."""
-    monkeypatch.setattr(slots, "PREFIX_BYTES_MAX", bytes_max)
-    limits = [value / 2 for value in range(40)]
-    index = index_of({key: f"a {operator} {limit}" for key, limit in enumerate(limits)})
+@pytest.mark.parametrize("block_max", [32, 1, 2])
+def test_bounds_by_bisection(monkeypatch: pytest.MonkeyPatch, operator: str, block_max: int) -> None:
+    """Whatever came and went, in whatever order, and however many limits share a block."""
+    monkeypatch.setattr(slots, "BLOCK_MAX", block_max)
+    limits = [(value * 17 % 40) / 2 for value in range(40)]
+    index = index_of({key: f"a {operator} {limit % 13 if key % 7 == 0 else limit}" for key, limit in enumerate(limits)})
+    for key in range(0, 40, 7):
+        index.remove(key)
+    for key in range(0, 40, 7):
+        index.add(key, normal_form(parse(f"a {operator} {limits[key]}")))
 
     for value in (-1, 0, 0.5, 7, 7.25, 19.5, 100):
         expected = [key for key, limit in enumerate(limits) if truth(f"{value} {operator} {limit}", {}, {})]
-        assert index.match({"a": value}, {}) == expected
+        assert sorted(index.match({"a": value}, {})) == expected
     assert index.match({"a": "7"}, {}) == index.match({}, {}) == index.match({"a": True}, {}) == []
 
 

@@ -7,6 +7,7 @@ import pytest
 from gapless.core import messages as m
 from gapless.core.effects import Tell
 from gapless.core.ticks import FOREVER, SECOND
+from gapless_shb.core import listing
 from gapless_shb.core.positions import Position
 from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.test_constream import push, world_with
@@ -51,6 +52,42 @@ def test_the_lag_counts_matching_events_that_are_not_acknowledged() -> None:
     assert row.lag_events == len(due) - 5
     assert row.acknowledged == [m.Position(PUBEND, due[4])]
     assert row.connected
+
+
+def test_a_long_list_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message has its limits, and other sessions wait: a part at a time, also of two lists at once."""
+    monkeypatch.setattr(listing, "ROWS_MAX", 2)
+    world, _, _ = world_with("w = 9")
+    registry = world.shb._hosting.registry
+    streams = world.shb._hosting.streams.values()
+    for number in range(4):
+        subscription, _ = registry.create("c", f"other-{number}", ("t",), "", 0, {})
+        for stream in streams:
+            stream.add(subscription.sid, Position(0), subscription.version)
+    told: list[tuple[int, list[str], bool]] = []
+
+    def spy(effect: object) -> None:
+        if isinstance(effect, Tell) and isinstance(effect.message, m.SubscriptionList):
+            told.append((effect.message.request, [row.name for row in effect.message.rows], effect.message.more))
+        else:
+            do(effect)
+
+    do, world._do = world._do, spy  # type: ignore[method-assign]
+    for request in (5, 6):
+        world.shb._on_list(world.session_of(world.clients[0]), m.ListSubscriptions(request), world.now, world.wall)
+    world.pump()
+    world.answer_reads()
+    assert [part[0] for part in told] == [5]
+    removed = registry.find("c", "other-2")
+    assert removed is not None
+    registry.remove(removed)
+    for _ in range(10):
+        world.pass_time(1)
+
+    for request in (5, 6):
+        names = [name for number, part, _ in told if number == request for name in part]
+        assert sorted(names) == ["other-0", "other-1", "other-3", world.clients[0].name]
+        assert [more for number, _, more in told if number == request] in ([True, True, False], [True, False])
 
 
 def test_who_is_at_the_head_lags_by_nothing() -> None:

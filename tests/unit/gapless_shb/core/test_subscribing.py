@@ -468,8 +468,8 @@ def test_what_was_acknowledged_last_is_made_durable_when_the_consumer_leaves() -
     desk.world.shb._on_detach(desk.session(1), m.Detach(subscribed.sid), desk.world.now, desk.world.wall)
     desk.world.pass_time(0)
 
-    (position,) = recover_positions(desk.world.disk).values()
-    assert position.acked == BASE + STEP
+    ((_, rows),) = recover_positions(desk.world.disk)
+    assert rows[PUBEND].acked == BASE + STEP
 
 
 def test_a_pubend_that_the_token_does_not_name_waits_for_nobodys_acknowledgement() -> None:

@@ -80,6 +80,23 @@ def test_a_question_that_is_put_off_when_the_session_ends_is_asked_once_more_onl
     assert len(world.broker.messages(m.Unsubscribe)) == 2
 
 
+def test_a_list_may_come_in_parts_and_begins_anew_in_another_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World().start()
+    monkeypatch.setattr(world.broker, "_on_listsubscriptions", lambda _session, _message: None)
+    asked = world.core.list_subscriptions(world.now)
+    world.pump()
+    rows = [m.SubscriptionRow(sid, "c", f"s{sid}", ("t",), "", False, [], 0, 0.0) for sid in range(4)]
+    world.broker.tell(world.broker.session, m.SubscriptionList(asked, rows[:1], more=True))
+    world.pump()
+    assert world.effects(e.Answered) == []
+    world.reconnect()
+    world.broker.tell(world.broker.session, m.SubscriptionList(asked, rows[:2], more=True))
+    world.broker.tell(world.broker.session, m.SubscriptionList(asked, rows[2:]))
+    world.pump()
+
+    assert world.answer(asked) == rows
+
+
 def test_an_answer_to_nothing_means_nothing() -> None:
     world = World().start()
     session = world.broker.session

@@ -1,0 +1,125 @@
+"""Who pins the log: the lowest of them, whatever came, moved and went (algorithms.md 3.1)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gapless_shb.core.checkpoint import checkpoint, released
+from gapless_shb.core.pins import Pins
+from gapless_shb.core.positions import Position
+from unit.gapless_shb.core.harness import PUBEND, World
+from unit.gapless_shb.core.test_constream import push, world_with
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_lowest_is_the_lowest_of_those_that_pin(seed: int) -> None:
+    """Beside the plain way of looking at each."""
+    generator = random.Random(seed)
+    pins = Pins()
+    positions = {sid: Position(0) for sid in range(8)}
+    for step in range(2000):
+        sid = generator.randrange(len(positions))
+        action = generator.choice(["put", "discard", "acknowledge", "pass", "look"])
+        if action == "put":
+            pins.put(sid, positions[sid])
+        elif action == "discard":
+            pins.discard(sid)
+        elif action == "acknowledge":
+            positions[sid].acknowledge(step, step)
+        elif action == "pass":
+            positions[sid].pass_over(step)
+        else:
+            assert pins.lowest() == min((position.settled for position in pins.values()), default=None)
+    assert len(pins._heap) == len(pins._queued) <= len(positions)
+
+
+def test_one_that_comes_again_is_entered_once() -> None:
+    """However often it pins and does not, while another one below keeps its entry from coming up."""
+    pins = Pins()
+    bottom, busy = Position(0), Position(0, acked=10)
+    pins.put(1, bottom)
+    for _ in range(100):
+        pins.put(2, busy)
+        pins.discard(2)
+        assert pins.lowest() == 0
+    assert len(pins._heap) == 2
+
+    pins.discard(1)
+    assert pins.lowest() is None
+    assert not pins._heap
+    pins.put(2, busy)
+    assert pins.lowest() == 10
+
+
+def test_who_is_lowest_comes_first() -> None:
+    pins = Pins()
+    for sid in range(1, 8):
+        pins.put(sid, Position(0, acked=sid % 4))
+
+    assert pins.lowest_few(3) == [4, 1, 5]
+    assert (len(pins), list(pins), 3 in pins, 9 in pins) == (7, [1, 2, 3, 4, 5, 6, 7], True, False)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_released_is_what_looking_at_each_position_says(seed: int) -> None:
+    """In a world in which everything happens, at each step; who pins counts up to latestDelivered at most."""
+    world = World(seed, retain=None)
+    for _ in range(300):
+        world.step()
+        stream = world.shb._hosting.streams.get(PUBEND)
+        if stream is None:
+            continue
+        each = [stream.release(position) for position in stream.positions.values() if not position.quiet]
+        bounded = [min(tick, stream.latest_delivered) for tick in each]
+        assert released(stream) == max(stream.released, min([stream.head, *bounded]))
+
+
+def test_a_hold_is_given_back_although_nothing_happens_to_whom_it_was_for() -> None:
+    """It goes along with what is delivered; until it is given back, no more than that is released."""
+    world, _, stream = world_with("w = 9")
+    position = Position(stream.head, since=stream.head, acked=stream.head, held=True)
+    stream.holds.row[99] = stream.head
+    stream.add(99, position, 1)
+    for _ in range(2):
+        push(world, 3)
+        _, claim = checkpoint(stream)
+        assert claim.released == stream.latest_delivered < stream.head
+        assert claim.held == ((99, stream.latest_delivered),)
+        stream.durable(claim.latest_delivered, claim.released)
+
+    position.held = False
+    stream.touch(99, position)
+    checkpoint(stream)
+    assert checkpoint(stream)[1].released == stream.head
+
+
+def test_who_holds_the_past_is_not_asked_at_each_checkpoint() -> None:
+    """Only when it may have come far enough: until then its hold is as it is."""
+    world, _, stream = world_with("w = 9")
+    push(world, 3)
+    world.pass_time(300)
+    world.sync()
+    position = Position(1, acked=1, held=True)
+    stream.holds.row[99] = 1
+    stream.add(99, position, 1)
+    assert checkpoint(stream)[1].held == ()
+    assert not stream.liftable
+
+    stream.acknowledge(99, stream.latest_delivered, 0)
+    assert checkpoint(stream)[1].held == ((99, stream.latest_delivered),)
+
+
+def test_a_consumer_that_is_not_durable_pins_nothing_while_it_is_live() -> None:
+    """It has what it was sent; that costs no step of the head anything."""
+    world, _, stream = world_with("w = 9")
+    push(world, 3)
+    sid = next(iter(stream.live))
+    stream.live[sid].subscription.name = ""
+    push(world, 5)
+    world.pass_time(300)
+    world.sync()
+
+    assert not len(stream.pinning)
+    assert stream.reported == stream.head
