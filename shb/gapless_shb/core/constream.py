@@ -170,6 +170,7 @@ class Constream:
         position.attach(at, self.head)
         if at >= self.head and position.since <= at:
             self._go_live(consumer, at)
+            self.touch(consumer.sid, position)
         else:
             self.start_reader(consumer, position, at)
             self.step_reader(consumer.sid, now, wall)
