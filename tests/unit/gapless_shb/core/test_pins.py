@@ -82,6 +82,8 @@ def test_a_hold_is_given_back_although_nothing_happens_to_whom_it_was_for() -> N
     position = Position(stream.head, since=stream.head, acked=stream.head, held=True)
     stream.holds.row[99] = stream.head
     stream.add(99, position, 1)
+    position.reading = False  # it is durable, although this world's registry has not heard of it
+    stream.touch(99, position)
     for _ in range(2):
         push(world, 3)
         _, claim = checkpoint(stream)
