@@ -64,6 +64,10 @@ class Answers:
         self._waiting: deque[Wanted] = deque()
         self._reading = 0
         self._alarm_after = 0
+        self.read_records = 0
+        """Records that were read for wants since the start."""
+        self.read_bytes = 0
+        """Their bytes."""
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -121,6 +125,8 @@ class Answers:
     def _on_read(self, wanted: Wanted, upto: Tick, result: ReadResult, now: int) -> None:
         """A chunk is there: answers it, and goes on behind it when the others have had their turn."""
         self._reading -= 1
+        self.read_records += len(result.records)
+        self.read_bytes += sum(len(raw) for _, raw in result.records)
         span = wanted.spans[0]
         records, fault = self._linked(span.after, upto, result)
         covered = records[-1].last_tick if records else span.after
