@@ -64,8 +64,9 @@ class Barrier:
     async def ready(self) -> None:
         """One is connected; when all are, events may come."""
         self._ready += 1
-        if self._ready % self._count == 0:
+        if self._ready == self._count:
             self._cpu = time.process_time()
+        if self._ready % self._count == 0:
             print("ready", flush=True)
 
     async def gone(self) -> None:
@@ -173,6 +174,7 @@ def one_round(events: int) -> dict[str, float]:
         cpu, began = broker.cpu_seconds(), time.perf_counter()
         go(clients)
         assert set(lines_of(clients)) == {"ready"}
+        reconnect = time.perf_counter() - began
         catchup_client_cpu = cpu_of(clients)
         catchup, catchup_cpu = time.perf_counter() - began, broker.cpu_seconds() - cpu
         memory = broker.memory_bytes() - memory
@@ -185,6 +187,7 @@ def one_round(events: int) -> dict[str, float]:
         "catchup_deliveries_per_second": deliveries / catchup,
         "ratio_catchup_rate_to_live_rate": live / catchup,
         "missed_seconds": missed,
+        "reconnect_seconds": reconnect,
         "catchup_seconds": catchup,
         "ratio_catchup_time_to_time_missed": catchup / missed,
         "missed_log_bytes": away.log - before.log,

@@ -110,6 +110,15 @@ class Block:
         except IndexError:
             raise ValueError("a PFS block names a position beyond its last tick") from None
 
+    def mask_of(self, sid: int) -> int:
+        """The ticks that matched a subscription, as a mask."""
+        at = self._find(sid)
+        return 0 if at is None else self._mask(*self._column(at))
+
+    def sids(self) -> Sequence[int]:
+        """Every subscription that has a column, ascending."""
+        return self._sids.all()
+
     def previous(self, sid: int) -> tuple[Tick, Tick] | None:
         """(lo, hi]: where the index of the subscription's previous block lies; None when there is none."""
         at = self._find(sid)
@@ -123,17 +132,19 @@ class Block:
 
     def columns(self) -> Iterator[tuple[int, int]]:
         """(sid, mask of its ticks) of every subscription in the block."""
-        full = (1 << self.count) - 1
         end = self._columns_at
         for at, sid in enumerate(self._sids.all()):
             kind = self._kind(at)
             start, end = end, end + self._width(kind)
-            if kind == _ALL:
-                yield sid, full
-            elif kind == _BITMAP:
-                yield sid, int.from_bytes(self._data[start:end], "little") & full
-            else:
-                yield sid, sum(1 << position for position in self._positions(start, end)) & full
+            yield sid, self._mask(kind, start, end)
+
+    def _mask(self, kind: int, start: int, end: int) -> int:
+        full: int = (1 << self.count) - 1
+        if kind == _ALL:
+            return full
+        if kind == _BITMAP:
+            return int.from_bytes(self._data[start:end], "little") & full
+        return sum(1 << position for position in self._positions(start, end)) & full
 
     def _find(self, sid: int) -> int | None:
         at = bisect_left(self._sids, sid)

@@ -407,6 +407,7 @@ class SubscriberHostingBroker:
                 self._judge_ahead(now, wall)
         self._send_holds(now)
         for stream in self._streams():
+            stream.pump(now, wall)
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
 
     def take_effects(self) -> list[object]:
