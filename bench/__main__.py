@@ -12,6 +12,8 @@ from bench.peers.command import add_options
 NAMES = {
     "publish": "events published by one client, durable before each receipt",
     "fanout": "live delivery to 100 durable subscriptions that want 25 % each",
+    "catchup": "all of 100 durable subscriptions away for a while, and back at once",
+    "slow": "what 100 subscribers notice of one that takes a thousandth of what it is sent",
     "match": "the selector index alone",
     "pfs": "the PFS beside a log per subscriber and the paper's records",
     "transport": "frames over loopback, without any protocol",
@@ -29,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, what in NAMES.items():
         benchmark = benchmarks.add_parser(name, help=what.replace("%", "%%"), description=what)
         benchmark.add_argument("--json", action="store_true", help="one JSON object; keys carry their units")
+    benchmarks.choices["catchup"].add_argument("--full", action="store_true", help="eight times the events, once")
     add_options(benchmarks.choices["peers"])
     parsed = parser.parse_args(arguments)
     options = vars(parsed)

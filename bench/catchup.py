@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import gapless
 from bench.fanout import BATCH, BODY
-from bench.processes import Broker, medians, running_broker, spawn, table
+from bench.processes import Broker, medians, running, running_broker, table
 from gapless.node.driver import run as run_loop
 
 SUBSCRIPTIONS = 100
@@ -35,7 +35,7 @@ async def subscriber(url: str, number: int, wanted: int, barrier: Barrier) -> No
     """Consumes its quarter of what is published while it is there, and acknowledges; leaves; comes back for more."""
     for _ in range(2):
         async with (
-            gapless.connect(url, client_id=f"bench-{number}") as connection,
+            gapless.connect(url, client_id=f"bench-{number}", wait=True) as connection,
             connection.session() as session,
             session.subscribe("bench.catchup", name=f"s{number}", selector=f"w = {number & 3}") as subscription,
         ):
@@ -156,11 +156,8 @@ def one_round(events: int) -> dict[str, float]:
     """Live, away, and back."""
     deliveries = SUBSCRIPTIONS * events // 4
     wanted = events // 4
-    with running_broker() as broker:
-        clients = [
-            spawn("bench.catchup", "client", broker.url, str(k), str(PROCESSES), str(SUBSCRIPTIONS), str(wanted))
-            for k in range(PROCESSES)
-        ]
+    numbers = (str(PROCESSES), str(SUBSCRIPTIONS), str(wanted))
+    with running_broker() as broker, running("bench.catchup", broker.url, *numbers) as clients:
         assert set(lines_of(clients)) == {"ready"}
         cpu, began = broker.cpu_seconds(), time.perf_counter()
         run_loop(publish(broker.url, events, 0.0))

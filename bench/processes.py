@@ -98,6 +98,18 @@ def spawn(module: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@contextlib.contextmanager
+def running(module: str, url: str, step: str, *numbers: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """`step` client processes, told who they are: from which number on they take every `step`-th."""
+    clients = [spawn(module, "client", url, str(first), step, *numbers) for first in range(int(step))]
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
+
+
 def medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
     """The median of each figure over the rounds."""
     return {key: median(figures[key] for figures in rounds) for key in rounds[0]}

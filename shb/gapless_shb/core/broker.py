@@ -38,7 +38,7 @@ from gapless_shb.core.checkpoint import (
     recover_positions,
     recover_pubends,
 )
-from gapless_shb.core.constream import Constream
+from gapless_shb.core.constream import CatchUp, Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.listing import Listings
 from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
@@ -80,7 +80,7 @@ class SubscriberHostingBroker:
 
     name = "shb"
 
-    def __init__(self, context: RoleContext, timing: Timing) -> None:
+    def __init__(self, context: RoleContext, timing: Timing, catch_up: CatchUp | None = None) -> None:
         self._timing = timing
         self._deadlines: Deadlines[Timer] = Deadlines()
         reader = context.reader
@@ -89,6 +89,8 @@ class SubscriberHostingBroker:
         self._hosting = Hosting(
             self._shb, context.network, context.secret, Registry.recover(meta, reader.scan(SUBSCRIPTIONS))
         )
+        if catch_up is not None:
+            self._hosting.around.catch_up = catch_up
         self._subscribing = Subscribing(self._hosting)
         self._listings = Listings(self._hosting)
         self._checkpointing = False
@@ -491,6 +493,8 @@ def _stream_status(stream: Constream) -> dict[str, object]:
         "released": stream.reported,
         "live": len(stream.live),
         "readers": len(stream.readers),
+        "demoted": stream.demoted,
+        "promoted": stream.promoted,
         "pinned_by": sorted(stream.pinning),
         "holds": dict(stream.holds.row),
     }

@@ -30,11 +30,19 @@ from gapless_shb.core.subscriptions import Subscription
 _BUFFER_BYTES = 32 << 20
 """How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
 
-TURN_EVENTS = 16_384
-"""How many events readers send in one turn of the node, about: live deliveries wait no longer than that takes."""
 _SHELF = 0
 """Stands in the place of a subscription's id, which is never 0, in what is read for all readers."""
 _SHELF_READ_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """What readers may use."""
+
+    kept_bytes: int = 48 << 20
+    """Of what they share, for each pubend."""
+    turn_events: int = 16_384
+    """How many events they send in one turn of the node, about: live deliveries wait no longer than that takes."""
 
 
 @dataclass(slots=True)
@@ -47,6 +55,7 @@ class Surroundings:
     emit: Callable[[object], None]
     consumers: dict[int, Consumer] = field(default_factory=dict)
     channels: dict[int, Channel] = field(default_factory=dict)
+    catch_up: CatchUp = field(default_factory=CatchUp)
 
 
 class Constream:
@@ -86,13 +95,17 @@ class Constream:
         self._moved_at = 0
         self._pump_at = 0
         self._reader_count = 0
-        self.shelf = Shelf(pfs, head, self.readers, self._read_shelf, self.fetch)
+        self.shelf = Shelf(pfs, head, self.readers, self._read_shelf, self.fetch, around.catch_up.kept_bytes)
         self._runnable: dict[int, None] = {}
         """The readers that can go on, in the order of their turns."""
         self._fetching: dict[int, None] = {}
         """The readers that wait for what they asked the network for themselves."""
         self._at_head: dict[int, None] = {}
         """The readers that wait for the head to move."""
+        self.demoted = 0
+        """How often a live consumer had no credit for what was due, and was given a reader."""
+        self.promoted = 0
+        """How often a reader reached the head, and the constream took over."""
         self.moved = False
         """Whether the head moved since the last checkpoint."""
 
@@ -212,7 +225,7 @@ class Constream:
         What is left goes on at the next turn: so however many catch up, what is live waits for one such piece of
         work at most.
         """
-        budget = TURN_EVENTS
+        budget = self._around.catch_up.turn_events
         while self._runnable and budget > 0:
             sid = next(iter(self._runnable))
             del self._runnable[sid]
@@ -224,6 +237,7 @@ class Constream:
                 self._runnable[sid] = None
             budget -= max(credit - reader.consumer.credit_events, 1)
             self._stepped(reader)
+        self.shelf.tidy(busy=bool(self._runnable))
         self.shelf.start_reads()
         self._pump_at = now
 
@@ -244,6 +258,7 @@ class Constream:
 
     def _promote(self, reader: Reader) -> None:
         """Its consumer is live from here on."""
+        self.promoted += 1
         sid = reader.consumer.sid
         del self.readers[sid]
         reader.position.reading = False
@@ -287,6 +302,11 @@ class Constream:
         self.live[consumer.sid] = consumer
         if at > self.head:
             self.floors[consumer.sid] = at
+
+    def demote(self, consumer: Consumer, position: Position, at: Tick) -> None:
+        """A live consumer has no credit for what is due: a reader sends it as it gets some (T26)."""
+        self.demoted += 1
+        self.start_reader(consumer, position, at)
 
     def start_reader(self, consumer: Consumer, position: Position, at: Tick) -> None:
         """The consumer is not at the head (any more): a reader serves it from `at` on."""

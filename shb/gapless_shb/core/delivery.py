@@ -88,7 +88,7 @@ class Delivery:
             position.sent = self._batch.ticks[mask.bit_length() - 1]
         else:
             begin = max(self._previous, self._stream.floors.get(consumer.sid, 0))
-            self._stream.start_reader(consumer, position, begin)
+            self._stream.demote(consumer, position, begin)
 
 
 def above(ticks: Iterable[Tick], floor: Tick) -> int:

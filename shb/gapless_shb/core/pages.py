@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Protocol
 
 from gapless.core.events import EventBatch
@@ -76,6 +77,25 @@ class StepMasks:
     def among(self, sids: Mapping[int, object]) -> Iterable[tuple[int, int]]:
         """(sid, mask) of those of `sids` whom any tick matched."""
         return ((sid, mask) for sid, mask in self._masks.items() if sid in sids)
+
+
+class SeveralSteps:
+    """The masks of several steps of the constream, one behind the other."""
+
+    def __init__(self, parts: Sequence[tuple[int, Masks]]) -> None:
+        self.parts = parts
+        """How many ticks are before each, and its masks."""
+
+    def mask_of(self, sid: int) -> int:
+        """The page's ticks that matched a subscription, as a mask."""
+        mask = 0
+        for shift, masks in self.parts:
+            mask |= masks.mask_of(sid) << shift
+        return mask
+
+    def among(self, sids: Mapping[int, object]) -> Iterable[tuple[int, int]]:
+        """(sid, mask) of those of `sids` whom any tick matched, or more of them."""
+        return ((sid, self.mask_of(sid)) for sid in sids)
 
 
 class Page:
@@ -191,3 +211,17 @@ class Page:
 
     def _upto(self, tick: Tick) -> int:
         return (1 << bisect_right(self.ticks, tick)) - 1
+
+
+def joined(pages: Sequence[Page]) -> Page:
+    """One page of several that follow each other, and that have all their events."""
+    starts = accumulate((len(page.ticks) for page in pages[:-1]), initial=0)
+    parts: list[tuple[int, Masks]] = []
+    for start, page in zip(starts, pages, strict=True):
+        if isinstance(page.masks, SeveralSteps):
+            parts += [(start + shift, masks) for shift, masks in page.masks.parts]
+        else:
+            parts.append((start, page.masks))
+    masks = SeveralSteps(parts)
+    events = EventBatch.concatenate([page.select(page.have) for page in pages])
+    return Page(pages[0].after, events.ticks, masks, events)

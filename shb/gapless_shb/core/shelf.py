@@ -22,21 +22,17 @@ from gapless.core.routing import Knowledge, Ranges
 from gapless.core.ticks import FOREVER, Tick
 from gapless_shb.core.blocks import TICKS_MAX, Block
 from gapless_shb.core.fetches import NEAR, near_ranges
-from gapless_shb.core.pages import Columns, Page, PartOfBlock
+from gapless_shb.core.pages import Columns, Page, PartOfBlock, joined
 from gapless_shb.core.pfs import Pfs
 
-LIVE_BYTES: Final = 16 << 20
-"""How much of the constream's latest steps is kept."""
-PAGES_BYTES: Final = 32 << 20
-"""How much of what was read is kept."""
 PAGE_BYTES: Final = 256 << 10
 """What a page's events have, about."""
 READS_MAX: Final = 2
 """How many reads of the PFS are under way."""
 FETCHES_MAX: Final = 8
-"""The events of how many pages are under way."""
+"""The events of how many full pages are under way; smaller ones count as what they are."""
 AHEAD: Final = 4
-"""So many pages are fetched at once: the one that a reader wants, and those behind it."""
+"""So much is fetched at once, in full pages: the one that a reader wants, and those behind it."""
 
 _index = attrgetter("index")
 
@@ -57,7 +53,11 @@ class Shelf:
         readers: Mapping[int, Standing],
         read: Callable[[Tick, Tick, int], None],
         fetch: Callable[[Ranges, int], None],
+        kept_bytes: int,
     ) -> None:
+        """`kept_bytes`: a third of it is for the constream's latest steps, the rest for what was read."""
+        self._live_bytes = kept_bytes // 3
+        self._pages_bytes = kept_bytes - self._live_bytes
         self._pfs = pfs
         self._readers = readers
         self._read = read
@@ -79,7 +79,9 @@ class Shelf:
         self._queue: dict[int, None] = {}
         """The readers that wait for other pages' events to arrive."""
         self._asked: dict[Tick, Page] = {}
-        self._portion = 64
+        self._asked_ticks = 0
+        """How many ticks these pages have."""
+        self._portion = 16
         self._near = NEAR
         self.unreadable_upto: Tick = 0
         """Up to here the PFS could not be read: nothing is known."""
@@ -90,7 +92,7 @@ class Shelf:
         """The page in which a reader goes on from `horizon`; None when there is none here."""
         if horizon >= self._live_from:
             at = bisect_right(self._live, horizon, key=_index)
-            return self._live[at] if at < len(self._live) else None
+            return self._live_page(at) if at < len(self._live) else None
         at = bisect_right(self._order, horizon)
         if at == len(self._order) or (page := self._pages[self._order[at]]).after > horizon:
             return None
@@ -110,13 +112,30 @@ class Shelf:
     def add_live(self, page: Page) -> None:
         """A step of the constream."""
         self._live.append(page)
-        self._live_weight += page.weight
+        self._weigh_live(page)
         gone = 0
-        while self._live_weight > LIVE_BYTES:
-            self._live_weight -= self._live[gone].weight
+        while self._live_weight > self._live_bytes:
+            self._live_weight -= self._live[gone].weighed
             self._live_from = self._live[gone].index
             gone += 1
         del self._live[:gone]
+
+    def _live_page(self, at: int) -> Page:
+        """The page there, made one with those behind it as long as they are small: few large deliveries cost less."""
+        end, count = at, 0
+        while end < len(self._live) and count + len(self._live[end].ticks) <= TICKS_MAX:
+            count += len(self._live[end].ticks)
+            end += 1
+        if end - at > 1:
+            parts = self._live[at:end]
+            self._live[at:end] = [joined(parts)]
+            self._live_weight -= sum(part.weighed for part in parts)
+        self._weigh_live(self._live[at])
+        return self._live[at]
+
+    def _weigh_live(self, page: Page) -> None:
+        self._live_weight += page.weight - page.weighed
+        page.weighed = page.weight
 
     # --------------------------------------------------------------------------- reads of the PFS
 
@@ -187,7 +206,7 @@ class Shelf:
     def ask(self, sid: int, page: Page, mask: int, now: int) -> None:
         """A reader waits for these ticks' events, of a page that has not all of them."""
         if mask & ~page.asked & ~page.have:
-            if len(self._asked) >= FETCHES_MAX:
+            if self._asked_ticks >= FETCHES_MAX * self._portion:
                 self._queue[sid] = None
                 return
             self._ask_on(page, mask, now)
@@ -201,10 +220,10 @@ class Shelf:
         self._fetch(near_ranges(ticks, self._near), now)
 
     def _behind(self, page: Page) -> Iterable[Page]:
-        at = bisect_right(self._order, page.index)
-        for index in self._order[at : at + AHEAD - 1]:
-            following = self._pages[index]
-            if following.after != page.index or len(self._asked) >= FETCHES_MAX:
+        limit = min(self._asked_ticks + AHEAD * self._portion, FETCHES_MAX * self._portion)
+        for at in range(bisect_right(self._order, page.index), len(self._order)):
+            following = self._pages[self._order[at]]
+            if following.after != page.index or self._asked_ticks + len(following.ticks) > limit:
                 return
             page = following
             yield page
@@ -216,8 +235,9 @@ class Shelf:
             if 2 * mask.bit_count() >= len(page.ticks):
                 break
         ticks = page.ask(page.most_of(mask))
-        if ticks:
+        if ticks and page.index not in self._asked:
             self._asked[page.index] = page
+            self._asked_ticks += len(page.ticks)
         return ticks
 
     @property
@@ -239,11 +259,15 @@ class Shelf:
     def _settle(self, pages: list[Page]) -> list[int]:
         woken: list[int] = []
         for page in pages:
-            del self._asked[page.index]
+            self._answered(page)
             woken += page.waiting
             page.waiting.clear()
             self._weigh(page)
         return woken + self._take_queue()
+
+    def _answered(self, page: Page) -> None:
+        if self._asked.pop(page.index, None) is not None:
+            self._asked_ticks -= len(page.ticks)
 
     def _take_queue(self) -> list[int]:
         queue, self._queue = list(self._queue), {}
@@ -262,25 +286,29 @@ class Shelf:
     # ------------------------------------------------------------------------------- what is kept
 
     def _weigh(self, page: Page) -> None:
-        """Takes account of what a page weighs now, and lets go of others when that is too much."""
-        if page.weight == page.weighed:
-            return
+        """Takes account of what a page weighs now."""
         self._weight += page.weight - page.weighed
         page.weighed = page.weight
-        if self._weight > PAGES_BYTES:
-            self._let_go(page)
 
-    def _let_go(self, kept: Page) -> None:
-        for page in list(self._pages.values())[:-1]:
-            if page is not kept and page.index not in self._asked:
+    def tidy(self, *, busy: bool) -> None:
+        """Lets go of the pages that were not used for longest.
+
+        As long as readers are busy, some may be about to take what has just come for them: then twice as much may
+        be here. What was asked for stays in any case.
+        """
+        limit = 2 * self._pages_bytes if busy else self._pages_bytes
+        if self._weight <= limit:
+            return
+        for page in list(self._pages.values()):
+            if page.index not in self._asked:
                 self._remove(page)
-            if self._weight <= PAGES_BYTES:
+            if self._weight <= self._pages_bytes:
                 return
 
     def _remove(self, page: Page) -> None:
         del self._pages[page.index]
         del self._order[bisect_right(self._order, page.index) - 1]
-        self._asked.pop(page.index, None)
+        self._answered(page)
         self._weight -= page.weighed
 
 
