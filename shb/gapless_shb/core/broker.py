@@ -495,6 +495,8 @@ def _stream_status(stream: Constream) -> dict[str, object]:
         "readers": len(stream.readers),
         "demoted": stream.demoted,
         "promoted": stream.promoted,
+        "interrupted": stream.interrupted,
+        **stream.shelf.status(),
         "pinned_by": sorted(stream.pinning),
         "holds": dict(stream.holds.row),
     }

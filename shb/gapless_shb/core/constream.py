@@ -106,6 +106,8 @@ class Constream:
         """How often a live consumer had no credit for what was due, and was given a reader."""
         self.promoted = 0
         """How often a reader reached the head, and the constream took over."""
+        self.interrupted = 0
+        """How often readers could have gone on, and what is live had its turn."""
         self.moved = False
         """Whether the head moved since the last checkpoint."""
 
@@ -237,6 +239,7 @@ class Constream:
                 self._runnable[sid] = None
             budget -= max(credit - reader.consumer.credit_events, 1)
             self._stepped(reader)
+        self.interrupted += bool(self._runnable)
         self.shelf.tidy(busy=bool(self._runnable))
         self.shelf.start_reads()
         self._pump_at = now

@@ -83,8 +83,18 @@ class Shelf:
         """How many ticks these pages have."""
         self._portion = 16
         self._near = NEAR
+        self._pages_read = self._pages_dropped = self._shared = 0
         self.unreadable_upto: Tick = 0
         """Up to here the PFS could not be read: nothing is known."""
+
+    def status(self) -> dict[str, int]:
+        """What `gapless doctor` shows of it; counts since the start."""
+        return {
+            "kept_bytes": self._live_weight + self._weight,
+            "pages_read": self._pages_read,
+            "pages_dropped": self._pages_dropped,
+            "shared_fetches": self._shared,
+        }
 
     # ------------------------------------------------------------------------------- what there is
 
@@ -197,6 +207,7 @@ class Shelf:
         return [self._pages[index] for index in indexes]
 
     def _put(self, page: Page) -> None:
+        self._pages_read += 1
         insort(self._order, page.index)
         self._pages[page.index] = page
         self._weigh(page)
@@ -260,6 +271,7 @@ class Shelf:
         woken: list[int] = []
         for page in pages:
             self._answered(page)
+            self._shared += len(page.waiting) > 1
             woken += page.waiting
             page.waiting.clear()
             self._weigh(page)
@@ -306,6 +318,7 @@ class Shelf:
                 return
 
     def _remove(self, page: Page) -> None:
+        self._pages_dropped += 1
         del self._pages[page.index]
         del self._order[bisect_right(self._order, page.index) - 1]
         self._answered(page)
