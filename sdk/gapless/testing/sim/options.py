@@ -32,6 +32,7 @@ STORIES: Mapping[str, Mapping[str, Any]] = {
     "restorer": {"shbs": 1},
     "exchange": {"shbs": 1},
     "usurper": {"shbs": 1, "min_retain_seconds": 0.0},
+    "crowd": {"shbs": 1, "catchup_bytes": 1_000},
 }
 """Stories that a whole run can be about, and what they need. They bring their own faults."""
 
