@@ -244,17 +244,3 @@ class Found:
     """The subscription's ticks, in order: the oldest ones (T12)."""
     upto: Tick
     """Every other tick up to here is silence for it."""
-
-
-def gather(records: Sequence[tuple[int, bytes]], sid: int, after: Tick, upto: Tick, limit: int) -> Found:
-    """The oldest ticks of `sid` above `after` in these blocks, about `limit` of them.
-
-    `upto` is how far the blocks are complete; a read that was cut short is complete up to its last block
-    only. Raises ValueError when a block does not parse.
-    """
-    found: list[Tick] = []
-    for index, data in records:
-        found += [tick for tick in Block(index, data).ticks_of(sid) if tick > after]
-        if len(found) >= limit:
-            return Found(found, min(index, upto))
-    return Found(found, upto)

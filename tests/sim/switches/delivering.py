@@ -15,7 +15,6 @@ _READER = "gapless_shb.core.readers:Reader"
 _CHECKPOINT = "gapless_shb.core.checkpoint:checkpoint"
 
 _SHELF = "gapless_shb.core.shelf:Shelf"
-_PAGES = "gapless_shb.core.pages"
 _UNKNOWN = "max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)"
 _PROGRESS = "Progress(self._shb, stream.pubend, stream.reported, stream.latest_delivered)"
 _OLD_TOKEN = (
@@ -65,7 +64,15 @@ PFS = (
         "pfs_read_races_chop",
         ("T43",),
         "What a read of the PFS did not return is silence, also where it was chopped meanwhile.",
-        (Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),),
+        (
+            Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),
+            Edit(f"{_SHELF}.on_read", "after = max(after, result.first)", "pass"),
+            Edit(
+                f"{_PFS}:Pfs.chop",
+                "self.chopped = upto",
+                'self.chopped, self._under_way = vars(self).get("_under_way", self.chopped), upto',
+            ),
+        ),
         ("I3", "I4"),
         f"{_OLD_TOKEN[0].upper()}{_OLD_TOKEN[1:]}, within one checkpoint of that acknowledgement, so that the chop is"
         " written between the SHB's read of its PFS and the answer.",
@@ -194,14 +201,6 @@ SHARING = (
         (Edit(f"{_SHELF}._settle", "woken += page.waiting", "woken += list(page.waiting)[:1]"),),
         ("V1",),
         "Two durable subscribers that were away come back together, and want the same block.",
-    ),
-    Switch(
-        "asked_for_is_forgotten",
-        ("3.6 shared fetches",),
-        "Events that arrive when nobody reads any more are dropped, and count as asked for.",
-        (Edit(f"{_CONSTREAM}._take_in", "if self.readers or self.shelf.expects:", "if self.readers:"),),
-        ("V1",),
-        "A subscriber that catches up leaves before the answer to its question is there, and comes back.",
     ),
     Switch(
         "dropped_steps_are_silence",
