@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from math import log
+from typing import Any
 
 import gapless
 from bench.catchup import lines_of
@@ -95,7 +96,7 @@ async def slow(url: str) -> None:
             await next_line()
 
 
-async def take_slowly(subscription: gapless.Subscription[gapless.Event, gapless.Batch]) -> None:
+async def take_slowly(subscription: gapless.Subscription[gapless.Event, Any]) -> None:
     """One event, where the others take a thousand."""
     async for _ in subscription:
         await subscription.acknowledge()

@@ -238,15 +238,6 @@ SHARING = (
         ("V1",),
         "Subscribers catch up on more than an SHB sends in one turn.",
     ),
-    Switch(
-        "credit_of_the_predecessor",
-        ("T26",),
-        "Credit that a consumer gave counts for its successor in the same session.",
-        (Edit(f"{_SHB}._on_credit", "if credit.request not in {0, consumer.request}:", "if credit.request < 0:"),),
-        ("P1",),
-        "A subscription is taken over by the session that has it already, and the one before gives credit until it"
-        " hears of that.",
-    ),
 )
 
 CONSUMERS = (
