@@ -25,4 +25,5 @@ def open_role(context: RoleContext) -> Role:
         silence_ms=max(1, round(config.silence_seconds * 1000)),
         stalled_ms=max(1, round(config.stalled_seconds * 1000)),
     )
-    return SubscriberHostingBroker(context, timing, CatchUp(config.catchup_bytes, config.catchup_turn_events))
+    catch_up = CatchUp(config.catchup_bytes, config.catchup_turn_events, imprecise=config.pfs == "imprecise")
+    return SubscriberHostingBroker(context, timing, catch_up)

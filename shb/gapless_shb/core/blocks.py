@@ -12,8 +12,9 @@ last tick, so the block itself holds no tick whole:
              columns   by kind: 0 a bitmap · 1 … 254 so many positions · 255 nothing: every tick matched
 
 Integers are little-endian; `flags` says how wide a gap, a sid and a pointer are in this block, two bits
-each. A position takes one byte in blocks of up to 256 ticks, else two. Each column has the form that is
-shortest for it: sparse and dense subscriptions share a block.
+each, and whether the block is *imprecise*: then everybody in it has all of its ticks, whatever matched. A
+position takes one byte in blocks of up to 256 ticks, else two. Each column has the form that is shortest
+for it: sparse and dense subscriptions share a block.
 """
 
 from __future__ import annotations
@@ -35,43 +36,59 @@ _HEAD = Struct("<BBHI")
 _LETTERS = "BHIQ"
 _BITMAP = 0
 _ALL = 255
+_IMPRECISE = 1 << 6
 _FAR = (1 << 32) - 1
 """The pointer to a block so long ago (49 days) that its distance does not fit."""
 
 
-def encode(ticks: Sequence[Tick], masks: Mapping[int, int], previous: Mapping[int, Tick]) -> bytes:
+def encode(
+    ticks: Sequence[Tick], masks: Mapping[int, int], previous: Mapping[int, Tick], *, imprecise: bool = False
+) -> bytes:
     """The block of these ticks, at most `TICKS_MAX` of them and ascending.
 
     `masks` has, by sid, the ticks that matched (bit i for the i-th), none of them 0; `previous` the index
-    of the block that each sid was in last.
+    of the block that each sid was in last. Imprecise: no column says which ticks matched.
     """
     count, sids = len(ticks), sorted(masks)
     gaps, shift = _gaps(ticks)
     pointers = [_pointer(ticks[-1], previous.get(sid, 0)) for sid in sids]
     widths = [_width_code(max(values, default=0)) for values in (gaps, sids, pointers)]
-    flags = widths[0] | widths[1] << 2 | widths[2] << 4
+    flags = widths[0] | widths[1] << 2 | widths[2] << 4 | (_IMPRECISE if imprecise else 0)
     numbers = zip((gaps, sids, pointers), widths, strict=True)
     parts = [_HEAD.pack(flags, shift, count, len(sids))]
     parts += [pack(f"<{len(values)}{_LETTERS[width]}", *values) for values, width in numbers]
     if count > 1:
-        parts += _columns([masks[sid] for sid in sids], count)
+        parts += [bytes([_ALL]) * len(sids)] if imprecise else _columns([masks[sid] for sid in sids], count)
     return b"".join(parts)
 
 
 class Block:
     """A block that was read: its ticks, and the columns of its subscriptions, decoded when asked for."""
 
-    __slots__ = ("_columns_at", "_data", "_gaps", "_kinds_at", "_pointers", "_shift", "_sids", "count", "index")
+    __slots__ = (
+        "_columns_at",
+        "_data",
+        "_gaps",
+        "_kinds_at",
+        "_pointers",
+        "_shift",
+        "_sids",
+        "count",
+        "imprecise",
+        "index",
+    )
 
     def __init__(self, index: Tick, data: bytes) -> None:
         """Raises ValueError when `data` is no block."""
         if len(data) < _HEAD.size:
             raise ValueError("a PFS block is shorter than its head")
         flags, self._shift, self.count, subscriptions = _HEAD.unpack_from(data)
-        if flags > 0b111111 or self._shift > 63 or not self.count:
+        if flags > 0b1111111 or self._shift > 63 or not self.count:
             raise ValueError("a PFS block has an impossible head")
         self.index = index
         """Its last tick."""
+        self.imprecise = bool(flags & _IMPRECISE)
+        """Whether ticks may have matched nobody that has them in its column."""
         self._data = data
         self._gaps = _Numbers(data, _HEAD.size, self.count - 1, flags & 3)
         self._sids = _Numbers(data, self._gaps.end, subscriptions, flags >> 2 & 3)

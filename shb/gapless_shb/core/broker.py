@@ -106,7 +106,8 @@ class SubscriberHostingBroker:
         sids = {subscription.sid for subscription in self._hosting.registry}
         chains = dict(context.reader.scan(CHAINS))
         for pubend, row in recover_pubends(context.reader):
-            pfs = Pfs(pubend, row.latest_delivered, context.reader.first(stream_name(pubend)))
+            chopped = context.reader.first(stream_name(pubend))
+            pfs = Pfs(pubend, row.latest_delivered, chopped, imprecise=self._hosting.around.catch_up.imprecise)
             stream = Constream(
                 PubendMeta(pubend, "", row.topics, created=row.created), row.latest_delivered, pfs, self._hosting.around
             )
@@ -203,7 +204,8 @@ class SubscriberHostingBroker:
 
     def _discover(self, meta: PubendMeta, at: Tick, now: int, wall: int) -> Constream:
         """A pubend this SHB did not know: subscriptions begin where the rule of algorithms.md 6.6 says."""
-        stream = Constream(meta, at, Pfs(meta.pubend, at, 0), self._hosting.around)
+        pfs = Pfs(meta.pubend, at, 0, imprecise=self._hosting.around.catch_up.imprecise)
+        stream = Constream(meta, at, pfs, self._hosting.around)
         self._hosting.streams[meta.pubend] = stream
         rows: list[Operation] = []
         for subscription in self._hosting.registry:

@@ -37,12 +37,14 @@ _SHELF_READ_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """What readers may use."""
+    """What readers may use, and what they find."""
 
     kept_bytes: int = 48 << 20
     """Of what they share, for each pubend."""
     turn_events: int = 16_384
     """How many events they send in one turn of the node, about: live deliveries wait no longer than that takes."""
+    imprecise: bool = False
+    """Whether the PFS says only, of many ticks together, who matched any of them."""
 
 
 @dataclass(slots=True)

@@ -125,13 +125,16 @@ class RangeFetch:
 
 def refilter(batch: EventBatch, matcher: BatchMatcher) -> EventBatch:
     """The events of a batch that a matcher with a single filter matches."""
-    if not len(batch):
-        return batch
+    return batch.select(matches(batch, matcher)) if len(batch) else batch
+
+
+def matches(batch: EventBatch, matcher: BatchMatcher) -> int:
+    """The same as a mask."""
     headers = batch.headers
     mask = 0
     for matched, _ in matcher.match([header.topic for header in headers], [header.properties for header in headers]):
         mask |= matched
-    return batch.select(mask)
+    return mask
 
 
 def merge(pieces: list[EventBatch]) -> EventBatch:

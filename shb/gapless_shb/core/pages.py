@@ -14,12 +14,19 @@ from typing import Protocol
 
 from gapless.core.events import EventBatch
 from gapless.core.ticks import Tick
+from gapless.selectors.filters import Filter
+from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected
 from gapless_shb.core.blocks import Block
+from gapless_shb.core.fetches import matches
 
 
 class Masks(Protocol):
     """Whom the ticks of a page matched."""
+
+    @property
+    def imprecise(self) -> bool:
+        """Whether more ticks are in the masks than matched: what matched, the events tell."""
 
     def mask_of(self, sid: int) -> int:
         """The page's ticks that matched a subscription, as a mask."""
@@ -33,6 +40,7 @@ class Columns:
 
     def __init__(self, block: Block) -> None:
         self._block = block
+        self.imprecise = block.imprecise
         self._decoded: dict[int, int] = {}
 
     def mask_of(self, sid: int) -> int:
@@ -54,6 +62,7 @@ class PartOfBlock:
         self._columns = columns
         self._start = start
         self._full = (1 << count) - 1
+        self.imprecise = columns.imprecise
 
     def mask_of(self, sid: int) -> int:
         """The page's ticks that matched a subscription, as a mask."""
@@ -66,6 +75,8 @@ class PartOfBlock:
 
 class StepMasks:
     """The masks of a step of the constream."""
+
+    imprecise = False
 
     def __init__(self, masks: Mapping[int, int]) -> None:
         self._masks = masks
@@ -81,6 +92,8 @@ class StepMasks:
 
 class SeveralSteps:
     """The masks of several steps of the constream, one behind the other."""
+
+    imprecise = False
 
     def __init__(self, parts: Sequence[tuple[int, Masks]]) -> None:
         self.parts = parts
@@ -121,6 +134,7 @@ class Page:
         self._events = EventBatch((), (), ())
         self._expirations: dict[int, int] = {}
         self._payloads: dict[int, bytes] = {}
+        self._matching: dict[tuple[Filter, int], int] = {}
         self._weight = 8 * len(ticks)
         if events is not None:
             self._events, self.have, self._weight = events, self._full, events.size
@@ -184,6 +198,17 @@ class Page:
         for at, header in zip(places, data.headers, strict=True):
             if at is not None and header.extras is not None and header.extras.expiration > 0:
                 self._expirations[at] = header.extras.expiration
+
+    def matching(self, mask: int, matcher: BatchMatcher, selected_by: Filter) -> int:
+        """Those of the mask's ticks, all of which are here, whose events the filter in the matcher matches."""
+        if not self.masks.imprecise or not mask:
+            return mask
+        known = self._matching.get((selected_by, mask))
+        if known is None:
+            places = selected(range(len(self.ticks)), mask)
+            hits = matches(self.select(mask), matcher)
+            known = self._matching[selected_by, mask] = sum(1 << place for place in selected(places, hits))
+        return known
 
     def expired(self, wall: int) -> int:
         """The ticks whose events have expired, as a mask."""

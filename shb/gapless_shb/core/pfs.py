@@ -63,9 +63,11 @@ class Step:
 class Pfs:
     """One pubend's PFS: the open block, the chain of each subscription, and what has been sealed."""
 
-    def __init__(self, pubend: PubendId, sealed_upto: Tick, chopped: Tick) -> None:
+    def __init__(self, pubend: PubendId, sealed_upto: Tick, chopped: Tick, *, imprecise: bool = False) -> None:
         self.pubend = pubend
         self.stream = stream_name(pubend)
+        self._imprecise = imprecise
+        """Whether new blocks say only who matched anything in them (S1 4.2): smaller, and filtered again when read."""
         self.sealed_upto = sealed_upto
         """Every block up to here has been asked to be written, so any `Read` sees it."""
         self.chopped = chopped
@@ -168,7 +170,7 @@ class Pfs:
 
     def _close_block(self, ticks: Sequence[Tick], masks: dict[int, int]) -> None:
         index = ticks[-1]
-        self._closed.append(Put(self.stream, index, encode(ticks, masks, self._previous)))
+        self._closed.append(Put(self.stream, index, encode(ticks, masks, self._previous, imprecise=self._imprecise)))
         self._previous.update(dict.fromkeys(masks, index))
         self._note_spacing(index)
 

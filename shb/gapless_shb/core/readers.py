@@ -150,14 +150,16 @@ class Reader:
         mask = page.wanted(sid, self.horizon)
         missing = page.missing(mask)
         if not missing:
-            self._send_page(page, mask & ~page.expired(wall), host)
+            matching = page.matching(mask, self._matcher, self.consumer.subscription.filter)
+            self._send_page(page, matching & ~page.expired(wall), host)
         elif mask & ~page.asked & ~page.have or missing[-1] > page.lost:
             self._waits = True
             host.shelf.ask(sid, page, mask, now)
         else:
             low, high = host.silent(self.position)
             lost = [(tick - 1, tick) for tick in missing if not low < tick <= high]
-            self._ready.extend(interleave(self.horizon, page.select(mask & page.have), lost))
+            matching = page.matching(mask & page.have, self._matcher, self.consumer.subscription.filter)
+            self._ready.extend(interleave(self.horizon, page.select(matching), lost))
             self._ready_upto = page.index
 
     def _send_page(self, page: Page, mask: int, host: Host) -> None:

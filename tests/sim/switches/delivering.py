@@ -15,6 +15,7 @@ _READER = "gapless_shb.core.readers:Reader"
 _CHECKPOINT = "gapless_shb.core.checkpoint:checkpoint"
 
 _SHELF = "gapless_shb.core.shelf:Shelf"
+_PAGES = "gapless_shb.core.pages"
 _UNKNOWN = "max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)"
 _PROGRESS = "Progress(self._shb, stream.pubend, stream.reported, stream.latest_delivered)"
 _OLD_TOKEN = (
@@ -223,6 +224,14 @@ SHARING = (
         ),
         ("I3", "I4"),
         "A subscriber with a small window catches up on more events than it gives credit for.",
+    ),
+    Switch(
+        "imprecise_not_filtered",
+        ("3.5 imprecise",),
+        "What an imprecise PFS has of a subscription is taken for what matched it.",
+        (Edit(f"{_PAGES}:Page.matching", "if not self.masks.imprecise or not mask:", "if mask >= 0:"),),
+        ("I1",),
+        'A selective durable subscriber that is away, at an SHB with `pfs = "imprecise"`.',
     ),
     Switch(
         "turn_forgets_who_waits",

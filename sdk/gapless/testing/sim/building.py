@@ -89,6 +89,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         settings["shb"] = {
             "catchup_bytes": options.catchup_bytes,
             "catchup_turn_events": options.catchup_turn_events,
+            "pfs": options.pfs,
         }
     peers = {peer: list(theirs) for peer, theirs in roles.items()}
     routing: dict[str, Any] = {"peers": peers}

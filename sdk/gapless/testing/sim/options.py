@@ -148,6 +148,7 @@ class Options:
     wants_silence: float = 0.3
     catchup_bytes: int = 48 << 20
     """What an SHB keeps of what its readers share: with less, they ask the PFS and the network again."""
+    pfs: str = "precise"
     catchup_turn_events: int = 16_384
     """After so many events of readers an SHB lets what is live have its turn."""
     network: NetworkFaults = field(default_factory=NetworkFaults)
@@ -260,6 +261,7 @@ def _draw_any(seed: int, draws: Stream, router: str, workload: str | None, fault
         rate=float(draws.pick((8, 3, 20, 40))),
         catchup_bytes=(48 << 20, 0, 4_000)[seed % 3],
         catchup_turn_events=(16_384, 2)[seed % 2],
+        pfs=("precise", "precise", "precise", "imprecise")[seed % 4],
         max_retain_seconds=float(draws.pick((2, 5, 10))) if draws.chance(0.25) else None,
         min_retain_seconds=float(draws.pick((0, 0, 0, 3))),
         retires=0.05 if rates.on("operator", 0.15) else 0.0,

@@ -110,7 +110,7 @@ class World:
         self.now = 1_000_000_000
         self.wall = WALL
         self.retain = retain
-        self.catch_up = CatchUp((48 << 20, 0, 500)[seed % 3], (1 << 14, 2)[seed % 2])
+        self.catch_up = CatchUp((48 << 20, 0, 500)[seed % 3], (1 << 14, 2)[seed % 2], imprecise=seed % 5 == 0)
         self.log: list[tuple[int, dict[str, int], bytes]] = []
         self.lost = 0
         self.stable = BASE

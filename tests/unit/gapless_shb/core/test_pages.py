@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.events import EventBatch, Extras, encode_event
+from gapless.selectors.filters import Filter
+from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.blocks import Block, encode
 from gapless_shb.core.pages import Columns, Page, PartOfBlock, StepMasks, joined
 
@@ -108,6 +110,22 @@ def test_pages_of_one_block_share_its_columns() -> None:
     assert (first.mask_of(8), second.mask_of(8)) == (0b01, 0)
     assert dict(second.among({7: None, 9: None})) == {7: 0b10, 9: 0}
     assert dict(second.among(dict.fromkeys(range(9)))) == {7: 0b10, 8: 0}
+
+
+def test_an_imprecise_share_is_filtered_again_once_its_events_are_here() -> None:
+    """3.5: the block says only who matched anything in it."""
+    block = Block(40, encode([10, 20, 30, 40], {7: 0b0010, 8: 0b0001}, {}, imprecise=True))
+    shared = Page(0, block.ticks, PartOfBlock(Columns(block), 0, 4))
+    wanted = shared.wanted(7, 10)
+    assert wanted == 0b1110
+
+    shared.ask(wanted)
+    shared.fill(events(20, 30, 40), 0)
+    chosen, matcher = Filter(("#",), "n = 20 OR n = 40"), BatchMatcher()
+    matcher.add(7, chosen)
+
+    assert shared.matching(wanted, matcher, chosen) == 0b1010
+    assert shared.matching(wanted, BatchMatcher(), chosen) == 0b1010, "looked at once for all who choose alike"
 
 
 steps = st.lists(st.lists(st.sets(st.integers(1, 3)), min_size=1, max_size=4), min_size=1, max_size=6)

@@ -230,6 +230,8 @@ class Crowd(Returning):
 
 TROUBLE: dict[str, type[Troubled]] = {
     "crowd": Crowd,
-    "restorer": Restorer, "exchange": Exchange, "usurper": Usurper,
+    "restorer": Restorer,
+    "exchange": Exchange,
+    "usurper": Usurper,
 }
 """By the names that options have for them."""
