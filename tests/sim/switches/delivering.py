@@ -197,7 +197,7 @@ PROGRESS = (
 SHARING = (
     Switch(
         "shared_fetch_answers_one_only",
-        ("3.6 shared fetches",),
+        ("T26",),
         "Of several readers that wait for the same events, only the first is told that they came.",
         (Edit(f"{_SHELF}._settle", "woken += page.waiting", "woken += list(page.waiting)[:1]"),),
         ("V1",),
@@ -205,7 +205,7 @@ SHARING = (
     ),
     Switch(
         "dropped_steps_are_silence",
-        ("3.6 shared fetches", "T25"),
+        ("T25",),
         "A step of the constream that is not kept in memory any more is silence to who is behind.",
         (Edit(f"{_SHELF}.add_live", "self._live_from = self._live[gone].index", "pass"),),
         ("I3", "I4"),
@@ -213,7 +213,7 @@ SHARING = (
     ),
     Switch(
         "page_read_past",
-        ("T25", "3.6 credit"),
+        ("T25", "T26"),
         "Who runs out of credit within a page goes on behind the page.",
         (
             Edit(
@@ -227,7 +227,7 @@ SHARING = (
     ),
     Switch(
         "imprecise_not_filtered",
-        ("3.5 imprecise",),
+        ("T12",),
         "What an imprecise PFS has of a subscription is taken for what matched it.",
         (Edit(f"{_PAGES}:Page.matching", "if not self.masks.imprecise or not mask:", "if mask >= 0:"),),
         ("I1",),
@@ -235,7 +235,7 @@ SHARING = (
     ),
     Switch(
         "turn_forgets_who_waits",
-        ("3.6 fairness",),
+        ("T26",),
         "Readers whose turn did not come before that of what is live never get one.",
         (
             Edit(
