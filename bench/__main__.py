@@ -13,6 +13,8 @@ from bench.subscriptions import add_options as add_options_of_subscriptions
 NAMES = {
     "publish": "events published by one client, durable before each receipt",
     "fanout": "live delivery to 100 durable subscriptions that want 25 % each",
+    "catchup": "all of 100 durable subscriptions away for a while, and back at once",
+    "slow": "what 100 subscribers notice of one that takes a thousandth of what it is sent",
     "match": "the selector index alone",
     "subscriptions": "what 100,000 durable subscriptions cost one SHB, of which 10,000 are connected",
     "pfs": "the PFS beside a log per subscriber and the paper's records",
@@ -33,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         benchmark.add_argument("--json", action="store_true", help="one JSON object; keys carry their units")
     add_options_of_peers(benchmarks.choices["peers"])
     add_options_of_subscriptions(benchmarks.choices["subscriptions"])
+    benchmarks.choices["catchup"].add_argument("--full", action="store_true", help="eight times the events, once")
     parsed = parser.parse_args(arguments)
     options = vars(parsed)
     name = options.pop("name")

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -22,8 +23,22 @@ class Broker:
     """A running broker."""
 
     url: str
-    pid: int
+    process: subprocess.Popen[str]
     data: Path
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self.process.pid
+
+    def status(self) -> dict[str, Any]:
+        """What it says of itself: a node's status."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("status\n")
+        self.process.stdin.flush()
+        status: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return status
 
     def cpu_seconds(self) -> float:
         """Processor time it has used so far, all threads, user and system."""
@@ -35,6 +50,17 @@ class Broker:
             if line.startswith("write_bytes:"):
                 return int(line.split()[1])
         return 0
+
+    def memory_bytes(self) -> int:
+        """The most memory it has had since it began, or since `forget_memory`."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def forget_memory(self) -> None:
+        """From now on `memory_bytes` counts anew."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -50,14 +76,15 @@ def running_broker(configuration: str = "") -> Iterator[Broker]:
     config = data / "gapless.toml"
     config.write_text(f'[storage]\npath = "{data}/volume"\n\n[[listen]]\naddress = "127.0.0.1:0"\n\n{configuration}')
     process = subprocess.Popen(
-        [sys.executable, "-m", "gapless.cli", "broker", "--config", str(config), "--json"],
+        [sys.executable, "-m", "bench.status_broker", str(config)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["url"]
-        yield Broker(url, process.pid, data)
+        yield Broker(url, process, data)
     finally:
         process.terminate()
         process.wait(timeout=30)
@@ -69,6 +96,18 @@ def spawn(module: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+
+
+@contextlib.contextmanager
+def running(module: str, url: str, step: str, *numbers: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """`step` client processes, told who they are: from which number on they take every `step`-th."""
+    clients = [spawn(module, "client", url, str(first), step, *numbers) for first in range(int(step))]
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
 
 
 def medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -16,3 +18,9 @@ class ShbConfig(BaseModel):
     """How often an idle consumer's position moves on."""
     stalled_seconds: float = Field(default=3.0, gt=0)
     """How long the head may stand still before the SHB asks for what lies ahead."""
+    pfs: Literal["precise", "imprecise"] = "precise"
+    """Whether it is remembered which events matched whom, or only, for some events together, who matched any."""
+    catchup_bytes: int = Field(default=48 << 20, ge=0)
+    """How much of what its readers share is kept in memory, for each pubend."""
+    catchup_turn_events: int = Field(default=16_384, ge=1)
+    """How many events readers are sent, about, before what is live has its turn."""

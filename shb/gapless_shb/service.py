@@ -9,6 +9,7 @@ from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 from gapless_shb.config import ShbConfig
 from gapless_shb.core.broker import SubscriberHostingBroker, Timing
+from gapless_shb.core.constream import CatchUp
 
 
 @hookimpl
@@ -24,4 +25,5 @@ def open_role(context: RoleContext) -> Role:
         silence_ms=max(1, round(config.silence_seconds * 1000)),
         stalled_ms=max(1, round(config.stalled_seconds * 1000)),
     )
-    return SubscriberHostingBroker(context, timing)
+    catch_up = CatchUp(config.catchup_bytes, config.catchup_turn_events, imprecise=config.pfs == "imprecise")
+    return SubscriberHostingBroker(context, timing, catch_up)

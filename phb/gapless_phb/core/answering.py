@@ -26,6 +26,8 @@ from gapless_phb.core.records import Record, decode_record
 
 NEAR_BYTES = 64 << 10
 """Ranges with fewer bytes of log between them are read in one go."""
+LITTLE_BYTES = 4 << 10
+"""Ranges with no more than this between them are answered in one: nobody minds to be told a little more."""
 READS_MAX = 4
 """How many reads of a pubend are under way; wants take turns, a chunk each."""
 WANTS_MAX = 1024
@@ -64,6 +66,10 @@ class Answers:
         self._waiting: deque[Wanted] = deque()
         self._reading = 0
         self._alarm_after = 0
+        self.read_records = 0
+        """Records that were read for wants since the start."""
+        self.read_bytes = 0
+        """Their bytes."""
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -121,6 +127,8 @@ class Answers:
     def _on_read(self, wanted: Wanted, upto: Tick, result: ReadResult, now: int) -> None:
         """A chunk is there: answers it, and goes on behind it when the others have had their turn."""
         self._reading -= 1
+        self.read_records += len(result.records)
+        self.read_bytes += sum(len(raw) for _, raw in result.records)
         span = wanted.spans[0]
         records, fault = self._linked(span.after, upto, result)
         covered = records[-1].last_tick if records else span.after
@@ -170,6 +178,10 @@ class Answers:
         lost = self._log.lost
         while span.ranges and span.ranges[0][0] < covered:
             lo, hi = span.ranges[0]
+            while len(span.ranges) > 1 and span.ranges[1][0] < covered:
+                if not _is_little(records, lasts, hi, span.ranges[1][0]):
+                    break
+                hi = span.ranges.pop(1)[1]
             end = min(hi, covered)
             pieces = [(lo, end)] if first <= lost else [(lo, min(end, lost)), (max(lo, first), end)]
             for low, high in pieces:
@@ -190,6 +202,11 @@ class Answers:
             self._alarm_after = now + ALARM_EVERY
             text = f"{self._log.pubend}: part of the log cannot be read, and its subscribers wait: {fault}"
             self._outbox.emit(Alarm(text))
+
+
+def _is_little(records: list[Record], lasts: list[Tick], lo: Tick, hi: Tick) -> bool:
+    """Whether so little was read between two ranges that one answer for both costs less than two."""
+    return _within(records, lasts, lo, hi).size <= LITTLE_BYTES
 
 
 def _within(records: list[Record], lasts: list[Tick], lo: Tick, hi: Tick) -> EventBatch:

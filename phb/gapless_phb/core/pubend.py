@@ -322,6 +322,8 @@ class Pubend:
             "unreleased_bytes": log.index.above(release.released),
             "holds": {shb: {"at": at, "bytes": log.index.above(at)} for shb, at in holds.items()},
             "reads": len(self._answers),
+            "read_records": self._answers.read_records,
+            "read_bytes": self._answers.read_bytes,
             "clock_suspect": log.clock.suspect,
         }
 

@@ -12,8 +12,9 @@ last tick, so the block itself holds no tick whole:
              columns   by kind: 0 a bitmap · 1 … 254 so many positions · 255 nothing: every tick matched
 
 Integers are little-endian; `flags` says how wide a gap, a sid and a pointer are in this block, two bits
-each. A position takes one byte in blocks of up to 256 ticks, else two. Each column has the form that is
-shortest for it: sparse and dense subscriptions share a block.
+each, and whether the block is *imprecise*: then everybody in it has all of its ticks, whatever matched. A
+position takes one byte in blocks of up to 256 ticks, else two. Each column has the form that is shortest
+for it: sparse and dense subscriptions share a block.
 """
 
 from __future__ import annotations
@@ -35,43 +36,59 @@ _HEAD = Struct("<BBHI")
 _LETTERS = "BHIQ"
 _BITMAP = 0
 _ALL = 255
+_IMPRECISE = 1 << 6
 _FAR = (1 << 32) - 1
 """The pointer to a block so long ago (49 days) that its distance does not fit."""
 
 
-def encode(ticks: Sequence[Tick], masks: Mapping[int, int], previous: Mapping[int, Tick]) -> bytes:
+def encode(
+    ticks: Sequence[Tick], masks: Mapping[int, int], previous: Mapping[int, Tick], *, imprecise: bool = False
+) -> bytes:
     """The block of these ticks, at most `TICKS_MAX` of them and ascending.
 
     `masks` has, by sid, the ticks that matched (bit i for the i-th), none of them 0; `previous` the index
-    of the block that each sid was in last.
+    of the block that each sid was in last. Imprecise: no column says which ticks matched.
     """
     count, sids = len(ticks), sorted(masks)
     gaps, shift = _gaps(ticks)
     pointers = [_pointer(ticks[-1], previous.get(sid, 0)) for sid in sids]
     widths = [_width_code(max(values, default=0)) for values in (gaps, sids, pointers)]
-    flags = widths[0] | widths[1] << 2 | widths[2] << 4
+    flags = widths[0] | widths[1] << 2 | widths[2] << 4 | (_IMPRECISE if imprecise else 0)
     numbers = zip((gaps, sids, pointers), widths, strict=True)
     parts = [_HEAD.pack(flags, shift, count, len(sids))]
     parts += [pack(f"<{len(values)}{_LETTERS[width]}", *values) for values, width in numbers]
     if count > 1:
-        parts += _columns([masks[sid] for sid in sids], count)
+        parts += [bytes([_ALL]) * len(sids)] if imprecise else _columns([masks[sid] for sid in sids], count)
     return b"".join(parts)
 
 
 class Block:
     """A block that was read: its ticks, and the columns of its subscriptions, decoded when asked for."""
 
-    __slots__ = ("_columns_at", "_data", "_gaps", "_kinds_at", "_pointers", "_shift", "_sids", "count", "index")
+    __slots__ = (
+        "_columns_at",
+        "_data",
+        "_gaps",
+        "_kinds_at",
+        "_pointers",
+        "_shift",
+        "_sids",
+        "count",
+        "imprecise",
+        "index",
+    )
 
     def __init__(self, index: Tick, data: bytes) -> None:
         """Raises ValueError when `data` is no block."""
         if len(data) < _HEAD.size:
             raise ValueError("a PFS block is shorter than its head")
         flags, self._shift, self.count, subscriptions = _HEAD.unpack_from(data)
-        if flags > 0b111111 or self._shift > 63 or not self.count:
+        if flags > 0b1111111 or self._shift > 63 or not self.count:
             raise ValueError("a PFS block has an impossible head")
         self.index = index
         """Its last tick."""
+        self.imprecise = bool(flags & _IMPRECISE)
+        """Whether ticks may have matched nobody that has them in its column."""
         self._data = data
         self._gaps = _Numbers(data, _HEAD.size, self.count - 1, flags & 3)
         self._sids = _Numbers(data, self._gaps.end, subscriptions, flags >> 2 & 3)
@@ -110,6 +127,15 @@ class Block:
         except IndexError:
             raise ValueError("a PFS block names a position beyond its last tick") from None
 
+    def mask_of(self, sid: int) -> int:
+        """The ticks that matched a subscription, as a mask."""
+        at = self._find(sid)
+        return 0 if at is None else self._mask(*self._column(at))
+
+    def sids(self) -> Sequence[int]:
+        """Every subscription that has a column, ascending."""
+        return self._sids.all()
+
     def previous(self, sid: int) -> tuple[Tick, Tick] | None:
         """(lo, hi]: where the index of the subscription's previous block lies; None when there is none."""
         at = self._find(sid)
@@ -123,17 +149,19 @@ class Block:
 
     def columns(self) -> Iterator[tuple[int, int]]:
         """(sid, mask of its ticks) of every subscription in the block."""
-        full = (1 << self.count) - 1
         end = self._columns_at
         for at, sid in enumerate(self._sids.all()):
             kind = self._kind(at)
             start, end = end, end + self._width(kind)
-            if kind == _ALL:
-                yield sid, full
-            elif kind == _BITMAP:
-                yield sid, int.from_bytes(self._data[start:end], "little") & full
-            else:
-                yield sid, sum(1 << position for position in self._positions(start, end)) & full
+            yield sid, self._mask(kind, start, end)
+
+    def _mask(self, kind: int, start: int, end: int) -> int:
+        full: int = (1 << self.count) - 1
+        if kind == _ALL:
+            return full
+        if kind == _BITMAP:
+            return int.from_bytes(self._data[start:end], "little") & full
+        return sum(1 << position for position in self._positions(start, end)) & full
 
     def _find(self, sid: int) -> int | None:
         at = bisect_left(self._sids, sid)

@@ -37,7 +37,7 @@ from gapless_shb.core.checkpoint import (
     recover_positions,
     recover_pubends,
 )
-from gapless_shb.core.constream import Constream
+from gapless_shb.core.constream import CatchUp, Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.listing import Listings
 from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
@@ -82,7 +82,7 @@ class SubscriberHostingBroker:
 
     name = "shb"
 
-    def __init__(self, context: RoleContext, timing: Timing) -> None:
+    def __init__(self, context: RoleContext, timing: Timing, catch_up: CatchUp | None = None) -> None:
         self._timing = timing
         self._deadlines: Deadlines[Timer] = Deadlines()
         reader = context.reader
@@ -91,6 +91,8 @@ class SubscriberHostingBroker:
         self._hosting = Hosting(
             self._shb, context.network, context.secret, Registry.recover(meta, reader.scan(SUBSCRIPTIONS))
         )
+        if catch_up is not None:
+            self._hosting.around.catch_up = catch_up
         self._subscribing = Subscribing(self._hosting)
         self._listings = Listings(self._hosting)
         self._checkpointing = False
@@ -106,7 +108,8 @@ class SubscriberHostingBroker:
         chains = dict(context.reader.scan(CHAINS))
         last_ticks: dict[PubendId, dict[int, Tick]] = {}
         for pubend, row in recover_pubends(context.reader):
-            pfs = Pfs(pubend, row.latest_delivered, context.reader.first(stream_name(pubend)))
+            chopped = context.reader.first(stream_name(pubend))
+            pfs = Pfs(pubend, row.latest_delivered, chopped, imprecise=self._hosting.around.catch_up.imprecise)
             stream = Constream(
                 PubendMeta(pubend, "", row.topics, created=row.created), row.latest_delivered, pfs, self._hosting.around
             )
@@ -201,7 +204,8 @@ class SubscriberHostingBroker:
 
     def _discover(self, meta: PubendMeta, at: Tick, now: int, wall: int) -> Constream:
         """A pubend this SHB did not know: subscriptions begin where the rule of algorithms.md 6.6 says."""
-        stream = Constream(meta, at, Pfs(meta.pubend, at, 0), self._hosting.around)
+        pfs = Pfs(meta.pubend, at, 0, imprecise=self._hosting.around.catch_up.imprecise)
+        stream = Constream(meta, at, pfs, self._hosting.around)
         self._hosting.streams[meta.pubend] = stream
         rows: list[Operation] = []
         for subscription in self._hosting.registry:
@@ -415,6 +419,7 @@ class SubscriberHostingBroker:
                 self._go_on_telling(now)
         self._send_holds(now)
         for stream in self._streams():
+            stream.pump(now, wall)
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
 
     def take_effects(self) -> list[object]:
@@ -517,4 +522,8 @@ def _stream_status(stream: Constream) -> dict[str, object]:
         "pinned": len(stream.pinning),
         "pinned_by": stream.pinning.lowest_few(_SHOWN),
         "holds": len(stream.holds.row),
+        "demoted": stream.demoted,
+        "promoted": stream.promoted,
+        "interrupted": stream.interrupted,
+        **stream.shelf.status(),
     }

@@ -7,7 +7,7 @@ T28). Who is not live is served by a reader (algorithms.md 3.1 to 3.6).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gapless.core.curiosity import CuriosityStream
@@ -25,10 +25,27 @@ from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.pins import Pins
 from gapless_shb.core.positions import Position
 from gapless_shb.core.readers import Reader
+from gapless_shb.core.shelf import Shelf
 from gapless_shb.core.subscriptions import Subscription
 
 _BUFFER_BYTES = 32 << 20
 """How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
+
+_SHELF = 0
+"""Stands in the place of a subscription's id, which is never 0, in what is read for all readers."""
+_SHELF_READ_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """What readers may use, and what they find."""
+
+    kept_bytes: int = 48 << 20
+    """Of what they share, for each pubend."""
+    turn_events: int = 16_384
+    """How many events they send in one turn of the node, about: live deliveries wait no longer than that takes."""
+    imprecise: bool = False
+    """Whether the PFS says only, of many ticks together, who matched any of them."""
 
 
 @dataclass(slots=True)
@@ -41,6 +58,7 @@ class Surroundings:
     emit: Callable[[object], None]
     consumers: dict[int, Consumer] = field(default_factory=dict)
     channels: dict[int, Channel] = field(default_factory=dict)
+    catch_up: CatchUp = field(default_factory=CatchUp)
 
 
 class Constream:
@@ -80,7 +98,21 @@ class Constream:
         self._asked_ahead = False
         self._window = Window()
         self._moved_at = 0
+        self._pump_at = 0
         self._reader_count = 0
+        self.shelf = Shelf(pfs, head, self.readers, self._read_shelf, self.fetch, around.catch_up.kept_bytes)
+        self._runnable: dict[int, None] = {}
+        """The readers that can go on, in the order of their turns."""
+        self._fetching: dict[int, None] = {}
+        """The readers that wait for what they asked the network for themselves."""
+        self._at_head: dict[int, None] = {}
+        """The readers that wait for the head to move."""
+        self.demoted = 0
+        """How often a live consumer had no credit for what was due, and was given a reader."""
+        self.promoted = 0
+        """How often a reader reached the head, and the constream took over."""
+        self.interrupted = 0
+        """How often readers could have gone on, and what is live had its turn."""
         self.moved = False
         """Whether the head moved since the last checkpoint."""
 
@@ -195,40 +227,85 @@ class Constream:
         return self.head >= max(self._target, self._istream.known_upto)
 
     def step_reader(self, sid: int, now: int, wall: int) -> None:
-        """Lets a reader go on; where it has reached the head, the constream takes over (T25)."""
-        reader = self.readers.get(sid)
-        if reader is None:
-            return
-        reader.step(self, now, wall)
-        position = reader.position
+        """Lets a reader go on, and all that can."""
+        self._runnable[sid] = None
+        self.pump(now, wall)
+
+    def pump(self, now: int, wall: int) -> None:
+        """Lets readers go on, a piece each in turn, until all wait or enough was sent for one turn of the node.
+
+        What is left goes on at the next turn: so however many catch up, what is live waits for one such piece of
+        work at most.
+        """
+        budget = self._around.catch_up.turn_events
+        while self._runnable and budget > 0:
+            sid = next(iter(self._runnable))
+            del self._runnable[sid]
+            reader = self.readers.get(sid)
+            if reader is None:
+                continue
+            credit = reader.consumer.credit_events
+            if reader.step(self, now, wall):
+                self._runnable[sid] = None
+            budget -= max(credit - reader.consumer.credit_events, 1)
+            self._stepped(reader)
+        self.interrupted += bool(self._runnable)
+        self.shelf.tidy(busy=bool(self._runnable))
+        self.shelf.start_reads()
+        self._pump_at = now
+
+    def _stepped(self, reader: Reader) -> None:
+        """Takes note of where a reader stands; where it has reached the head, the constream takes over (T25)."""
+        position, sid = reader.position, reader.consumer.sid
         if not reader.consumer.subscription.durable:
             position.acknowledge(reader.horizon, reader.horizon)
         self.touch(sid, position)
-        if (
-            reader.idle
-            and reader.horizon >= self.head
-            and position.since <= reader.horizon
-            and not reader.consumer.starved
-        ):
-            del self.readers[sid]
-            position.reading = False
-            self._go_live(reader.consumer, reader.horizon)
-            self.touch(sid, position)
+        if reader.fetching:
+            self._fetching[sid] = None
+        if not (reader.idle and reader.horizon >= self.head):
+            return
+        if position.since <= reader.horizon and not reader.consumer.starved:
+            self._promote(reader)
+        else:
+            self._at_head[sid] = None
+
+    def _promote(self, reader: Reader) -> None:
+        """Its consumer is live from here on."""
+        self.promoted += 1
+        sid = reader.consumer.sid
+        del self.readers[sid]
+        reader.position.reading = False
+        self._go_live(reader.consumer, reader.horizon)
+        self.touch(sid, reader.position)
 
     def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
-        """The PFS was read for a reader."""
-        reader = self.readers.get(sid)
+        """The PFS was read, for a reader or for all of them."""
         if result.error:
             self._around.emit(
                 Alarm(f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}")
             )
-        if reader is not None and reader.number == number:
+        reader = self.readers.get(sid)
+        if sid == _SHELF:
+            self._woken(self.shelf.on_read(number, result))
+        elif reader is not None and reader.number == number:
             reader.on_read(result, self, now)
-            self.step_reader(sid, now, wall)
+            self._runnable[sid] = None
+        self.pump(now, wall)
+
+    def _woken(self, sids: Iterable[int]) -> None:
+        for sid in sids:
+            reader = self.readers.get(sid)
+            if reader is not None:
+                reader.wake()
+                self._runnable[sid] = None
 
     def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
         """Reads PFS records for a reader."""
         self._around.emit(Read(self.pfs.stream, after, upto, ("pfs", self.pubend, reader.consumer.sid, reader.number)))
+
+    def _read_shelf(self, after: Tick, upto: Tick, number: int) -> None:
+        cookie = ("pfs", self.pubend, _SHELF, number)
+        self._around.emit(Read(self.pfs.stream, after, upto, cookie, _SHELF_READ_BYTES))
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks for RAW knowledge of these ranges, at once."""
@@ -238,6 +315,11 @@ class Constream:
         self.live[consumer.sid] = consumer
         if at > self.head:
             self.floors[consumer.sid] = at
+
+    def demote(self, consumer: Consumer, position: Position, at: Tick) -> None:
+        """A live consumer has no credit for what is due: a reader sends it as it gets some (T26)."""
+        self.demoted += 1
+        self.start_reader(consumer, position, at)
 
     def start_reader(self, consumer: Consumer, position: Position, at: Tick) -> None:
         """The consumer is not at the head (any more): a reader serves it from `at` on."""
@@ -249,6 +331,7 @@ class Constream:
             position.reading = True
             position.acknowledge(at, at)
             self.touch(consumer.sid, position)
+        self._runnable[consumer.sid] = None
 
     # ------------------------------------------------------------------------------------ knowledge
 
@@ -264,7 +347,7 @@ class Constream:
             self._around.emit(Alarm(f"two brokers contradict each other about {self.pubend}: {conflict}"))
 
     def _take_in(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        if self.readers:
+        if self.readers or self.shelf.expects:
             self._feed_readers(knowledge, now, wall)
         if knowledge.hi > self.head and not self._overfull(knowledge):
             self._istream.accumulate(knowledge)
@@ -294,6 +377,8 @@ class Constream:
 
     def deadline(self, stalled_after: int) -> int:
         """When `on_deadline` wants to be called."""
+        if self._runnable:
+            return self._pump_at
         wants = self._curiosity.deadline()
         stalled = self._moved_at + stalled_after
         return stalled if wants is None else min(wants, stalled)
@@ -303,9 +388,15 @@ class Constream:
             return
         if len(knowledge.data):
             _ = knowledge.data.headers  # decoded once here; every reader's share of the batch has them then
-        for sid, reader in list(self.readers.items()):
-            reader.offer(knowledge)
-            self.step_reader(sid, now, wall)
+        for sid in list(self._fetching):
+            reader = self.readers.get(sid)
+            if reader is not None and reader.fetching:
+                reader.offer(knowledge)
+                self._runnable[sid] = None
+            else:
+                del self._fetching[sid]
+        self._woken(self.shelf.on_knowledge(knowledge))
+        self.pump(now, wall)
 
     def _overfull(self, knowledge: Knowledge) -> bool:
         return knowledge.lo > self.head and self._istream.size > _BUFFER_BYTES
@@ -359,13 +450,12 @@ class Constream:
             self.touch(sid, position)
 
     def _promote_waiting(self) -> None:
-        for sid, reader in list(self.readers.items()):
-            waits = reader.idle and reader.horizon >= self.head and not reader.consumer.starved
-            if waits and reader.position.since <= reader.horizon:
-                del self.readers[sid]
-                reader.position.reading = False
-                self._go_live(reader.consumer, reader.horizon)
-                self.touch(sid, reader.position)
+        for sid in list(self._at_head):
+            reader = self.readers.get(sid)
+            if reader is None or not reader.idle or reader.horizon < self.head or reader.consumer.starved:
+                continue
+            if reader.position.since <= reader.horizon:
+                self._promote(reader)
 
     def _deliver_lost(self, horizon: Tick) -> None:
         """Only an SHB that was retired meets lost ticks here (T10): everybody gets the gap."""
@@ -384,8 +474,11 @@ class Constream:
                 self.touch(sid, position)
 
     def _after_advance(self, now: int, wall: int) -> None:
-        for sid in list(self.readers):
-            self.step_reader(sid, now, wall)
+        if self._at_head:
+            waiting, self._at_head = self._at_head, {}
+            self._runnable.update(waiting)
+        if self._runnable:
+            self.pump(now, wall)
 
     def _want_next(self, now: int) -> None:
         if self.head < self._target:

@@ -13,6 +13,7 @@ from gapless.core.events import EventBatch
 from gapless.core.ticks import FOREVER, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.pages import Page, StepMasks
 from gapless_shb.core.positions import Position
 from gapless_shb.core.readers import expired_mask
 
@@ -40,6 +41,9 @@ class Delivery:
         for mask, sids in matcher.match(topics, [header.properties for header in headers]):
             self._to_all(mask, sids)
         self._stream.pfs.step_done()
+        if self._step.masks:
+            page = Page(self._previous, self._batch.ticks, StepMasks(self._step.masks), self._batch)
+            self._stream.shelf.add_live(page)
 
     def _to_all(self, mask: int, sids: Iterable[int]) -> None:
         """All subscriptions with one filter."""
@@ -84,7 +88,7 @@ class Delivery:
             position.sent = self._batch.ticks[mask.bit_length() - 1]
         else:
             begin = max(self._previous, self._stream.floors.get(consumer.sid, 0))
-            self._stream.start_reader(consumer, position, begin)
+            self._stream.demote(consumer, position, begin)
 
 
 def above(ticks: Iterable[Tick], floor: Tick) -> int:

@@ -45,13 +45,7 @@ class TickFetch:
 
     def ranges(self) -> Ranges:
         """What to ask for; near ticks share a range."""
-        merged: list[tuple[Tick, Tick]] = []
-        for tick in self._ticks:
-            if merged and tick - merged[-1][1] <= NEAR:
-                merged[-1] = (merged[-1][0], tick)
-            else:
-                merged.append((tick - 1, tick))
-        return tuple(merged)
+        return near_ranges(self._ticks, NEAR)
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes what it wanted out of knowledge that arrived."""
@@ -73,6 +67,21 @@ class TickFetch:
         self._pieces.sort(key=lambda piece: piece.ticks[0])
         lost = sorted(tick for tick in self._wanted if not silent[0] < tick <= silent[1])
         return interleave(self.start, merge(self._pieces), [(tick - 1, tick) for tick in lost])
+
+
+def near_ranges(ticks: Sequence[Tick], near: Tick) -> Ranges:
+    """Ranges that have all these ticks, ascending; those that are no further apart than `near` share one."""
+    ranges: list[tuple[Tick, Tick]] = []
+    start = end = 0
+    for tick in ticks:
+        if tick - end > near or not start:
+            if start:
+                ranges.append((start - 1, end))
+            start = tick
+        end = tick
+    if start:
+        ranges.append((start - 1, end))
+    return tuple(ranges)
 
 
 class RangeFetch:
@@ -116,13 +125,16 @@ class RangeFetch:
 
 def refilter(batch: EventBatch, matcher: BatchMatcher) -> EventBatch:
     """The events of a batch that a matcher with a single filter matches."""
-    if not len(batch):
-        return batch
+    return batch.select(matches(batch, matcher)) if len(batch) else batch
+
+
+def matches(batch: EventBatch, matcher: BatchMatcher) -> int:
+    """The same as a mask."""
     headers = batch.headers
     mask = 0
     for matched, _ in matcher.match([header.topic for header in headers], [header.properties for header in headers]):
         mask |= matched
-    return batch.select(mask)
+    return mask
 
 
 def merge(pieces: list[EventBatch]) -> EventBatch:

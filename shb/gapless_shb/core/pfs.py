@@ -63,9 +63,11 @@ class Step:
 class Pfs:
     """One pubend's PFS: the open block, the chain of each subscription, and what has been sealed."""
 
-    def __init__(self, pubend: PubendId, sealed_upto: Tick, chopped: Tick) -> None:
+    def __init__(self, pubend: PubendId, sealed_upto: Tick, chopped: Tick, *, imprecise: bool = False) -> None:
         self.pubend = pubend
         self.stream = stream_name(pubend)
+        self._imprecise = imprecise
+        """Whether new blocks say only who matched anything in them (S1 4.2): smaller, and filtered again when read."""
         self.sealed_upto = sealed_upto
         """Every block up to here has been asked to be written, so any `Read` sees it."""
         self.chopped = chopped
@@ -168,7 +170,7 @@ class Pfs:
 
     def _close_block(self, ticks: Sequence[Tick], masks: dict[int, int]) -> None:
         index = ticks[-1]
-        self._closed.append(Put(self.stream, index, encode(ticks, masks, self._previous)))
+        self._closed.append(Put(self.stream, index, encode(ticks, masks, self._previous, imprecise=self._imprecise)))
         self._previous.update(dict.fromkeys(masks, index))
         self._note_spacing(index)
 
@@ -252,17 +254,3 @@ class Found:
     """The subscription's ticks, in order: the oldest ones (T12)."""
     upto: Tick
     """Every other tick up to here is silence for it."""
-
-
-def gather(records: Sequence[tuple[int, bytes]], sid: int, after: Tick, upto: Tick, limit: int) -> Found:
-    """The oldest ticks of `sid` above `after` in these blocks, about `limit` of them.
-
-    `upto` is how far the blocks are complete; a read that was cut short is complete up to its last block
-    only. Raises ValueError when a block does not parse.
-    """
-    found: list[Tick] = []
-    for index, data in records:
-        found += [tick for tick in Block(index, data).ticks_of(sid) if tick > after]
-        if len(found) >= limit:
-            return Found(found, min(index, upto))
-    return Found(found, upto)

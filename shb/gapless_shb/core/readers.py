@@ -16,10 +16,13 @@ from gapless.core.events import ROW, EventBatch
 from gapless.core.routing import Knowledge, Ranges
 from gapless.core.ticks import PubendId, Tick
 from gapless.selectors.index import BatchMatcher
+from gapless.selectors.masks import select as selected
 from gapless_shb.core.consumers import Consumer
-from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window
-from gapless_shb.core.pfs import Found, Pfs, gather
+from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave
+from gapless_shb.core.pages import Page
+from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import Position
+from gapless_shb.core.shelf import Shelf
 from gapless_shb.core.walks import Walk
 
 BATCH = 2048
@@ -32,6 +35,7 @@ class Host(Protocol):
     pubend: PubendId
     head: Tick
     pfs: Pfs
+    shelf: Shelf
 
     def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
         """Reads PFS records; answered by `Reader.on_read`."""
@@ -63,13 +67,18 @@ class Reader:
         self._walk: Walk | None = None
         self._scans = False
         """Whether a walk has found the subscription in so many blocks that reading all of them is faster."""
+        self._waits = False
+        """Whether it waits for the shelf, which wakes it."""
         self._fetch: TickFetch | RangeFetch | None = None
         self._ready: deque[Segment] = deque()
         self._ready_upto = start
         self._said = start
-        self._unreadable_upto = 0
 
     # What happened.
+
+    def wake(self) -> None:
+        """What it waits for on the shelf may be there."""
+        self._waits = False
 
     def offer(self, knowledge: Knowledge) -> None:
         """Knowledge arrived; some of it may be what was asked for."""
@@ -77,56 +86,97 @@ class Reader:
             self._fetch.offer(knowledge)
 
     def on_read(self, result: ReadResult, host: Host, now: int) -> None:
-        """The PFS was read. What lies at or below its chop point *now* is unknown, not silence (T43)."""
+        """A block of its chain was read. What lies at or below the chop point *now* is unknown, not silence (T43)."""
         upto, self._reading_upto = self._reading_upto, None
         walk, self._walk = self._walk, None
         if result.error and upto is not None:
-            self._unreadable_upto = upto
-        if result.error or upto is None or result.first > self.horizon:
+            self._scans = True  # the scan finds out how far
+        if result.error or walk is None or result.first > self.horizon:
             return
-        found = self._scanned(result, upto) if walk is None else walk.on_records(result.records, BATCH)
+        found = walk.on_records(result.records, BATCH)
         if found is not None:
             self._ask_ticks(found.ticks, found.upto, host, now)
-        elif walk is not None:
+        else:
             self._walk_on(walk, host)
-
-    def _scanned(self, result: ReadResult, upto: Tick) -> Found:
-        if result.records:
-            upto = min(upto, result.records[-1][0])
-        return gather(result.records, self.consumer.sid, self.horizon, upto, BATCH)
 
     # What to do.
 
     @property
     def idle(self) -> bool:
         """Whether it waits for nothing and has nothing left to send."""
-        return self._fetch is None and self._reading_upto is None and not self._ready
+        return not self._waits and self._fetch is None and self._reading_upto is None and not self._ready
 
-    def step(self, host: Host, now: int, wall: int) -> None:
-        """Goes on as far as it can without waiting."""
+    @property
+    def fetching(self) -> bool:
+        """Whether it wants to be offered what arrives."""
+        return self._fetch is not None
+
+    def step(self, host: Host, now: int, wall: int) -> bool:
+        """Goes on until it has sent something or must wait; returns whether there is more to do at once."""
+        credit = self.consumer.credit_events
         while True:
             self._harvest(host)
             self._send(host, wall)
-            if self._ready or self._reading_upto is not None or self._fetch is not None:
-                return
+            if not self.idle:
+                return False
             self._advance(self._ready_upto)
             if self.horizon >= host.head or self.consumer.starved:
                 self._say_silence(host)
-                return
-            self._plan(host, now)
+                return False
+            if credit != self.consumer.credit_events:
+                return True
+            self._plan(host, now, wall)
 
-    def _plan(self, host: Host, now: int) -> None:
-        unknown_upto = min(self._unknown_upto(host.pfs), host.head)
+    def _plan(self, host: Host, now: int, wall: int) -> None:
+        unknown_upto = min(self._unknown_upto(host), host.head)
         if self.horizon < unknown_upto:
             fetch = RangeFetch(host.pubend, self.horizon, self._window.upto(self.horizon, unknown_upto), self._matcher)
             self._fetch = fetch
             host.fetch(fetch.ranges(), now)
         elif self.position.last_tick <= self.horizon:
             self._ready_upto = host.head
+        elif (page := host.shelf.page(self.horizon)) is not None:
+            self._take(page, host, now, wall)
+        elif (silent_upto := host.shelf.silent_upto(self.horizon, host.head)) > self.horizon:
+            self._ready_upto = silent_upto
         elif self.horizon < host.pfs.sealed_upto:
             self._read_pfs(host)
         else:
             self._ask_ticks(host.pfs.open_ticks(self.consumer.sid, self.horizon), host.head, host, now)
+
+    def _take(self, page: Page, host: Host, now: int, wall: int) -> None:
+        """Sends its share of a page, or waits for it."""
+        sid = self.consumer.sid
+        mask = page.wanted(sid, self.horizon)
+        missing = page.missing(mask)
+        if not missing:
+            matching = page.matching(mask, self._matcher, self.consumer.subscription.filter)
+            self._send_page(page, matching & ~page.expired(wall), host)
+        elif mask & ~page.asked & ~page.have or missing[-1] > page.lost:
+            self._waits = True
+            host.shelf.ask(sid, page, mask, now)
+        else:
+            low, high = host.silent(self.position)
+            lost = [(tick - 1, tick) for tick in missing if not low < tick <= high]
+            matching = page.matching(mask & page.have, self._matcher, self.consumer.subscription.filter)
+            self._ready.extend(interleave(self.horizon, page.select(matching), lost))
+            self._ready_upto = page.index
+
+    def _send_page(self, page: Page, mask: int, host: Host) -> None:
+        """Sends as much of the page as the credit allows; the rest is looked up again when there is more."""
+        consumer = self.consumer
+        while mask:
+            if consumer.starved:
+                return
+            part, payload = mask, b""
+            if mask.bit_count() <= consumer.credit_events:
+                payload = page.payload(mask)
+            if not payload or len(payload) > consumer.credit_bytes:
+                part = lowest(mask, self._affordable(page.select(mask)))
+                payload = page.part(part)
+            self._deliver(host.pubend, part.bit_count(), payload, page.ticks[part.bit_length() - 1])
+            mask ^= part
+        self._ready_upto = page.index
 
     def _read_pfs(self, host: Host) -> None:
         pfs = host.pfs
@@ -136,8 +186,8 @@ class Reader:
         elif newest <= pfs.sealed_upto and pfs.spacing and not self._scans:
             self._walk_on(Walk(self.consumer.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing), host)
         else:
-            self._reading_upto = pfs.sealed_upto
-            host.read_pfs(self, self.horizon, pfs.sealed_upto)
+            self._waits = True
+            host.shelf.want_blocks(self.consumer.sid, self.horizon)
 
     def _walk_on(self, walk: Walk, host: Host) -> None:
         """Reads the chain's next block, or what lies ahead if the chain is not worth following."""
@@ -149,10 +199,10 @@ class Reader:
         self._reading_upto = walk.span[1]
         host.read_pfs(self, *walk.span)
 
-    def _unknown_upto(self, pfs: Pfs) -> Tick:
+    def _unknown_upto(self, host: Host) -> Tick:
         if not self.consumer.subscription.durable:
             return 1 << 63
-        return max(self.position.since, pfs.chopped, self._unreadable_upto)
+        return max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)
 
     def _ask_ticks(self, ticks: list[Tick], upto: Tick, host: Host, now: int) -> None:
         if not ticks:
@@ -197,13 +247,15 @@ class Reader:
             if not count:
                 return events
             part = events.slice(0, count)
-            payload = part.payload((1 << count) - 1)
-            self.consumer.spend(count, len(payload))
-            self.consumer.channel.deliver(self.consumer.sid, pubend, payload)
-            self._said = self.position.sent = part.ticks[-1]
-            self._advance(part.ticks[-1])
+            self._deliver(pubend, count, part.payload((1 << count) - 1), part.ticks[-1])
             events = events.slice(count, len(events))
         return None
+
+    def _deliver(self, pubend: PubendId, count: int, payload: bytes, last: Tick) -> None:
+        self.consumer.spend(count, len(payload))
+        self.consumer.channel.deliver(self.consumer.sid, pubend, payload)
+        self._said = self.position.sent = last
+        self._advance(last)
 
     def _affordable(self, events: EventBatch) -> int:
         """How many of the first events the credit covers; an event larger than all credit passes alone."""
@@ -226,6 +278,12 @@ class Reader:
         if self.horizon > self._said:
             self._said = self.horizon
             self.consumer.channel.silence(host.pubend, self.horizon, [self.consumer.sid])
+
+
+def lowest(mask: int, count: int) -> int:
+    """The lowest `count` bits of a mask that are set."""
+    places = selected(range(mask.bit_length()), mask)
+    return mask if len(places) <= count else mask & ((1 << places[count]) - 1)
 
 
 def unexpired(events: EventBatch, wall: int) -> EventBatch:

@@ -41,8 +41,8 @@ class Walk:
         No more than about `limit` ticks are kept, the oldest (T12). Raises ValueError when a block does not parse.
         """
         block, self.span = self._block(records), None
-        if block is None:
-            return None
+        if block is None or block.imprecise:
+            return None  # what it does not tell, the pages of a scan find out
         self._keep(block, limit)
         self._hops += 1
         previous = block.previous(self._sid)

@@ -19,6 +19,7 @@ SWITCHES: tuple[Switch, ...] = (
     *delivering.PFS,
     *delivering.PROGRESS,
     *delivering.CONSUMERS,
+    *delivering.SHARING,
     *network.INTEREST,
     *network.CACHES,
     *network.CURIOSITY,

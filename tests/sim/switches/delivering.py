@@ -14,7 +14,9 @@ _PFS = "gapless_shb.core.pfs"
 _READER = "gapless_shb.core.readers:Reader"
 _CHECKPOINT = "gapless_shb.core.checkpoint:checkpoint"
 
-_UNKNOWN = "max(self.position.since, pfs.chopped, self._unreadable_upto)"
+_SHELF = "gapless_shb.core.shelf:Shelf"
+_PAGES = "gapless_shb.core.pages"
+_UNKNOWN = "max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)"
 _PROGRESS = "Progress(self._shb, stream.pubend, stream.reported, stream.latest_delivered)"
 _OLD_TOKEN = (
     "an application that returns to a token older than what it acknowledged (it restores a backup), while the PHB"
@@ -25,25 +27,35 @@ PFS = (
     Switch(
         "pfs_keeps_newest",
         ("T12",),
-        "A batch read of the PFS that finds more than its limit keeps the newest ticks, and calls the rest silence.",
+        "A batch read of the PFS that finds more than its limit keeps the newest block, and calls the rest silence.",
         (
             Edit(
-                f"{_PFS}:gather",
-                "        if len(found) >= limit:\n            return Found(found, min(index, upto))",
-                "        del found[:-limit]",
+                f"{_SHELF}.on_read",
+                "for index, data in result.records:",
+                "for index, data in result.records[-1:]:",
             ),
-            Edit(f"{_READER}._scanned", "self.horizon, upto, BATCH)", "self.horizon, upto, 4)"),
         ),
         ("I3", "I4"),
-        "A durable subscriber that is away for more than four matching events; the switch lowers the limit, which is"
-        " 2,048.",
+        "A durable subscriber that is away while events match it in more than one block of the PFS, with an SHB that"
+        " keeps little of its latest steps in memory.",
+    ),
+    Switch(
+        "short_read_is_all",
+        ("T12",),
+        "A read of the PFS that ended early is taken for all that there is.",
+        (
+            Edit(f"{_SHELF}.on_read", "if after < upto and not result.records:", "if after < upto:"),
+            Edit(f"{_CONSTREAM}._read_shelf", "_SHELF_READ_BYTES", "1"),
+        ),
+        ("I3", "I4"),
+        "As pfs_keeps_newest; the switch makes every read end after its first block.",
     ),
     Switch(
         "pfs_chopped_is_silence",
         ("T12", "T46"),
         "Below the chop point of the PFS no record reads as silence.",
         (
-            Edit(f"{_READER}._unknown_upto", _UNKNOWN, "max(self.position.since, self._unreadable_upto)"),
+            Edit(f"{_READER}._unknown_upto", _UNKNOWN, "max(self.position.since, host.shelf.unreadable_upto)"),
             Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),
         ),
         ("I3", "I4"),
@@ -53,7 +65,15 @@ PFS = (
         "pfs_read_races_chop",
         ("T43",),
         "What a read of the PFS did not return is silence, also where it was chopped meanwhile.",
-        (Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),),
+        (
+            Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),
+            Edit(f"{_SHELF}.on_read", "after = max(after, result.first)", "pass"),
+            Edit(
+                f"{_PFS}:Pfs.chop",
+                "self.chopped = upto",
+                'self.chopped, self._under_way = vars(self).get("_under_way", self.chopped), upto',
+            ),
+        ),
         ("I3", "I4"),
         f"{_OLD_TOKEN[0].upper()}{_OLD_TOKEN[1:]}, within one checkpoint of that acknowledgement, so that the chop is"
         " written between the SHB's read of its PFS and the answer.",
@@ -195,6 +215,61 @@ PROGRESS = (
     ),
 )
 
+SHARING = (
+    Switch(
+        "shared_fetch_answers_one_only",
+        ("T26",),
+        "Of several readers that wait for the same events, only the first is told that they came.",
+        (Edit(f"{_SHELF}._settle", "woken += page.waiting", "woken += list(page.waiting)[:1]"),),
+        ("V1",),
+        "Two durable subscribers that were away come back together, and want the same block.",
+    ),
+    Switch(
+        "dropped_steps_are_silence",
+        ("T25",),
+        "A step of the constream that is not kept in memory any more is silence to who is behind.",
+        (Edit(f"{_SHELF}.add_live", "self._live_from = self._live[gone].index", "pass"),),
+        ("I3", "I4"),
+        "A subscriber catches up on more than the SHB keeps of its latest steps.",
+    ),
+    Switch(
+        "page_read_past",
+        ("T25", "T26"),
+        "Who runs out of credit within a page goes on behind the page.",
+        (
+            Edit(
+                f"{_READER}._send_page",
+                "        if consumer.starved:\n            return\n",
+                "        if consumer.starved:\n            break\n",
+            ),
+        ),
+        ("I3", "I4"),
+        "A subscriber with a small window catches up on more events than it gives credit for.",
+    ),
+    Switch(
+        "imprecise_not_filtered",
+        ("T12",),
+        "What an imprecise PFS has of a subscription is taken for what matched it.",
+        (Edit(f"{_PAGES}:Page.matching", "if not self.masks.imprecise or not mask:", "if mask >= 0:"),),
+        ("I1",),
+        'A selective durable subscriber that is away, at an SHB with `pfs = "imprecise"`.',
+    ),
+    Switch(
+        "turn_forgets_who_waits",
+        ("T26",),
+        "Readers whose turn did not come before that of what is live never get one.",
+        (
+            Edit(
+                f"{_CONSTREAM}.pump",
+                "    self.interrupted += bool(self._runnable)",
+                "    self.interrupted += bool(self._runnable)\n    self._runnable.clear()",
+            ),
+        ),
+        ("V1",),
+        "Subscribers catch up on more than an SHB sends in one turn.",
+    ),
+)
+
 CONSUMERS = (
     Switch(
         "switch_not_atomic",
@@ -209,10 +284,14 @@ CONSUMERS = (
             ),
             Edit(
                 f"{_READER}._plan",
-                "    unknown_upto = min(self._unknown_upto(host.pfs), host.head)",
-                "    self._head = host.head\n    unknown_upto = min(self._unknown_upto(host.pfs), host.head)",
+                "    unknown_upto = min(self._unknown_upto(host), host.head)",
+                "    self._head = host.head\n    unknown_upto = min(self._unknown_upto(host), host.head)",
             ),
-            Edit(f"{_CONSTREAM}.step_reader", "and reader.horizon >= self.head\n", "and reader.horizon >= 0\n"),
+            Edit(
+                f"{_CONSTREAM}._stepped",
+                "if not (reader.idle and reader.horizon >= self.head):",
+                "if not (reader.idle and reader.horizon >= 0):",
+            ),
         ),
         ("I3",),
         "A subscriber catches up (away for a while, or slow) while events flow: the head moves between its last read"

@@ -85,6 +85,12 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     }
     if "phb" in hosted:
         settings["phb"] = phb_section(options, name)
+    if "shb" in hosted:
+        settings["shb"] = {
+            "catchup_bytes": options.catchup_bytes,
+            "catchup_turn_events": options.catchup_turn_events,
+            "pfs": options.pfs,
+        }
     peers = {peer: list(theirs) for peer, theirs in roles.items()}
     routing: dict[str, Any] = {"peers": peers}
     if options.router == "hostile":

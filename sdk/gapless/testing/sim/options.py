@@ -32,6 +32,7 @@ STORIES: Mapping[str, Mapping[str, Any]] = {
     "restorer": {"shbs": 1},
     "exchange": {"shbs": 1},
     "usurper": {"shbs": 1, "min_retain_seconds": 0.0},
+    "crowd": {"shbs": 1, "catchup_bytes": 1_000},
 }
 """Stories that a whole run can be about, and what they need. They bring their own faults."""
 
@@ -148,6 +149,11 @@ class Options:
     policy_changes: float = 0.0
     """Changes of `max_retain_seconds`, likewise."""
     wants_silence: float = 0.3
+    catchup_bytes: int = 48 << 20
+    """What an SHB keeps of what its readers share: with less, they ask the PFS and the network again."""
+    pfs: str = "precise"
+    catchup_turn_events: int = 16_384
+    """After so many events of readers an SHB lets what is live have its turn."""
     network: NetworkFaults = field(default_factory=NetworkFaults)
     disk: DiskFaults = field(default_factory=DiskFaults)
     process: ProcessFaults = field(default_factory=ProcessFaults)
@@ -262,6 +268,9 @@ def _draw_any(seed: int, draws: Stream, router: str, workload: str | None, fault
         subscriptions=draws.between(2, 8),
         duration=draws.between(8, 25) * SECOND,
         rate=float(draws.pick((8, 3, 20, 40))),
+        catchup_bytes=(48 << 20, 0, 4_000)[seed % 3],
+        catchup_turn_events=(16_384, 2)[seed % 2],
+        pfs=("precise", "precise", "precise", "imprecise")[seed % 4],
         max_retain_seconds=float(draws.pick((2, 5, 10))) if draws.chance(0.25) else None,
         min_retain_seconds=float(draws.pick((0, 0, 0, 3))),
         retires=0.05 if rates.on("operator", 0.15) else 0.0,

@@ -31,5 +31,6 @@ def _phb_section(broker: SimBroker) -> dict[str, Any]:
 def _configure(broker: SimBroker, **changes: Any) -> None:
     config = broker.loaded.config
     settings = {"node": config.node.model_dump(), "storage": config.storage.model_dump(), "listen": []}
-    config = make_config({**settings, "phb": {**_phb_section(broker), **changes}})
+    roles = {role: config.role(role) for role in config.node.roles}
+    config = make_config({**settings, **roles, "phb": {**_phb_section(broker), **changes}})
     broker.loaded = replace(broker.loaded, config=config)

@@ -20,6 +20,7 @@ from gapless.core.roles import ClientSession, RoleContext, SessionEnded
 from gapless.core.ticks import MILLISECOND, STEP, tick_at
 from gapless.selectors.filters import Filter
 from gapless_shb.core.broker import SubscriberHostingBroker, Timing
+from gapless_shb.core.constream import CatchUp
 
 PUBEND = "p@1"
 WALL = 1_800_000_000_000
@@ -109,6 +110,7 @@ class World:
         self.now = 1_000_000_000
         self.wall = WALL
         self.retain = retain
+        self.catch_up = CatchUp((48 << 20, 0, 500)[seed % 3], (1 << 14, 2)[seed % 2], imprecise=seed % 5 == 0)
         self.log: list[tuple[int, dict[str, int], bytes]] = []
         self.lost = 0
         self.stable = BASE
@@ -133,7 +135,7 @@ class World:
 
     def _boot(self) -> SubscriberHostingBroker:
         context = RoleContext("node", "net", "vol", self.disk, self.now, self.wall, b"secret")
-        shb = SubscriberHostingBroker(context, Timing())
+        shb = SubscriberHostingBroker(context, Timing(), self.catch_up)
         self.shb = shb
         shb.start(self.now, self.wall)
         self._see()

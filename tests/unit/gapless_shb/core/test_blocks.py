@@ -114,3 +114,17 @@ def test_a_position_beyond_the_block_is_refused() -> None:
 
     with pytest.raises(ValueError, match="beyond"):
         Block(ticks[-1], bytes(data)).ticks_of(1)
+
+
+def test_an_imprecise_block_says_who_and_not_what() -> None:
+    """S1 4.2: silence may be stored as unknown, which costs fetching and filtering, and saves bytes here."""
+    ticks, masks = [10 * at for at in range(1, 101)], {sid: 1 << sid for sid in range(100)}
+    precise, imprecise = encode(ticks, masks, {}), encode(ticks, masks, {}, imprecise=True)
+
+    block = Block(1000, imprecise)
+
+    assert block.imprecise
+    assert not Block(1000, precise).imprecise
+    assert block.ticks_of(5) == ticks
+    assert block.ticks_of(100) == []
+    assert len(imprecise) < len(precise)

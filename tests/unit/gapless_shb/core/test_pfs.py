@@ -1,12 +1,12 @@
-"""The PFS: blocks, chains, reads (algorithms.md 3.5; I6, T12, T50)."""
+"""The PFS: blocks, chains, reads (algorithms.md 3.5; I6)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from gapless.core.effects import Operation, Put, Set
-from gapless_shb.core.blocks import TICKS_MAX, Block, encode
-from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, gather
+from gapless_shb.core.blocks import TICKS_MAX, Block
+from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains
 
 EVERYONE = range(1000)
 
@@ -31,23 +31,6 @@ def contents(put: Put) -> dict[int, list[int]]:
     """The ticks of every subscription in a block."""
     block = Block(put.index, put.record)
     return {sid: block.ticks_of(sid) for sid, _ in block.columns()}
-
-
-def test_a_read_keeps_the_oldest_ticks() -> None:
-    """T12: a bounded read that kept the newest would skip what is owed first."""
-    records = [(tick, encode([tick], {1: 1}, {})) for tick in range(1, 11)]
-
-    found = gather(records, 1, 2, 10, 3)
-
-    assert found.ticks == [3, 4, 5]
-    assert found.upto == 5
-
-
-def test_a_block_that_reaches_below_is_read_from_where_the_reader_stands() -> None:
-    """T50: a block overlaps the range although its index lies beyond the range's first tick."""
-    records = [(30, encode([10, 20, 30], {1: 0b111}, {}))]
-
-    assert gather(records, 1, 15, 30, 100).ticks == [20, 30]
 
 
 def test_what_is_open_is_read_from_memory_and_what_is_sealed_is_not() -> None:

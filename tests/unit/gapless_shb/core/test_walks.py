@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from gapless.core.effects import Put
 from gapless.core.ticks import MILLISECOND, STEP
-from gapless_shb.core.pfs import Found, Pfs, gather
+from gapless_shb.core.blocks import Block
+from gapless_shb.core.pfs import Found, Pfs
 from gapless_shb.core.walks import Walk
 
 Records = list[tuple[int, bytes]]
@@ -46,14 +47,14 @@ def test_it_finds_what_a_scan_finds(history: list[tuple[int, list[int]]], share:
     """And when it keeps less than all, then the oldest, and it says up to where that is complete."""
     pfs, records = written([*history, (1, [1])])
     after = pfs.sealed_upto * share // 101
-    whole = gather(records, 1, after, pfs.sealed_upto, 1 << 20)
+    whole = [tick for index, data in records for tick in Block(index, data).ticks_of(1) if tick > after]
 
     found = walked(pfs, records, after, limit, 0)
 
     assert found is not None
-    assert found.ticks == [tick for tick in whole.ticks if tick <= found.upto]
+    assert found.ticks == [tick for tick in whole if tick <= found.upto]
     assert found.upto == pfs.sealed_upto or len(found.ticks) >= limit
-    assert len(found.ticks) < limit + 2 or len(found.ticks) == len(whole.ticks)
+    assert len(found.ticks) < limit + 2 or len(found.ticks) == len(whole)
 
 
 def test_it_gives_up_when_it_skips_too_little() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.testing.sim.model import Model
-from gapless.testing.sim.oracles import gaps
+from gapless.testing.sim.oracles import catching, gaps
+from gapless.testing.sim.oracles.catching import CatchingUp
 from gapless.testing.sim.oracles.contract import Routing
 from gapless.testing.sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
 from gapless.testing.sim.oracles.effects import I4ExactlyOnce
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from gapless.testing.sim.observing import Oracle
     from gapless.testing.sim.world import World
 
-PROBES = gaps.PROBES
+PROBES = (*gaps.PROBES, *catching.PROBES)
 """What should happen sometimes under the eyes of the oracles."""
 
 
@@ -64,4 +65,5 @@ def all_oracles(world: World) -> list[Oracle]:
         V3LiveRelease(model),
         V4NoStorm(model),
         probing,
+        CatchingUp(model),
     ]

@@ -24,6 +24,7 @@ PROBES = (
     "story.exchange.came back to nothing",
     "story.usurper.took over unheard",
     "story.usurper.the other one went on",
+    "story.crowd.came back together",
 )
 
 
@@ -185,5 +186,52 @@ class Usurper(Returning):
             second.leave()
 
 
-TROUBLE: dict[str, type[Troubled]] = {"restorer": Restorer, "exchange": Exchange, "usurper": Usurper}
+class Crowd(Returning):
+    """Several subscriptions of one kind go away together, and come back together; one of them takes its time.
+
+    What they missed, the SHB reads for all of them at once, in a hurry: it keeps next to nothing in memory.
+    """
+
+    kind = "crowd"
+
+    def cast(self) -> None:
+        """Some who want the same, and one who takes it slowly."""
+        names = [f"{self.name}/{number}" for number in range(2 + self.draws.draw(3))]
+        self.rows = [self.book.row(self.client, name, INTERESTS[0]) for name in names]
+        self.slow = self.book.row(self.client, f"{self.name}/slow", INTERESTS[0])
+        disk = self.world.options.disk
+        self.world.options = replace(self.world.options, disk=replace(disk, read_time=10 * MILLISECOND))
+        self.part(self.live)
+        self.part(self.dawdle, self.book.other_process(self.client))
+
+    def live(self, client: SimClient) -> Script:
+        """They read, leave, and come back, all in one moment."""
+        for row in self.rows:
+            consumer = yield from self.book.attach(client, row)
+            assert consumer is not None, "nobody removes it"
+            consumer.leave()
+        while True:
+            yield self.time(500, 3_000)
+            again = [Consumer(client, row, self.book.wanted(row)) for row in self.rows]
+            self.probe("came back together")
+            yield self.time(200, 2_000)
+            for consumer in again:
+                consumer.leave()
+
+    def dawdle(self, client: SimClient) -> Script:
+        """Takes one event at a time, with pauses, and then what has gathered."""
+        while True:
+            pace = self.draws.pick((30, 200)) * MILLISECOND
+            consumer = yield from self.book.attach(client, self.slow, window=2, portion=1, pace=pace)
+            assert consumer is not None, "nobody removes it"
+            yield either(self.world, over(consumer), self.time(1_000, 4_000))
+            consumer.leave()
+
+
+TROUBLE: dict[str, type[Troubled]] = {
+    "crowd": Crowd,
+    "restorer": Restorer,
+    "exchange": Exchange,
+    "usurper": Usurper,
+}
 """By the names that options have for them."""

@@ -1,0 +1,252 @@
+"""Pages: some ticks that matched, whom they matched, and their events, for all readers that pass (algorithms.md 3.6).
+
+A page comes from a block of the PFS, and its events from the network, once for all who want them; or from a
+step of the constream, and then it is complete. What one reader is sent of it is a mask over its ticks, so a
+page serves its readers as the constream serves live consumers: equal masks share one payload.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Protocol
+
+from gapless.core.events import EventBatch
+from gapless.core.ticks import Tick
+from gapless.selectors.filters import Filter
+from gapless.selectors.index import BatchMatcher
+from gapless.selectors.masks import select as selected
+from gapless_shb.core.blocks import Block
+from gapless_shb.core.fetches import matches
+
+
+class Masks(Protocol):
+    """Whom the ticks of a page matched."""
+
+    @property
+    def imprecise(self) -> bool:
+        """Whether more ticks are in the masks than matched: what matched, the events tell."""
+
+    def mask_of(self, sid: int) -> int:
+        """The page's ticks that matched a subscription, as a mask."""
+
+    def among(self, sids: Mapping[int, object]) -> Iterable[tuple[int, int]]:
+        """(sid, mask) of those of `sids` whom any tick matched, or more of them."""
+
+
+class Columns:
+    """A block's columns, each decoded once for all pages of the block."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self.imprecise = block.imprecise
+        self._decoded: dict[int, int] = {}
+
+    def mask_of(self, sid: int) -> int:
+        """The block's ticks that matched a subscription, as a mask."""
+        mask = self._decoded.get(sid)
+        if mask is None:
+            mask = self._decoded[sid] = self._block.mask_of(sid)
+        return mask
+
+    def among(self, sids: Mapping[int, object]) -> Iterable[int]:
+        """Those of `sids` that the block may have."""
+        return self._block.sids() if len(self._block) < len(sids) else sids
+
+
+class PartOfBlock:
+    """The columns of some of a block's ticks."""
+
+    def __init__(self, columns: Columns, start: int, count: int) -> None:
+        self._columns = columns
+        self._start = start
+        self._full = (1 << count) - 1
+        self.imprecise = columns.imprecise
+
+    def mask_of(self, sid: int) -> int:
+        """The page's ticks that matched a subscription, as a mask."""
+        return self._columns.mask_of(sid) >> self._start & self._full
+
+    def among(self, sids: Mapping[int, object]) -> Iterable[tuple[int, int]]:
+        """(sid, mask) of those of `sids` whom any tick matched, or more of them."""
+        return ((sid, self.mask_of(sid)) for sid in self._columns.among(sids) if sid in sids)
+
+
+class StepMasks:
+    """The masks of a step of the constream."""
+
+    imprecise = False
+
+    def __init__(self, masks: Mapping[int, int]) -> None:
+        self._masks = masks
+
+    def mask_of(self, sid: int) -> int:
+        """The page's ticks that matched a subscription, as a mask."""
+        return self._masks.get(sid, 0)
+
+    def among(self, sids: Mapping[int, object]) -> Iterable[tuple[int, int]]:
+        """(sid, mask) of those of `sids` whom any tick matched."""
+        return ((sid, mask) for sid, mask in self._masks.items() if sid in sids)
+
+
+class SeveralSteps:
+    """The masks of several steps of the constream, one behind the other."""
+
+    imprecise = False
+
+    def __init__(self, parts: Sequence[tuple[int, Masks]]) -> None:
+        self.parts = parts
+        """How many ticks are before each, and its masks."""
+
+    def mask_of(self, sid: int) -> int:
+        """The page's ticks that matched a subscription, as a mask."""
+        mask = 0
+        for shift, masks in self.parts:
+            mask |= masks.mask_of(sid) << shift
+        return mask
+
+    def among(self, sids: Mapping[int, object]) -> Iterable[tuple[int, int]]:
+        """(sid, mask) of those of `sids` whom any tick matched, or more of them."""
+        return ((sid, self.mask_of(sid)) for sid in sids)
+
+
+class Page:
+    """See the module. Between `after` and its last tick nothing but its ticks matched anybody durable."""
+
+    def __init__(self, after: Tick, ticks: Sequence[Tick], masks: Masks, events: EventBatch | None = None) -> None:
+        self.after = after
+        self.ticks = ticks
+        self.masks = masks
+        self.asked = 0
+        """The ticks whose events were asked for."""
+        self.have = 0
+        """The ticks whose events are here."""
+        self.lost: Tick = 0
+        """What was asked for and is not here is lost up to this tick."""
+        self.waiting: dict[int, None] = {}
+        """The readers that wait for what was asked for."""
+        self.weighed = 0
+        """What it weighed when that was counted last."""
+        self._full = (1 << len(ticks)) - 1
+        self._places: dict[Tick, int] = {}
+        self._parts: tuple[list[bytes], list[int]] = ([], [])
+        self._events = EventBatch((), (), ())
+        self._expirations: dict[int, int] = {}
+        self._payloads: dict[int, bytes] = {}
+        self._matching: dict[tuple[Filter, int], int] = {}
+        self._weight = 8 * len(ticks)
+        if events is not None:
+            self._events, self.have, self._weight = events, self._full, events.size
+            self._note_expirations(events, range(len(ticks)))
+
+    @property
+    def index(self) -> Tick:
+        """Its last tick."""
+        return self.ticks[-1]
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it keeps, about."""
+        return self._weight
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was asked for is here or lost."""
+        return not self.asked & ~self.have & ~self._upto(self.lost)
+
+    def wanted(self, sid: int, after: Tick) -> int:
+        """The ticks above `after` that matched a subscription."""
+        mask = self.masks.mask_of(sid)
+        return mask if after < self.ticks[0] else mask & ~self._upto(after)
+
+    def ask(self, mask: int) -> list[Tick]:
+        """The events of these ticks are wanted; returns the ticks that nobody has asked for yet."""
+        fresh = mask & ~self.asked & ~self.have
+        if not fresh:
+            return []
+        self.asked |= fresh
+        self.lost = 0  # what was said before was no answer to this
+        return selected(self.ticks, fresh)
+
+    def most_of(self, mask: int) -> int:
+        """The mask, or all ticks where it has half of them: one range is asked for sooner than many."""
+        return self._full if 2 * mask.bit_count() >= len(self.ticks) else mask
+
+    def fill(self, data: EventBatch, lost: Tick) -> int:
+        """Takes its events out of what arrived; returns how many there were."""
+        self.lost = max(self.lost, lost)
+        start, stop = bisect_right(data.ticks, self.after), bisect_right(data.ticks, self.index)
+        if start == stop:
+            return 0
+        data = data.slice(start, stop)
+        if not self._places:
+            self._places = {tick: at for at, tick in enumerate(self.ticks)}
+            self._parts = [b""] * len(self.ticks), [0] * len(self.ticks)
+        places = list(map(self._places.get, data.ticks))
+        events, lengths = self._parts
+        for at, event, length in zip(places, data.events, data.body_lengths, strict=True):
+            if at is not None:
+                events[at], lengths[at] = event, length
+                self.have |= 1 << at
+                self._weight += len(event)
+        self._events = EventBatch(self.ticks, events, lengths)
+        self._note_expirations(data, places)
+        return sum(at is not None for at in places)
+
+    def _note_expirations(self, data: EventBatch, places: Iterable[int | None]) -> None:
+        for at, header in zip(places, data.headers, strict=True):
+            if at is not None and header.extras is not None and header.extras.expiration > 0:
+                self._expirations[at] = header.extras.expiration
+
+    def matching(self, mask: int, matcher: BatchMatcher, selected_by: Filter) -> int:
+        """Those of the mask's ticks, all of which are here, whose events the filter in the matcher matches."""
+        if not self.masks.imprecise or not mask:
+            return mask
+        known = self._matching.get((selected_by, mask))
+        if known is None:
+            places = selected(range(len(self.ticks)), mask)
+            hits = matches(self.select(mask), matcher)
+            known = self._matching[selected_by, mask] = sum(1 << place for place in selected(places, hits))
+        return known
+
+    def expired(self, wall: int) -> int:
+        """The ticks whose events have expired, as a mask."""
+        return sum(1 << at for at, expiration in self._expirations.items() if expiration <= wall)
+
+    def payload(self, mask: int) -> bytes:
+        """The part of a delivery of these events that all who get the same share."""
+        payload = self._payloads.get(mask)
+        if payload is None:
+            payload = self._payloads[mask] = self._events.payload(mask)
+            self._weight += len(payload)
+        return payload
+
+    def part(self, mask: int) -> bytes:
+        """The same for one who can take no more than this, and that nobody shares."""
+        return self._events.payload(mask)
+
+    def select(self, mask: int) -> EventBatch:
+        """The events of these ticks."""
+        return self._events.select(mask)
+
+    def missing(self, mask: int) -> list[Tick]:
+        """The ticks of the mask whose events are not here."""
+        return selected(self.ticks, mask & ~self.have)
+
+    def _upto(self, tick: Tick) -> int:
+        return (1 << bisect_right(self.ticks, tick)) - 1
+
+
+def joined(pages: Sequence[Page]) -> Page:
+    """One page of several that follow each other, and that have all their events."""
+    starts = accumulate((len(page.ticks) for page in pages[:-1]), initial=0)
+    parts: list[tuple[int, Masks]] = []
+    for start, page in zip(starts, pages, strict=True):
+        if isinstance(page.masks, SeveralSteps):
+            parts += [(start + shift, masks) for shift, masks in page.masks.parts]
+        else:
+            parts.append((start, page.masks))
+    masks = SeveralSteps(parts)
+    events = EventBatch.concatenate([page.select(page.have) for page in pages])
+    return Page(pages[0].after, events.ticks, masks, events)

@@ -1,0 +1,330 @@
+"""What the readers of a pubend share: pages, each read from the PFS and from the network once (algorithms.md 3.6).
+
+Readers that are near each other find each other's pages here. The shelf keeps what was used last, within a
+limit; whoever comes later than that has its pages read anew. The pages of the constream's latest steps are
+here as well, so who is a little behind needs neither the PFS nor the network.
+
+What may be under way is limited too: two reads of the PFS, and the events of a few pages. Who wants more
+waits for a place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from operator import attrgetter
+from typing import Final, Protocol
+
+from gapless.core.effects import ReadResult
+from gapless.core.routing import Knowledge, Ranges
+from gapless.core.ticks import FOREVER, Tick
+from gapless_shb.core.blocks import TICKS_MAX, Block
+from gapless_shb.core.fetches import NEAR, near_ranges
+from gapless_shb.core.pages import Columns, Page, PartOfBlock, joined
+from gapless_shb.core.pfs import Pfs
+
+PAGE_BYTES: Final = 256 << 10
+"""What a page's events have, about."""
+READS_MAX: Final = 2
+"""How many reads of the PFS are under way."""
+FETCHES_MAX: Final = 8
+"""The events of how many full pages are under way; smaller ones count as what they are."""
+AHEAD: Final = 4
+"""So much is fetched at once, in full pages: the one that a reader wants, and those behind it."""
+
+_index = attrgetter("index")
+
+
+class Standing(Protocol):
+    """What the shelf must know of a reader."""
+
+    horizon: Tick
+
+
+class Shelf:
+    """The pages of one pubend."""
+
+    def __init__(
+        self,
+        pfs: Pfs,
+        head: Tick,
+        readers: Mapping[int, Standing],
+        read: Callable[[Tick, Tick, int], None],
+        fetch: Callable[[Ranges, int], None],
+        kept_bytes: int,
+    ) -> None:
+        """`kept_bytes`: a third of it is for the constream's latest steps, the rest for what was read."""
+        self._live_bytes = kept_bytes // 3
+        self._pages_bytes = kept_bytes - self._live_bytes
+        self._pfs = pfs
+        self._readers = readers
+        self._read = read
+        self._fetch = fetch
+        self._live: list[Page] = []
+        self._live_from = head
+        """All that matched anybody durable behind this tick is in `_live`."""
+        self._live_weight = 0
+        self._pages: OrderedDict[Tick, Page] = OrderedDict()
+        """By last tick; the one that was used last is the last."""
+        self._order: list[Tick] = []
+        self._weight = 0
+        self._nothing = (0, 0)
+        """(lo, hi]: no block of the PFS ends in here."""
+        self._reads: dict[int, tuple[Tick, Tick]] = {}
+        self._read_count = 0
+        self._waiting: dict[int, Tick] = {}
+        """The readers that wait for a read of the PFS, and where they stand."""
+        self._queue: dict[int, None] = {}
+        """The readers that wait for other pages' events to arrive."""
+        self._asked: dict[Tick, Page] = {}
+        self._asked_ticks = 0
+        """How many ticks these pages have."""
+        self._portion = 16
+        self._near = NEAR
+        self._pages_read = self._pages_dropped = self._shared = 0
+        self.unreadable_upto: Tick = 0
+        """Up to here the PFS could not be read: nothing is known."""
+
+    def status(self) -> dict[str, int]:
+        """What `gapless doctor` shows of it; counts since the start."""
+        return {
+            "kept_bytes": self._live_weight + self._weight,
+            "pages_read": self._pages_read,
+            "pages_dropped": self._pages_dropped,
+            "shared_fetches": self._shared,
+        }
+
+    # ------------------------------------------------------------------------------- what there is
+
+    def page(self, horizon: Tick) -> Page | None:
+        """The page in which a reader goes on from `horizon`; None when there is none here."""
+        if horizon >= self._live_from:
+            at = bisect_right(self._live, horizon, key=_index)
+            return self._live_page(at) if at < len(self._live) else None
+        at = bisect_right(self._order, horizon)
+        if at == len(self._order) or (page := self._pages[self._order[at]]).after > horizon:
+            return None
+        self._pages.move_to_end(page.index)
+        self._weigh(page)
+        return page
+
+    def silent_upto(self, horizon: Tick, head: Tick) -> Tick:
+        """Nothing matched anybody durable from `horizon` up to here, where `page` has none."""
+        if horizon >= self._live_from:
+            return head
+        lo, hi = self._nothing
+        return hi if lo <= horizon < hi else horizon
+
+    # -------------------------------------------------------------------------------- what is live
+
+    def add_live(self, page: Page) -> None:
+        """A step of the constream."""
+        self._live.append(page)
+        self._weigh_live(page)
+        gone = 0
+        while self._live_weight > self._live_bytes:
+            self._live_weight -= self._live[gone].weighed
+            self._live_from = self._live[gone].index
+            gone += 1
+        del self._live[:gone]
+
+    def _live_page(self, at: int) -> Page:
+        """The page there, made one with those behind it as long as they are small: few large deliveries cost less."""
+        end, count = at, 0
+        while end < len(self._live) and count + len(self._live[end].ticks) <= TICKS_MAX:
+            count += len(self._live[end].ticks)
+            end += 1
+        if end - at > 1:
+            parts = self._live[at:end]
+            self._live[at:end] = [joined(parts)]
+            self._live_weight -= sum(part.weighed for part in parts)
+        self._weigh_live(self._live[at])
+        return self._live[at]
+
+    def _weigh_live(self, page: Page) -> None:
+        self._live_weight += page.weight - page.weighed
+        page.weighed = page.weight
+
+    # --------------------------------------------------------------------------- reads of the PFS
+
+    def want_blocks(self, sid: int, horizon: Tick) -> None:
+        """A reader wants the blocks behind `horizon`, and waits; `start_reads` follows."""
+        self._waiting[sid] = horizon
+
+    def start_reads(self) -> None:
+        """Reads for whoever stands lowest; what others want may come along."""
+        while self._waiting and len(self._reads) < READS_MAX:
+            unserved = [at for at in self._waiting.values() if not self._is_coming(at)]
+            if not unserved:
+                return
+            self._read_count += 1
+            span = self._reads[self._read_count] = min(unserved), self._pfs.sealed_upto
+            self._read(*span, self._read_count)
+
+    def _is_coming(self, horizon: Tick) -> bool:
+        return any(after <= horizon < upto for after, upto in self._reads.values())
+
+    def on_read(self, number: int, result: ReadResult) -> list[int]:
+        """The PFS was read; returns the readers that may go on.
+
+        What lies at or below its chop point *now* is unknown, not silence (T43).
+        """
+        after, upto = self._reads.pop(number)
+        waiting, self._waiting = list(self._waiting), {}
+        if result.error:
+            self.unreadable_upto = max(self.unreadable_upto, upto)
+        else:
+            after = max(after, result.first)
+            for index, data in result.records:
+                if index > after:
+                    waiting += self._add(after, Block(index, data))
+                    after = index
+            if after < upto and not result.records:
+                self._nothing = after, upto
+        return waiting + self._take_queue()
+
+    def _add(self, after: Tick, block: Block) -> list[int]:
+        """Makes pages of a block; returns the readers that waited for pages that these replace."""
+        ticks, columns = block.ticks, Columns(block)
+        after = min(after, ticks[0] - 1)  # the read began within the block
+        there = self._pages_in(ticks[0] - 1, block.index)
+        if there and there[0].ticks[0] == ticks[0] and _is_whole(there, block.index):
+            there[0].after = min(there[0].after, after)
+            return []
+        freed = [sid for page in there for sid in page.waiting]
+        for page in there:
+            self._remove(page)
+        for start in range(0, len(ticks), self._portion):
+            part = ticks[start : start + self._portion]
+            self._put(Page(after, part, PartOfBlock(columns, start, len(part))))
+            after = part[-1]
+        return freed
+
+    def _pages_in(self, lo: Tick, hi: Tick) -> list[Page]:
+        indexes = self._order[bisect_right(self._order, lo) : bisect_right(self._order, hi)]
+        return [self._pages[index] for index in indexes]
+
+    def _put(self, page: Page) -> None:
+        self._pages_read += 1
+        insort(self._order, page.index)
+        self._pages[page.index] = page
+        self._weigh(page)
+
+    # ------------------------------------------------------------------------------ their events
+
+    def ask(self, sid: int, page: Page, mask: int, now: int) -> None:
+        """A reader waits for these ticks' events, of a page that has not all of them."""
+        if mask & ~page.asked & ~page.have:
+            if self._asked_ticks >= FETCHES_MAX * self._portion:
+                self._queue[sid] = None
+                return
+            self._ask_on(page, mask, now)
+        page.waiting[sid] = None
+
+    def _ask_on(self, page: Page, mask: int, now: int) -> None:
+        """Asks for all that any reader will want of the page and of those behind it."""
+        ticks = self._ask_for(page, mask)
+        for following in self._behind(page):
+            ticks += self._ask_for(following, 0)
+        self._fetch(near_ranges(ticks, self._near), now)
+
+    def _behind(self, page: Page) -> Iterable[Page]:
+        limit = min(self._asked_ticks + AHEAD * self._portion, FETCHES_MAX * self._portion)
+        for at in range(bisect_right(self._order, page.index), len(self._order)):
+            following = self._pages[self._order[at]]
+            if following.after != page.index or self._asked_ticks + len(following.ticks) > limit:
+                return
+            page = following
+            yield page
+
+    def _ask_for(self, page: Page, mask: int) -> list[Tick]:
+        for sid, wanted in page.masks.among(self._readers):
+            if self._readers[sid].horizon < page.index:
+                mask |= wanted
+            if 2 * mask.bit_count() >= len(page.ticks):
+                break
+        ticks = page.ask(page.most_of(mask))
+        if ticks and page.index not in self._asked:
+            self._asked[page.index] = page
+            self._asked_ticks += len(page.ticks)
+        return ticks
+
+    @property
+    def expects(self) -> bool:
+        """Whether events that were asked for have not come yet: also when nobody waits for them any more."""
+        return bool(self._asked)
+
+    def on_knowledge(self, knowledge: Knowledge) -> list[int]:
+        """RAW knowledge arrived; returns the readers that may go on."""
+        hits, settled = 0, []
+        for page in self._asked.values():
+            hits += page.fill(knowledge.data, knowledge.lost)
+            if page.settled:
+                settled.append(page)
+        if hits and knowledge.reply:
+            self._learn(knowledge, hits)
+        return self._settle(settled) if settled else []
+
+    def _settle(self, pages: list[Page]) -> list[int]:
+        woken: list[int] = []
+        for page in pages:
+            self._answered(page)
+            self._shared += len(page.waiting) > 1
+            woken += page.waiting
+            page.waiting.clear()
+            self._weigh(page)
+        return woken + self._take_queue()
+
+    def _answered(self, page: Page) -> None:
+        if self._asked.pop(page.index, None) is not None:
+            self._asked_ticks -= len(page.ticks)
+
+    def _take_queue(self) -> list[int]:
+        queue, self._queue = list(self._queue), {}
+        return queue
+
+    def _learn(self, knowledge: Knowledge, hits: int) -> None:
+        """How large events are, and how far apart wanted ticks may be to be asked for in one range."""
+        count = len(knowledge.data)
+        fitting = PAGE_BYTES * count // max(knowledge.data.size, 1)
+        self._portion = max(1, min(fitting, 4 * self._portion, TICKS_MAX))
+        if 8 * (count - hits) <= hits:
+            self._near = min(4 * self._near, FOREVER)
+        elif count > 2 * hits:
+            self._near = max(NEAR, self._near // 4)
+
+    # ------------------------------------------------------------------------------- what is kept
+
+    def _weigh(self, page: Page) -> None:
+        """Takes account of what a page weighs now."""
+        self._weight += page.weight - page.weighed
+        page.weighed = page.weight
+
+    def tidy(self, *, busy: bool) -> None:
+        """Lets go of the pages that were not used for longest.
+
+        As long as readers are busy, some may be about to take what has just come for them: then twice as much may
+        be here. What was asked for stays in any case.
+        """
+        limit = 2 * self._pages_bytes if busy else self._pages_bytes
+        if self._weight <= limit:
+            return
+        for page in list(self._pages.values()):
+            if page.index not in self._asked:
+                self._remove(page)
+            if self._weight <= self._pages_bytes:
+                return
+
+    def _remove(self, page: Page) -> None:
+        self._pages_dropped += 1
+        del self._pages[page.index]
+        del self._order[bisect_right(self._order, page.index) - 1]
+        self._answered(page)
+        self._weight -= page.weighed
+
+
+def _is_whole(pages: list[Page], index: Tick) -> bool:
+    """Whether pages follow each other up to `index`."""
+    return pages[-1].index == index and all(later.after == page.index for page, later in pairwise(pages))
