@@ -23,6 +23,7 @@ KINDS = {
     "routing": "open_routing",
     "role": "open_role",
     "auth": "open_auth",
+    "release": "open_release",
 }
 """Each kind of plugin, and the hook that makes one."""
 

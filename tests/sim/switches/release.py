@@ -14,7 +14,7 @@ _BOUND = "min((joining.at for joining in self._joining.values()), default=self._
 _UNTIL_DURABLE = (
     "min((joining.at for joining in self._joining.values() if joining.enrolled_in is None), default=self._log.stable)"
 )
-_WANTED = "wanted = max(min(self.released, self.held), self._early(time))"
+_WANTED = "return max(min(self.needless, self._expendable(time)), self._early(time))"
 
 MEMBERS = (
     Switch(
@@ -40,7 +40,7 @@ MEMBERS = (
                 f"{_RELEASE}.target",
                 _WANTED,
                 f"bound = {_UNTIL_DURABLE}\n"
-                "    wanted = min(bound, max(min(self.released, self.held), self._early(time)))",
+                "    return min(bound, max(min(self.needless, self._expendable(time)), self._early(time)))",
             ),
         ),
         ("I8", "I5"),
@@ -133,7 +133,7 @@ GIVING_UP = (
         "holds_ignored",
         ("T46", "1.5 Hold"),
         "Holds are kept and answered, and the release does not look at them.",
-        (Edit(f"{_RELEASE}.target", _WANTED, "wanted = max(self.released, self._early(time))"),),
+        (Edit(f"{_RELEASE}.needless", "return min(self.released, self.held)", "return self.released"),),
         ("I8", "I5"),
         "min_retain of some seconds, everybody done with everything; a subscription from `earliest` whose consumer"
         " has little credit or goes away; then min_retain passes.",
@@ -159,8 +159,8 @@ GIVING_UP = (
         (
             Edit(
                 f"{_RELEASE}._early",
-                "return min(self.delivered, time - self._settings.max_retain - 1)",
-                "return time - self._settings.max_retain - 1",
+                "return min(self.delivered, policy.release(state))",
+                "return policy.release(state)",
             ),
         ),
         ("I8", "I5"),
