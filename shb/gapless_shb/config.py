@@ -16,3 +16,5 @@ class ShbConfig(BaseModel):
     """How often an idle consumer's position moves on."""
     stalled_seconds: float = Field(default=3.0, gt=0)
     """How long the head may stand still before the SHB asks for what lies ahead."""
+    subscription_lease_seconds: float | None = Field(default=None, ge=1, allow_inf_nan=False)
+    """A durable subscription that nobody consumes for so long is given up. None: never."""

@@ -40,6 +40,7 @@ from gapless_shb.core.checkpoint import (
 )
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.leases import Leases
 from gapless_shb.core.listing import Listings
 from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
 from gapless_shb.core.positions import Position
@@ -59,6 +60,7 @@ class Timing:
     repeat_ms: int = 5_000
     stalled_ms: int = 3_000
     ahead_ms: int = 3_000
+    lease_ms: int | None = None
 
 
 class Timer(Enum):
@@ -68,6 +70,7 @@ class Timer(Enum):
     SILENCE = "silence"
     REPEAT = "repeat"
     AHEAD = "ahead"
+    LEASES = "leases"
 
 
 def shb_id(context: RoleContext) -> ShbId:
@@ -89,7 +92,8 @@ class SubscriberHostingBroker:
         self._hosting = Hosting(
             self._shb, context.network, context.secret, Registry.recover(meta, reader.scan(SUBSCRIPTIONS))
         )
-        self._subscribing = Subscribing(self._hosting)
+        self._leases = Leases(self._hosting, timing.lease_ms, reader)
+        self._subscribing = Subscribing(self._hosting, self._leases)
         self._listings = Listings(self._hosting)
         self._checkpointing = False
         self._urgent = False
@@ -145,6 +149,8 @@ class SubscriberHostingBroker:
         ):
             self._deadlines.set(timer, now + after * _MILLISECOND)
         self._hosting.write_start()
+        self._leases.start()
+        self._await_beat(now)
         for stream in self._streams():
             stream.holds.renew(now)
             self._hosting.write_holds(stream)
@@ -300,6 +306,9 @@ class SubscriberHostingBroker:
             self._subscribing.on_created(cookie[1], now, wall)
         elif kind == "unsubscribed":
             self._hosting.tell(cookie[1], Done(cookie[2]))
+        elif kind == "returned":
+            for session, request in self._leases.returned(cookie[1]):
+                self._subscribing.on_subscribe(session, request, now, wall)
         elif kind == "started":
             self._hosting.started(cookie[1])
         elif kind == "holds":
@@ -405,6 +414,11 @@ class SubscriberHostingBroker:
                 self._repeat()
             elif timer is Timer.AHEAD:
                 self._judge_ahead(now, wall)
+            elif timer is Timer.LEASES:
+                self._leases.on_beat(
+                    self._subscribing.is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now, None)
+                )
+                self._await_beat(now)
         self._send_holds(now)
         for stream in self._streams():
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
@@ -445,6 +459,10 @@ class SubscriberHostingBroker:
 
     def _soon(self, now: int) -> None:
         self._deadlines.set_earlier(Timer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
+
+    def _await_beat(self, now: int) -> None:
+        if self._leases.beat_ms is not None:
+            self._deadlines.set(Timer.LEASES, now + self._leases.beat_ms * _MILLISECOND)
 
     def _watch_ahead(self, now: int) -> None:
         if self._ahead.watch():
