@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -46,12 +45,6 @@ def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[
     return world
 
 
-@cache
-def plugin(kind: str, name: str) -> Any:
-    """The factory of a plugin; finding one takes longer than many a run."""
-    return plugins.load(kind, name)
-
-
 def roles_of(options: Options) -> dict[str, tuple[str, ...]]:
     """The nodes by name, and what each hosts."""
     if options.together:
@@ -91,7 +84,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         routing["hostility"] = {kind: rate for kind, rate in options.hostility if rate}
     return Loaded(
         config=make_config(settings),
-        authenticator=plugin("auth", "anonymous")(options={}),
+        authenticator=plugins.load("auth", "anonymous")(options={}),
         listeners=(),
         open_storage=None,
         open_routing=_watched_router(world, name, routing),
@@ -100,12 +93,12 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
 
 
 def _open_role(world: World, name: str, role: str) -> Any:
-    open_role = plugin("role", role)
+    open_role = plugins.load("role", role)
     return watched_role(world, name, open_role) if role == "shb" else open_role
 
 
 def _watched_router(world: World, name: str, routing: Mapping[str, Any]) -> Any:
-    open_router = plugin("routing", world.options.router)
+    open_router = plugins.load("routing", world.options.router)
 
     def open_routing(options: Mapping[str, Any]) -> Router:
         router: Router = open_router(options=options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gapless.core import messages as m
@@ -40,12 +42,12 @@ class Office(Desk):
         self.world.pump()
         self.world.sync()
 
-    def come(self, number: int, name: str = "s", **changes: object) -> m.Subscribed:
+    def come(self, number: int, name: str = "s", **changes: Any) -> m.Subscribed:
         self.ask(number, name, **changes)
         self.world.sync()
         return self.subscribed(number)
 
-    def returning(self, number: int, start: m.StartAt, name: str = "s", **changes: object) -> m.Subscribed:
+    def returning(self, number: int, start: m.StartAt, name: str = "s", **changes: Any) -> m.Subscribed:
         """Comes back with a start of its own; the pubend says from where it can have what it wants."""
         self.ask(number, name, start=start, **changes)
         for _ in range(4):
