@@ -55,8 +55,10 @@ class Lapsed(msgspec.Struct, array_like=True, frozen=True):
     name: str
     lapsed_at: int
     """The uptime, in milliseconds."""
+    starts: dict[PubendId, Tick]
+    """From where it was owed events: where it stands by a token that does not name the pubend."""
     positions: dict[PubendId, Tick]
-    """Up to where it was done with everything."""
+    """Up to where it was done with everything: where it stands without a token."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -156,8 +158,10 @@ class Leases:
         """Its position is written before it is removed: else a crash between the two would lose it."""
         hosting = self._hosting
         client_id, name = subscription.client_id, subscription.name
-        positions = {stream.pubend: stream.positions[subscription.sid].settled for stream in hosting.streams.values()}
-        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, positions)
+        on = {stream.pubend: stream.positions[subscription.sid] for stream in hosting.streams.values()}
+        starts = {pubend: position.start for pubend, position in on.items()}
+        settled = {pubend: position.settled for pubend, position in on.items()}
+        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, settled)
         operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
         self._lapsed.pop((client_id, name), None)
         self._lapsed[client_id, name] = lapsed
@@ -186,7 +190,7 @@ class Leases:
         return True
 
     def returned(self, sid: int) -> Returning:
-        """The return is durable: the requests to go on with."""
+        """The return is durable, or what they return to is removed: the requests that wait for it."""
         return self._returning.pop(sid, [])
 
     def on_session_ended(self, session: ClientSession) -> None:
@@ -205,20 +209,23 @@ class Leases:
         return [] if self._lapsed.pop((client_id, name), None) is None else [_forget(client_id, name)]
 
     def resumed(self, client_id: str, request: Subscribe) -> Subscribe:
-        """The request to create a subscription; of a name that has lapsed, and without a token: from its position.
+        """The request to create a subscription; under a name that has lapsed, from where that stood.
 
-        As one that exists, it resumes where it was, whatever start the request names for a new one.
+        As one that exists, it resumes there whatever start the request names for a new one; and of a token it
+        is the pubends which that does not name. What is not there any more will be a gap.
         """
         lapsed = self._lapsed.get((client_id, request.name or ""))
-        if lapsed is None or request.start is StartAt.TOKEN:
+        if lapsed is None:
             return request
+        given = list(request.positions or ()) if request.start is StartAt.TOKEN else []
+        named = {position.pubend for position in given}
         streams = self._hosting.streams
-        positions = [
+        given += [
             Position(pubend, streams[pubend].outside_void(tick))
-            for pubend, tick in lapsed.positions.items()
-            if pubend in streams
+            for pubend, tick in (lapsed.starts if request.start is StartAt.TOKEN else lapsed.positions).items()
+            if pubend in streams and pubend not in named
         ]
-        return replace(request, start=StartAt.TOKEN, positions=positions)
+        return replace(request, start=StartAt.TOKEN, positions=given)
 
 
 def _name(client_id: str, name: str) -> bytes:

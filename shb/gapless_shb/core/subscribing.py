@@ -147,7 +147,7 @@ class Subscribing:
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         selector_filter = checked_filter(request)
-        request = self._leases.resumed(session.client_id, request)
+        asked, request = request, self._leases.resumed(session.client_id, request)
         check_positions(request.positions or (), self._hosting.streams)
         hosting = self._hosting
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
@@ -161,7 +161,7 @@ class Subscribing:
             wall,
             known | elsewhere,
             begun=not any(needs_hold for _, needs_hold in starts.values()),
-            origin=origin_of(request) if request.start is StartAt.TOKEN else None,
+            origin=origin_of(asked) if request.start is StartAt.TOKEN else None,
         )
         operations += self._leases.forget_lapsed(session.client_id, subscription.name)
         hosting.around.matcher.add(subscription.sid, selector_filter)
@@ -342,7 +342,7 @@ class Subscribing:
             self._refuse_removed(creation.session, creation.request)
 
     def _refuse_waiting(self, sid: int) -> None:
-        for session, request in self._waiting.pop(sid, []):
+        for session, request in [*self._leases.returned(sid), *self._waiting.pop(sid, [])]:
             self._refuse_removed(session, request)
 
     def _refuse_removed(self, session: ClientSession, request: Subscribe) -> None:

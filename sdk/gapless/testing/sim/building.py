@@ -64,8 +64,10 @@ def phb_section(options: Options, name: str) -> dict[str, Any]:
         "min_retain_seconds": options.min_retain_seconds,
         "min_retain_bytes": 1 << 30,
     }
-    if options.max_retain_seconds is not None:
-        pubend["max_retain_seconds"] = options.max_retain_seconds
+    limits = {"max_retain_seconds": options.max_retain_seconds, "max_retain_bytes": options.max_retain_bytes}
+    pubend |= {key: limit for key, limit in limits.items() if limit is not None}
+    if options.release_policy:
+        pubend["release"] = {"plugin": options.release_policy}
     return {"pubends": [pubend]}
 
 
@@ -78,6 +80,11 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     }
     if "phb" in hosted:
         settings["phb"] = phb_section(options, name)
+        for policy in ("limits", options.release_policy):
+            if policy:  # looked for now: in the middle of a run no file may be read
+                plugins.load("release", policy)
+    if "shb" in hosted and options.subscription_lease_seconds is not None:
+        settings["shb"] = {"subscription_lease_seconds": options.subscription_lease_seconds}
     peers = {peer: list(theirs) for peer, theirs in roles.items()}
     routing: dict[str, Any] = {"peers": peers}
     if options.router == "hostile":

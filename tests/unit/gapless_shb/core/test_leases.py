@@ -153,6 +153,24 @@ def test_who_asks_while_a_return_is_being_written_is_answered_after_it() -> None
     assert office.refused(4).code is m.Code.IN_USE
 
 
+def test_who_returns_to_what_is_removed_meanwhile_is_refused() -> None:
+    """In the order in which he asked: what he asks to be removed is gone when both are answered."""
+    office = Office()
+    office.come(1)
+    office.leave(1)
+    office.pass_beats(3)
+
+    office.ask(2)
+    office.world.shb._subscribing.on_unsubscribe(
+        office.session(2), m.Unsubscribe(3, "s", "c"), office.world.now, office.world.wall
+    )
+    office.world.pump()
+    office.world.sync()
+
+    assert office.refused(2).code is m.Code.NOT_FOUND
+    assert office.names == []
+
+
 def test_the_wall_clock_counts_for_nothing() -> None:
     office = Office()
     office.come(1)
@@ -292,6 +310,25 @@ class TestItsReturn:
 
         assert back.positions[0].tick == token
         assert office.world.disk.tables[LAPSED] == {}
+
+    def test_with_a_token_that_names_no_pubend_begins_where_it_began(self) -> None:
+        """As one that exists: the earliest there is would pass over what is lost (simulator, local 5)."""
+        office, answer, _ = self.lapsed()
+
+        back = office.returning(2, m.StartAt.TOKEN, positions=[], token_sid=answer.sid)
+
+        assert back.positions[0].tick == answer.positions[0].tick
+
+    def test_and_the_same_request_again_finds_it(self) -> None:
+        """Its answer was lost: the token is the one that it was made anew with."""
+        office, answer, _ = self.lapsed()
+        token = {"positions": [], "token_sid": answer.sid, "token_generation": 1}
+        office.returning(2, m.StartAt.TOKEN, **token)
+        office.leave(2)
+
+        again = office.returning(3, m.StartAt.TOKEN, **token)
+
+        assert not again.created
 
     def test_of_another_name_is_new(self) -> None:
         office, _, _ = self.lapsed()

@@ -18,6 +18,7 @@ PROBES = (
     "oracle.gap of early release",
     "oracle.gap at a retired broker",
     "oracle.gap before the start",
+    "oracle.gap after a lapse",
 )
 
 
@@ -25,7 +26,7 @@ class I5GapLegal(Judge):
     """A gap tells of what its pubend lost, and somebody has caused it.
 
     Early release is on; or the application had acknowledged all of it; or its SHB was retired; or the
-    subscription began with a token of what was lost already.
+    subscription began with a token of what was lost already, or was resumed after its lease had run out.
     """
 
     name = "I5"
@@ -62,6 +63,9 @@ class I5GapLegal(Judge):
             or gap.start == share.opening_gap
             or share.first_between(share.start or 0, gap.start) is None
         )
+        if account.resumed and opening:
+            share.opening_gap = gap.end
+            return "oracle.gap after a lapse"
         if account.row.start_token is not None and opening:
             # Nothing was kept for it before it was there: its first gap, in as many pieces as it takes.
             share.opening_gap = gap.end
