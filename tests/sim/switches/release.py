@@ -153,9 +153,9 @@ GIVING_UP = (
         "As holds_ignored, and the PHB loses power between the answer and the sync.",
     ),
     Switch(
-        "early_release_of_undelivered",
+        "policy_beyond_delivered",
         ("T9",),
-        "Early release goes by age alone, and takes what an SHB has not got yet.",
+        "A release policy gets all that it wishes, also what an SHB has not got yet.",
         (
             Edit(
                 f"{_RELEASE}._early",
@@ -164,7 +164,21 @@ GIVING_UP = (
             ),
         ),
         ("I8", "I5"),
-        "max_retain of some seconds; an SHB that is down, or cut off, for longer.",
+        "A policy of some seconds, or a greedy one; an SHB that is down, or cut off, for longer.",
+    ),
+    Switch(
+        "limit_of_half_the_bytes",
+        ("T9",),
+        "Early release by bytes leaves less than it was told to.",
+        (
+            Edit(
+                "gapless_phb.core.limits:Limits._too_many",
+                "state.log.covered(self.bytes)",
+                "state.log.covered(self.bytes // 2)",
+            ),
+        ),
+        ("I8", "I5"),
+        "A limit of some thousand bytes, and somebody who is away with more than half of that.",
     ),
     Switch(
         "probe_on_released",
@@ -194,5 +208,44 @@ GIVING_UP = (
         ("V3",),
         "Two SHBs, one goes for good and is retired (`PublisherHostingBroker.retire`); the other one acknowledges"
         " everything, and the PHB is not restarted.",
+    ),
+)
+
+_LEASES = "gapless_shb.core.leases:Leases"
+
+LEASES = (
+    Switch(
+        "lease_removes_the_attached",
+        ("T10",),
+        "The lease of a subscription runs also while somebody consumes it.",
+        (
+            Edit(f"{_LEASES}._newly_left", " + len(consumers) >= len(", " >= len("),
+            Edit(f"{_LEASES}._newly_left", "        and subscription.sid not in consumers\n", ""),
+        ),
+        ("I8",),
+        "A lease of some seconds, and a consumer that stays for longer.",
+    ),
+    Switch(
+        "lease_forgets_a_return",
+        ("T10",),
+        "Whoever comes back is answered before it is durable that he was here.",
+        (Edit(f"{_LEASES}.returns", '("returned", sid))\n    return True', '("returned", sid))\n    return False'),),
+        ("I8",),
+        "A lease of some seconds: somebody comes back near its end, and the broker crashes before its next sync; he is"
+        " away for a little longer, and would still have had most of a lease.",
+    ),
+    Switch(
+        "lapsed_begins_at_the_latest",
+        ("T10",),
+        "Whoever comes back after his lease ran out begins anew, and is not told what he has missed.",
+        (
+            Edit(
+                f"{_LEASES}.resumed",
+                'lapsed = self._lapsed.get((client_id, request.name or ""))',
+                "lapsed = None",
+            ),
+        ),
+        ("I10",),
+        "A lease of some seconds; a consumer that keeps no token goes away for longer, while events come for it.",
     ),
 )

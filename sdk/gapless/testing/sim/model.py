@@ -11,13 +11,12 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec.msgpack import decode
-
 from gapless.core.client import Delivery
-from gapless.core.effects import Chop, Put, Set
+from gapless.core.effects import Chop, Put
 from gapless.core.messages import StartAt, Subscribed
 from gapless.core.ticks import wall_at
 from gapless.testing.sim.accounts import Account, History, Logged, Presents, Share, passed_at_most
+from gapless.testing.sim.lapsing import Lapses
 from gapless.testing.sim.observing import Oracle, Violation
 from gapless.testing.sim.producer import key_of
 from gapless.testing.sim.serving import Hearing
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from gapless.testing.sim.producer import Letter, Producer
     from gapless.testing.sim.world import World
 
-LAPSED = "shb/lapsed"
-"""The table in which an SHB writes down whose lease has run out."""
 LOG = "phb."
 """What the name of a pubend's log stream begins with; the pubend follows."""
 
@@ -82,10 +79,7 @@ class Model(Oracle):
         """When each broker began to recover the last time."""
         self.followed: list[Account] = []
         """The accounts whose matching is looked at as events come."""
-        self._lapsed_names: dict[tuple[str, str, str], None] = {}
-        """The broker, client and name of each subscription that lapsed, and was not made anew since."""
-        self._lapsed_sids: dict[tuple[str, int], None] = {}
-        """The broker and id of each, unless a crash took that back."""
+        self._lapses = Lapses()
         self._item: tuple[Any, list[Event]] = (None, [])
         self._hearing = Hearing()
 
@@ -208,9 +202,7 @@ class Model(Oracle):
         for operation in operations:
             if type(operation) is Put and operation.stream.startswith(LOG):
                 self._history(operation.stream[len(LOG) :], broker.name).append(operation.index, len(operation.record))
-        for sid, client_id, name in lapses(operations):
-            self._lapsed_names[broker.name, client_id, name] = None
-            self._lapsed_sids[broker.name, sid] = None
+        for sid in self._lapses.note(broker.name, operations):
             for account in self.accounts.values():
                 if (account.broker, account.sid) == (broker.name, sid):
                     account.lapsed = True
@@ -251,7 +243,7 @@ class Model(Oracle):
         """An SHB gives a subscription to a session."""
         if type(message) is Subscribed:
             self._hearing.on_given(broker, session, message.request, message.sid)
-            self._lapsed_sids.pop((broker, message.sid), None)
+            self._lapses.given(broker, message.sid)
 
     # In the applications.
 
@@ -289,16 +281,14 @@ class Model(Oracle):
         account.shb = self.shb_of.get(account.broker, "")
         another = result.sid != account.sid
         account.unsubscribed = False
-        name = account.broker, account.row.client_id, account.row.name or ""
-        account.resumed = account.resumed or (another and name in self._lapsed_names)
+        if another and self._lapses.take(account.broker, account.row.client_id, account.row.name):
+            account.resumed = True
         lapsed = another and account.lapsed and not account.damaged
         account.skipped = self._skipped(consumer, account, begins) if lapsed else None
-        if another:
-            self._lapsed_names.pop(name, None)
         account.remade = another and account.exists and account.durable
         account.sid = result.sid
         # It may have lapsed while the answer was on its way.
-        account.lapsed = (account.broker, result.sid) in self._lapsed_sids
+        account.lapsed = self._lapses.has(account.broker, result.sid)
         first = another or account.damaged
         if first:
             account.attached_at, account.damaged = self.world.now, False
@@ -404,8 +394,7 @@ class Model(Oracle):
             if account.broker == broker.name:
                 account.damaged = True
         self._hearing.forget(broker.name)
-        self._lapsed_sids = {key: None for key in self._lapsed_sids if key[0] != broker.name}
-        self._lapsed_names = {key: None for key in self._lapsed_names if key[0] != broker.name}
+        self._lapses.forget(broker.name)
 
     def _note_policy(self, broker: str) -> None:
         section = self.world.brokers[broker].loaded.config.role("phb")
@@ -439,14 +428,6 @@ def chops(operations: Sequence[Operation]) -> Iterator[tuple[PubendId, Tick]]:
     for operation in operations:
         if type(operation) is Chop and operation.stream.startswith(LOG):
             yield operation.stream[len(LOG) :], operation.upto
-
-
-def lapses(operations: Sequence[Operation]) -> Iterator[tuple[int, str, str]]:
-    """Which subscriptions a write says have lapsed: their ids, clients and names."""
-    for operation in operations:
-        if type(operation) is Set and operation.table == LAPSED:
-            sid, client_id, name, *_ = decode(operation.value)
-            yield sid, client_id, name
 
 
 def _key(data: EventBatch, index: int) -> int:

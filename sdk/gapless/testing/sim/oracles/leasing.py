@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.messages import Detach, Detached, Subscribed
-from gapless.testing.sim.model import lapses
+from gapless.testing.sim.lapsing import lapses
 from gapless.testing.sim.oracles.judging import Judge
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from gapless.testing.sim.model import lapses
+from gapless.testing.sim.lapsing import lapses
 from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.workloads.letters import Letters
 
