@@ -250,7 +250,7 @@ def with_policies(options: Options, draws: Stream) -> Options:
     Stories know what is kept for how long, and are left alone.
     """
     policy = draws.pick(("", "", "", "", "bytes", "bytes and age", "greedy"))
-    lease = float(draws.pick((1, 2, 5))) if draws.chance(0.2) else None
+    lease = float(draws.pick((1, 2, 5))) if draws.chance(0.3) else None
     max_bytes = draws.pick((2_000, 500, 10_000))
     if options.workload != "churn":
         return options

@@ -227,7 +227,8 @@ class Holding:
         if not row.created:
             self.touch()
         lapsed, strange = self.lapsed, customer.expects is not None
-        if customer.expects is not None and not scene.lossy and not lapsed:
+        excused = scene.lossy or scene.has_ever_lapsed(self.row.client_id, self.row.name)
+        if customer.expects is not None and not excused:
             raise wrong(self.lane, f"it was attached, but {customer.expects.__name__} was to be expected")
         customer.expects = None
         known, self.sid = self.sid, attached.sid
