@@ -290,6 +290,9 @@ class Subscribing:
         )
         if creation.session is not None and creation.session.instance != session.instance:
             raise RefusedError(Code.IN_USE, "the subscription is being created by another consumer")
+        if creation.session is not None:  # the same client asks twice: each of its requests has an answer
+            taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
+            self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
         creation.session, creation.request = session, request
 
     def _attach(

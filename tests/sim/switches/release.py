@@ -226,23 +226,6 @@ LEASES = (
         "A lease of some seconds, and a consumer that stays for longer.",
     ),
     Switch(
-        "lease_forgets_a_return",
-        ("T10",),
-        "Whoever comes back is answered before it is durable that he was here.",
-        (
-            Edit(
-                f"{_LEASES}.returns",
-                "    self._returning[sid] = [(session, request)]\n"
-                '    self._hosting.write([Delete(LEASES, _KEY.pack(sid))], ("returned", sid))\n'
-                "    return True",
-                "    self._hosting.write([Delete(LEASES, _KEY.pack(sid))])\n    return False",
-            ),
-        ),
-        ("I8",),
-        "A lease of some seconds: somebody comes back near its end, and the broker crashes before its next sync; he is"
-        " away for a little longer, and would still have had most of a lease.",
-    ),
-    Switch(
         "lapsed_begins_at_the_latest",
         ("T10",),
         "Whoever comes back after his lease ran out begins anew, and is not told what he has missed.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.msgpack import decode
 
 from gapless.core.effects import Set
+from gapless.core.messages import StartAt, Subscribe
 
 if TYPE_CHECKING:
     from gapless.core.effects import Operation
@@ -30,6 +31,7 @@ class Lapses:
     def __init__(self) -> None:
         self._sids: dict[tuple[str, int], None] = {}
         self._names: dict[tuple[str, str, str], None] = {}
+        self._moved: dict[tuple[str, str], None] = {}
 
     def note(self, broker: str, operations: Sequence[Operation]) -> list[int]:
         """What a broker writes; returns the ids of those that lapse."""
@@ -37,7 +39,17 @@ class Lapses:
         for sid, client_id, name in found:
             self._sids[broker, sid] = None
             self._names[broker, client_id, name] = None
+            self._moved.pop((broker, name), None)
         return [sid for sid, _, _ in found]
+
+    def heard(self, broker: str, request: Subscribe) -> None:
+        """A request to subscribe: one with a token says itself where what it makes anew begins."""
+        if request.name and not request.sid and request.start is StartAt.TOKEN:
+            self._moved[broker, request.name] = None
+
+    def is_moved(self, broker: str, name: str | None) -> bool:
+        """Whether one of this name may have been made anew at somebody's token since it lapsed."""
+        return (broker, name or "") in self._moved
 
     def given(self, broker: str, sid: int) -> None:
         """A session gets this one: if it has lapsed, a crash took that back."""

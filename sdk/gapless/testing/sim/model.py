@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery
 from gapless.core.effects import Chop, Put
-from gapless.core.messages import StartAt, Subscribed
+from gapless.core.messages import StartAt, Subscribe, Subscribed
 from gapless.core.ticks import wall_at
 from gapless.testing.sim.accounts import Account, History, Logged, Presents, Share, passed_at_most
 from gapless.testing.sim.lapsing import Lapses
@@ -238,6 +238,8 @@ class Model(Oracle):
     def heard(self, broker: str, session: int, message: Any) -> None:
         """An SHB is told what is acknowledged."""
         self._hearing.on_request(broker, session, message)
+        if type(message) is Subscribe:
+            self._lapses.heard(broker, message)
 
     def served(self, broker: str, session: int, message: Any) -> None:
         """An SHB gives a subscription to a session."""
@@ -284,6 +286,7 @@ class Model(Oracle):
         if another and self._lapses.take(account.broker, account.row.client_id, account.row.name):
             account.resumed = True
         lapsed = another and account.lapsed and not account.damaged
+        lapsed = lapsed and not self._lapses.is_moved(account.broker, account.row.name)
         account.skipped = self._skipped(consumer, account, begins) if lapsed else None
         account.remade = another and account.exists and account.durable
         account.sid = result.sid
