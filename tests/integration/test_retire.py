@@ -26,7 +26,7 @@ from gapless_routing.local import LocalRouter
 from integration.nodes_in_process import running_node
 from integration.test_release import lost, publish, until_lost
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "phb": {"pubends": [{"name": "default", "min_retain_seconds": 0.0, "min_retain_bytes": 0}], "release_seconds": 0.1},
     "routing": {"plugin": "with_another"},
 }
@@ -68,7 +68,7 @@ def _router(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def gaps_then_events(
-    subscription: gapless.Subscription, count: int
+    subscription: gapless.Subscription[Any], count: int
 ) -> tuple[list[gapless.Gap], list[gapless.Event]]:
     """All that is told, up to so many events: first what its SHB had seen, and then what it missed, is a gap."""
     gaps: list[gapless.Gap] = []

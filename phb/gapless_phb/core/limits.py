@@ -15,6 +15,11 @@ class Limits:
     seconds: float | None = None
     bytes: int | None = None
 
+    def __str__(self) -> str:
+        limits = [] if self.seconds is None else [f"older than {self.seconds:,g} s"]
+        limits += [] if self.bytes is None else [f"below {self.bytes:,} bytes of later events"]
+        return " or ".join(limits)
+
     def release(self, state: PubendState) -> Tick:
         """What is older than the one, or has more above it than the other."""
         return max(self._too_old(state), self._too_many(state))

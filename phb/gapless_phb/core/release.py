@@ -102,6 +102,15 @@ class Release:
         """The lowest hold; FOREVER when there is none."""
         return min((tick for row in self.holds.values() for tick in row.at.values()), default=FOREVER)
 
+    def lowest_holds(self) -> dict[ShbId, Tick]:
+        """From where each SHB that has holds needs the log."""
+        return {shb: min(row.at.values()) for shb, row in self.holds.items() if row.at}
+
+    @property
+    def policy(self) -> str:
+        """What goes early, for people; "" where nothing does."""
+        return "" if self._settings.policy is None else str(self._settings.policy)
+
     def target(self, time: Tick) -> Tick:
         """L': up to where the log may be given up at `time`. While nobody is counted, nothing may.
 

@@ -322,7 +322,7 @@ class TestItsReturn:
     def test_and_the_same_request_again_finds_it(self) -> None:
         """Its answer was lost: the token is the one that it was made anew with."""
         office, answer, _ = self.lapsed()
-        token = {"positions": [], "token_sid": answer.sid, "token_generation": 1}
+        token: dict[str, Any] = {"positions": [], "token_sid": answer.sid, "token_generation": 1}
         office.returning(2, m.StartAt.TOKEN, **token)
         office.leave(2)
 
