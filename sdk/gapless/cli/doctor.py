@@ -213,17 +213,22 @@ def keeping_of(pubend: PubendInfo) -> str:
 
 
 def absent(pubends: Sequence[PubendInfo]) -> list[str]:
-    """A sentence for each pubend whose log has waited long for an SHB that does not take what is published."""
+    """A sentence for each pubend whose log has waited long for an SHB that does not take what is published.
+
+    A PHB that has just started has heard of nobody yet, and is left in peace.
+    """
     from gapless.core.ticks import SECOND
 
+    late = [
+        (pubend, (pubend.newest - pubend.delivered) / SECOND)
+        for pubend in pubends
+        if pubend.shbs and pubend.delivered and pubend.undelivered_bytes
+    ]
     return [
         f"{pubend.pubend} keeps {shown_bytes(pubend.undelivered_bytes)} that one of its SHBs has not taken"
-        f" for {shown_duration((pubend.newest - pubend.delivered) / SECOND)}: {', '.join(pubend.shbs)}."
-        " Start it, or give it up with `gapless retire`"
-        for pubend in pubends
-        if pubend.shbs
-        and pubend.undelivered_bytes
-        and pubend.newest - max(pubend.delivered, pubend.lost) > ABANDONED * SECOND
+        f" for {shown_duration(seconds)}: {', '.join(pubend.shbs)}. Start it, or give it up with `gapless retire`"
+        for pubend, seconds in late
+        if seconds > ABANDONED
     ]
 
 

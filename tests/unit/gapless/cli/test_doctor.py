@@ -226,6 +226,8 @@ def test_a_log_that_waits_for_nobody_says_so() -> None:
 def test_an_shb_that_takes_nothing_for_a_day_is_found() -> None:
     late = replace(pubend(newest=TICK + 90_000 * SECOND), shbs=("a@1",), delivered=TICK, undelivered_bytes=900)
 
-    [finding] = absent([late, replace(late, delivered=TICK + 80_000 * SECOND), replace(late, shbs=())])
+    others = [replace(late, delivered=TICK + 80_000 * SECOND), replace(late, delivered=0), replace(late, shbs=())]
+
+    [finding] = absent([late, *others])
     assert finding.startswith("p@1 keeps 900 bytes that one of its SHBs has not taken for 1 d 1 h: a@1.")
     assert "`gapless retire`" in finding
