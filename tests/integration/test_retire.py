@@ -67,9 +67,7 @@ def _router(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-async def gaps_then_events(
-    subscription: gapless.Subscription[Any], count: int
-) -> tuple[list[gapless.Gap], list[gapless.Event]]:
+async def gaps_then_events(subscription: Any, count: int) -> tuple[list[gapless.Gap], list[gapless.Event]]:
     """All that is told, up to so many events: first what its SHB had seen, and then what it missed, is a gap."""
     gaps: list[gapless.Gap] = []
     events: list[gapless.Event] = []
