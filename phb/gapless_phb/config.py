@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gapless import plugins
+from gapless.core.retention import ReleasePolicy
 from gapless.errors import ConfigurationError, InvalidTopicError
 from gapless.selectors.topics import check_pattern
+from gapless_phb.core.assignment import is_out_of_reach
 from gapless_phb.core.settings import PubendSettings, Settings
+from gapless_phb.policies import LimitsOptions
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 """A pubend's name ends up in its identity, in every token and in message ids."""
@@ -33,16 +37,48 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PubendSection(Section):
+class ReleaseSection(BaseModel):
+    """`[phb.pubends.release]`: another release policy, by its plugin's name; all other keys are its options."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    plugin: Annotated[str, Field(min_length=1)]
+
+
+class PubendSection(LimitsOptions):
     """`[[phb.pubends]]`: an ordered stream of events, or several that share publishers by hash."""
 
     name: Annotated[str, Field(pattern=NAME)]
     topics: Annotated[tuple[TopicPattern, ...], Field(min_length=1)] = ("#",)
     publishers: Annotated[tuple[PublisherPattern, ...], Field(min_length=1)] = ("*",)
     count: Annotated[int, Field(ge=1, le=1024)] = 1
-    max_retain_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    release: ReleaseSection | None = None
     min_retain_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 3600.0
     min_retain_bytes: Annotated[int, Field(ge=0)] = 1 << 30
+
+    @model_validator(mode="after")
+    def _one_policy(self) -> PubendSection:
+        if self.release is not None and self.limits:
+            raise ValueError(f"{', '.join(self.limits)} goes with the policy that ships, and not with `release`")
+        return self
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The options of the policy that ships, those that are set."""
+        limits = {"max_retain_seconds": self.max_retain_seconds, "max_retain_bytes": self.max_retain_bytes}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    def settings(self, policy: ReleasePolicy | None = None) -> PubendSettings:
+        """The same, as the core takes it."""
+        return PubendSettings(
+            self.name,
+            self.topics,
+            self.publishers,
+            self.count,
+            policy,
+            self.min_retain_seconds,
+            self.min_retain_bytes,
+        )
 
 
 class PhbSection(Section):
@@ -62,10 +98,23 @@ class PhbSection(Section):
 
     @model_validator(mode="after")
     def _each_pubend_once(self) -> PhbSection:
-        names = [name for options in self.settings().pubends for name in options.names]
+        names = [name for section in self.pubends for name in section.settings().names]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"pubends: {', '.join(twice)} is configured twice")
+        return self
+
+    @model_validator(mode="after")
+    def _each_pubend_in_reach(self) -> PhbSection:
+        """The first that takes a publisher and its topic gets it: a narrow one behind a wide one gets nothing."""
+        settings = [section.settings() for section in self.pubends]
+        for number, one in enumerate(settings):
+            wider = next((other for other in settings[:number] if is_out_of_reach(one, other)), None)
+            if wider is not None:
+                raise ValueError(
+                    f"pubends.{number}: nothing is ever published to {one.name!r}, for {wider.name!r} before it"
+                    " takes all of its topics and publishers: put it first"
+                )
         return self
 
     @model_validator(mode="after")
@@ -76,15 +125,37 @@ class PhbSection(Section):
         return self
 
     def settings(self) -> Settings:
-        """The same, as the core takes it."""
-        values = {**dict(self), "pubends": tuple(PubendSettings(**dict(options)) for options in self.pubends)}
-        return Settings(**values)
+        """The same, as the core takes it. Raises ConfigurationError when a release policy cannot be had."""
+        pubends = tuple(section.settings(_policy(number, section)) for number, section in enumerate(self.pubends))
+        return Settings(**{**dict(self), "pubends": pubends})
 
 
 def settings_from(config: Mapping[str, Any]) -> Settings:
     """The settings that a section asks for. Raises ConfigurationError, which names each key that is wrong."""
     try:
-        return PhbSection.model_validate(config).settings()
+        section = PhbSection.model_validate(config)
     except ValidationError as error:
-        faults = [f"{'.'.join(['phb', *map(str, fault['loc'])])}: {fault['msg']}" for fault in error.errors()]
-        raise ConfigurationError("; ".join(faults)) from error
+        raise ConfigurationError("; ".join(_faults(error))) from error
+    return section.settings()
+
+
+def _faults(error: ValidationError) -> Iterator[str]:
+    """Each key that is wrong; a list that lacks nothing but its wrong entries is not."""
+    found = error.errors()
+    for fault in found:
+        place = fault["loc"]
+        if not any(other["loc"][: len(place)] == place and other["loc"] != place for other in found):
+            yield f"{'.'.join(['phb', *map(str, place)])}: {fault['msg'].removeprefix('Value error, ')}"
+
+
+def _policy(number: int, section: PubendSection) -> ReleasePolicy | None:
+    """The release policy that a pubend names, from its plugin; the one that ships where only limits are set."""
+    if section.release is None and not section.limits:
+        return None
+    release = section.release
+    name, options = ("limits", section.limits) if release is None else (release.plugin, release.model_extra or {})
+    try:
+        policy: ReleasePolicy = plugins.load("release", name)(options=options)
+    except ConfigurationError as error:
+        raise type(error)(f"phb.pubends.{number}.release: {error}") from error
+    return policy

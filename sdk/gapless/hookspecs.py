@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
+    from gapless.core.retention import ReleasePolicy
     from gapless.core.roles import Role, RoleContext
     from gapless.core.routing import Router
     from gapless.spi import Authenticator, LogVolume, Transport, VolumeIdentity
@@ -42,3 +43,8 @@ def open_role(context: RoleContext) -> Role:
 @hookspec(firstresult=True)
 def open_auth(options: Mapping[str, Any]) -> Authenticator:
     """Return an authenticator."""
+
+
+@hookspec(firstresult=True)
+def open_release(options: Mapping[str, Any]) -> ReleasePolicy:
+    """Return a release policy with these options: pure, and asked now and then by every pubend that names it."""

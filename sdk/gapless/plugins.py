@@ -6,6 +6,7 @@ who use another.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -23,6 +24,7 @@ KINDS = {
     "routing": "open_routing",
     "role": "open_role",
     "auth": "open_auth",
+    "release": "open_release",
 }
 """Each kind of plugin, and the hook that makes one."""
 
@@ -32,8 +34,11 @@ def names(kind: str) -> list[str]:
     return sorted({point.name for point in entry_points(group=f"gapless.{kind}")})
 
 
+@cache
 def load(kind: str, name: str) -> Any:
     """The hook caller of the plugin `name`: call it with the hook's keyword arguments to get the plugin.
+
+    It is looked for once in the life of a process: a node that recovers from a failure asks for it again.
 
     Raises PluginError when the kind or the name is unknown, two distributions claim the name, the module
     or one of its dependencies is not installed, or the plugin does not implement its hook as specified.

@@ -2,7 +2,7 @@
 
 A plugin is loaded by kind and name (`gapless.plugins`); its hook is a factory that is called once, at
 start-up. What the factory returns is called directly. The routing seam is `gapless.core.routing`, the
-role seam `gapless.core.roles`, because both are made of pure cores.
+role seam `gapless.core.roles`, that of release policies `gapless.core.retention`: they are made of pure cores.
 
 A storage has plain blocking calls and no coroutine: the node alone decides what runs in which thread,
 and the simulator runs the same calls as a conversation.

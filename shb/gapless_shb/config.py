@@ -24,3 +24,5 @@ class ShbConfig(BaseModel):
     """How much of what its readers share is kept in memory, for each pubend."""
     catchup_turn_events: int = Field(default=16_384, ge=1)
     """How many events readers are sent, about, before what is live has its turn."""
+    subscription_lease_seconds: float | None = Field(default=None, ge=1, allow_inf_nan=False)
+    """A durable subscription that nobody consumes for so long is given up. None: never."""

@@ -58,12 +58,40 @@ def assign(pubends: Iterable[PubendSettings], publisher: str, topic: str | None)
     return None
 
 
+def is_out_of_reach(options: PubendSettings, earlier: PubendSettings) -> bool:
+    """Whether an earlier entry takes everything that this one would."""
+    return (
+        all(any(_covers(wide, narrow) for wide in earlier.topics) for narrow in options.topics)
+        and all(any(_is_named(wide, narrow) for wide in earlier.publishers) for narrow in options.publishers)
+        and (_takes_any_topic(earlier) or not _takes_any_topic(options))
+    )
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    """Whether a pattern of topics stands for all that another one stands for."""
+    levels, wanted = narrow.split("."), wide.split(".")
+    if wanted[-1] != "#":
+        return len(levels) == len(wanted) and levels[-1] != "#" and _is_like(wanted, levels)
+    del wanted[-1]
+    named = levels[:-1] if levels[-1] == "#" else levels
+    return len(named) >= len(wanted) and _is_like(wanted, named)
+
+
+def _is_like(wanted: list[str], levels: list[str]) -> bool:
+    return all(want in {"*", level} for want, level in zip(wanted, levels))  # noqa: B905  # the shorter one decides
+
+
 def _takes(options: PubendSettings, publisher: str, topic: str | None) -> bool:
     if not any(_is_named(pattern, publisher) for pattern in options.publishers):
         return False
     if topic is None:
-        return ANY_TOPIC in options.topics or ANY_PUBLISHER not in options.publishers
+        return _takes_any_topic(options)
     return carries(options.topics, topic)
+
+
+def _takes_any_topic(options: PubendSettings) -> bool:
+    """Whether publishers without a topic of their own may come here."""
+    return ANY_TOPIC in options.topics or ANY_PUBLISHER not in options.publishers
 
 
 def _is_named(pattern: str, publisher: str) -> bool:

@@ -300,12 +300,17 @@ class Pubend:
             self.log.index.size,
             len(self.publishers),
             tuple(self.release.members),
+            self.release.delivered,
+            self.log.index.above(self.release.needless),
+            self.log.index.above(self.release.delivered),
+            tuple((shb, at, self.log.index.above(at)) for shb, at in self.release.lowest_holds().items()),
+            self.release.policy,
         )
 
     def status(self) -> dict[str, object]:
         """What `gapless doctor` shows of it: positions are ticks, sizes bytes."""
         log, release = self.log, self.release
-        holds = {shb: min(row.at.values()) for shb, row in release.holds.items() if row.at}
+        holds = release.lowest_holds()
         return {
             "sealed": self.sealed,
             "log_bytes": log.index.size,

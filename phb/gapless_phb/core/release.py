@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gapless.core.retention import PubendState
 from gapless.core.ticks import FOREVER, ShbId, Tick
 from gapless_phb.core.log import Log
 from gapless_phb.core.rows import Holds
@@ -101,21 +102,40 @@ class Release:
         """The lowest hold; FOREVER when there is none."""
         return min((tick for row in self.holds.values() for tick in row.at.values()), default=FOREVER)
 
+    def lowest_holds(self) -> dict[ShbId, Tick]:
+        """From where each SHB that has holds needs the log."""
+        return {shb: min(row.at.values()) for shb, row in self.holds.items() if row.at}
+
+    @property
+    def policy(self) -> str:
+        """What goes early, for people; "" where nothing does."""
+        return "" if self._settings.policy is None else str(self._settings.policy)
+
     def target(self, time: Tick) -> Tick:
-        """L': up to where the log may be given up at `time`. While nobody is counted, nothing may."""
+        """L': up to where the log may be given up at `time`. While nobody is counted, nothing may.
+
+        What everybody is done with goes when it is expendable. What a policy gives up goes at once: the
+        shorter of two promises wins.
+        """
         if not self.members:
             return 0
-        wanted = max(min(self.released, self.held), self._early(time))
-        return min(wanted, self._expendable(time))
+        return max(min(self.needless, self._expendable(time)), self._early(time))
+
+    @property
+    def needless(self) -> Tick:
+        """Up to where everybody is done with everything, those who hold what lies further back too."""
+        return min(self.released, self.held)
 
     def _early(self, time: Tick) -> Tick:
-        """Early release: what is older than max_retain and delivered to every SHB, acknowledged or not.
+        """Early release: what the policy gives up, as far as it is delivered to every SHB, acknowledged or not.
 
         Suspended while the wall clock leaps, for then nobody knows how old an event is (C01).
         """
-        if self._settings.max_retain is None or self._log.clock.suspect:
+        policy, log = self._settings.policy, self._log
+        if policy is None or log.clock.suspect:
             return 0
-        return min(self.delivered, time - self._settings.max_retain - 1)
+        state = PubendState(log.pubend, time, self.earliest, log.newest, self.needless, self.delivered, log.index)
+        return min(self.delivered, policy.release(state))
 
     def _expendable(self, time: Tick) -> Tick:
         """What "earliest" need not find: older than min_retain, or below more than min_retain_bytes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gapless.core.retention import ReleasePolicy
 from gapless.core.ticks import SECOND, ShbId, Tick
 
 
@@ -19,10 +20,10 @@ class PubendSettings:
     """Names of the publishers that publish here; one that ends in `*` stands for all that begin so."""
     count: int = 1
     """With more than 1: that many pubends, called name-0, name-1, …"""
-    max_retain_seconds: float | None = None
-    """Early release: older events go even if somebody has not acknowledged them. None: never."""
+    policy: ReleasePolicy | None = None
+    """Early release: what goes even if somebody has not acknowledged it. None: nothing, ever."""
     min_retain_seconds: float = 3600.0
-    """Events stay so long, or until `min_retain_bytes` of younger ones are there, done with or not."""
+    """Events that everybody is done with stay so long, or until `min_retain_bytes` of younger ones are there."""
     min_retain_bytes: int = 1 << 30
 
     @property
@@ -31,15 +32,9 @@ class PubendSettings:
         return [self.name] if self.count == 1 else [f"{self.name}-{index}" for index in range(self.count)]
 
     @property
-    def max_retain(self) -> Tick | None:
-        """`max_retain_seconds` as a distance of ticks."""
-        return None if self.max_retain_seconds is None else round(self.max_retain_seconds * SECOND)
-
-    @property
     def min_retain(self) -> Tick:
-        """`min_retain_seconds` as a distance of ticks, clipped to `max_retain`: the shorter promise wins."""
-        least = round(self.min_retain_seconds * SECOND)
-        return least if self.max_retain is None else min(least, self.max_retain)
+        """`min_retain_seconds` as a distance of ticks."""
+        return round(self.min_retain_seconds * SECOND)
 
 
 @dataclass(frozen=True, slots=True)

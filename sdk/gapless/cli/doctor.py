@@ -160,8 +160,10 @@ async def examine_broker(examination: Examination, url: str, wait: float, *, exp
         "subscriptions": len(subscriptions),
         "log_bytes": sum(info.log_bytes for info in pubends),
     }
+    examination.facts["logs"] = {info.pubend: keeping_of(info) for info in pubends}
     examination.pins = pins_of(pubends, subscriptions)
     examination.findings += abandoned(examination.pins)
+    examination.findings += absent(pubends)
 
 
 def pins_of(pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionInfo]) -> list[dict[str, Any]]:
@@ -183,6 +185,50 @@ def abandoned(pins: Sequence[dict[str, Any]]) -> list[str]:
         " consume it, or end it with `gapless unsubscribe`"
         for pin in pins
         if not pin["connected"] and pin["lag_seconds"] > ABANDONED
+    ]
+
+
+def keeping_of(pubend: PubendInfo) -> str:
+    """Why a log is as long as it is: whom it waits for, and what goes early, for people."""
+    from gapless.core.ticks import time_at
+
+    def from_time(tick: int) -> str:
+        return f"{time_at(max(tick, pubend.lost)):%Y-%m-%d %H:%M:%S}" if max(tick, pubend.lost) else "its beginning"
+
+    parts = [f"{shown_bytes(pubend.log_bytes)} in all"]
+    if not pubend.shbs:
+        parts.append("nothing is released, for no SHB has been counted yet")
+    elif pubend.pinned_bytes:
+        lowest = min([pubend.released, *(at for _, at, _ in pubend.holds)])
+        parts.append(f"{shown_bytes(pubend.pinned_bytes)} for subscriptions, from {from_time(lowest)} on")
+    parts += [f"{shown_bytes(size)} held by {shb}, from {from_time(at)} on" for shb, at, size in pubend.holds]
+    if pubend.shbs and pubend.undelivered_bytes:
+        waits = " or ".join(pubend.shbs)
+        parts.append(f"{shown_bytes(pubend.undelivered_bytes)} not yet with {waits}, so that no policy takes it")
+    rest = pubend.log_bytes - pubend.pinned_bytes
+    if pubend.shbs and rest > 0:
+        parts.append(f"{shown_bytes(rest)} that nobody needs, for `earliest` (min_retain)")
+    parts.append(f"released early: {pubend.policy or 'nothing'}")
+    return "; ".join(parts)
+
+
+def absent(pubends: Sequence[PubendInfo]) -> list[str]:
+    """A sentence for each pubend whose log has waited long for an SHB that does not take what is published.
+
+    A PHB that has just started has heard of nobody yet, and is left in peace.
+    """
+    from gapless.core.ticks import SECOND
+
+    late = [
+        (pubend, (pubend.newest - pubend.delivered) / SECOND)
+        for pubend in pubends
+        if pubend.shbs and pubend.delivered and pubend.undelivered_bytes
+    ]
+    return [
+        f"{pubend.pubend} keeps {shown_bytes(pubend.undelivered_bytes)} that one of its SHBs has not taken"
+        f" for {shown_duration(seconds)}: {', '.join(pubend.shbs)}. Start it, or give it up with `gapless retire`"
+        for pubend, seconds in late
+        if seconds > ABANDONED
     ]
 
 

@@ -109,6 +109,11 @@ def pubend_json(info: PubendInfo) -> dict[str, Any]:
         "log_bytes": info.log_bytes,
         "publishers": info.publishers,
         "shbs": list(info.shbs),
+        "delivered": info.delivered,
+        "pinned_bytes": info.pinned_bytes,
+        "undelivered_bytes": info.undelivered_bytes,
+        "holds": [{"shb": shb, "since": at, "bytes": size} for shb, at, size in info.holds],
+        "policy": info.policy,
     }
 
 

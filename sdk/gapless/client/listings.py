@@ -49,6 +49,16 @@ class PubendInfo:
     """How many names have published here."""
     shbs: tuple[ShbId, ...] = ()
     """The subscriber-hosting brokers that its log waits for."""
+    delivered: Tick = 0
+    """Each of them has noted up to here who wants what; no release policy goes beyond."""
+    pinned_bytes: int = 0
+    """Of the log: what somebody still needs."""
+    undelivered_bytes: int = 0
+    """Of the log: what one of the brokers has not got yet."""
+    holds: tuple[tuple[ShbId, Tick, int], ...] = ()
+    """Brokers with subscriptions that began in the past: from which tick on they need it, and how many bytes."""
+    policy: str = ""
+    """What is released early, for people; "": nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,11 @@ def pubend_info(row: PubendRow) -> PubendInfo:
         log_bytes=row.log_bytes,
         publishers=row.publishers,
         shbs=row.shbs,
+        delivered=row.delivered,
+        pinned_bytes=row.pinned_bytes,
+        undelivered_bytes=row.undelivered_bytes,
+        holds=row.holds,
+        policy=row.policy,
     )
 
 

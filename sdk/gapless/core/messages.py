@@ -410,6 +410,16 @@ class PubendRow(msgspec.Struct, array_like=True, frozen=True):
     publishers: int
     shbs: tuple[ShbId, ...] = ()
     """The SHBs that its log waits for."""
+    delivered: Tick = 0
+    """Each of them has everything up to here in its PFS."""
+    pinned_bytes: int = 0
+    """Of the log: above what everybody is done with."""
+    undelivered_bytes: int = 0
+    """Of the log: above `delivered`."""
+    holds: tuple[tuple[ShbId, Tick, int], ...] = ()
+    """SHBs that need more kept than they have reported: from which tick on, and how many bytes are above it."""
+    policy: str = ""
+    """What is released early; "": nothing."""
 
 
 class PubendList(ServerMessage, frozen=True, tag=32):

@@ -12,7 +12,7 @@ from itertools import product
 
 from gapless.testing.sim.choices import Choices
 from gapless.testing.sim.exhaustive import Outcome, Task, perform
-from gapless.testing.sim.options import FAULTS, Options, draw_options
+from gapless.testing.sim.options import FAULTS, Options, draw_options, with_policies
 from gapless.testing.sim.result import Failure, Result
 from gapless.testing.sim.run import run_seed
 
@@ -32,7 +32,9 @@ class Plan:
 
     def options(self, seed: int, router: str) -> Options:
         """What a seed is made of."""
-        return draw_options(seed, Choices(seed), router=router, workload=self.workload, faults=self.faults)
+        choices = Choices(seed)
+        drawn = draw_options(seed, choices, router=router, workload=self.workload, faults=self.faults)
+        return with_policies(drawn, choices.stream("policies"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from gapless_shb.core.checkpoint import (
 )
 from gapless_shb.core.constream import CatchUp, Constream
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.leases import Leases
 from gapless_shb.core.listing import Listings
 from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
 from gapless_shb.core.positions import Position
@@ -60,6 +61,7 @@ class Timing:
     repeat_ms: int = 5_000
     stalled_ms: int = 3_000
     ahead_ms: int = 3_000
+    lease_ms: int | None = None
 
 
 class Timer(Enum):
@@ -70,6 +72,7 @@ class Timer(Enum):
     REPEAT = "repeat"
     AHEAD = "ahead"
     LISTING = "listing"
+    LEASES = "leases"
 
 
 def shb_id(context: RoleContext) -> ShbId:
@@ -93,7 +96,8 @@ class SubscriberHostingBroker:
         )
         if catch_up is not None:
             self._hosting.around.catch_up = catch_up
-        self._subscribing = Subscribing(self._hosting)
+        self._leases = Leases(self._hosting, timing.lease_ms, reader)
+        self._subscribing = Subscribing(self._hosting, self._leases)
         self._listings = Listings(self._hosting)
         self._checkpointing = False
         self._urgent = False
@@ -150,6 +154,8 @@ class SubscriberHostingBroker:
         ):
             self._deadlines.set(timer, now + after * _MILLISECOND)
         self._hosting.write_start()
+        self._leases.start()
+        self._await_beat(now)
         for stream in self._streams():
             stream.holds.renew(now)
             self._hosting.write_holds(stream)
@@ -308,6 +314,9 @@ class SubscriberHostingBroker:
             self._subscribing.on_created(cookie[1], now, wall)
         elif kind == "answer":
             self._hosting.tell(cookie[1], cookie[2])
+        elif kind == "returned":
+            for session, request in self._leases.returned(cookie[1]):
+                self._subscribing.on_subscribe(session, request, now, wall)
         elif kind == "started":
             self._hosting.started(cookie[1])
         elif kind == "holds":
@@ -417,6 +426,11 @@ class SubscriberHostingBroker:
             elif timer is Timer.LISTING:
                 self._listings.tell()
                 self._go_on_telling(now)
+            elif timer is Timer.LEASES:
+                self._leases.on_beat(
+                    self._subscribing.is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now, None)
+                )
+                self._await_beat(now)
         self._send_holds(now)
         for stream in self._streams():
             stream.pump(now, wall)
@@ -462,6 +476,10 @@ class SubscriberHostingBroker:
 
     def _soon(self, now: int) -> None:
         self._deadlines.set_earlier(Timer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
+
+    def _await_beat(self, now: int) -> None:
+        if self._leases.beat_ms is not None:
+            self._deadlines.set(Timer.LEASES, now + self._leases.beat_ms * _MILLISECOND)
 
     def _watch_ahead(self, now: int) -> None:
         if self._ahead.watch():

@@ -40,6 +40,7 @@ from gapless_shb.core.checkpoint import delete_positions, position_row
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.leases import Leases
 from gapless_shb.core.positions import Position
 from gapless_shb.core.subscriptions import Subscription
 
@@ -61,8 +62,9 @@ class Creation:
 class Subscribing:
     """The subscriptions' life: requests come in, writes and answers go out through the hosting SHB."""
 
-    def __init__(self, hosting: Hosting) -> None:
+    def __init__(self, hosting: Hosting, leases: Leases) -> None:
         self._hosting = hosting
+        self._leases = leases
         self._creations: dict[int, Creation] = {}
         self._waiting: dict[int, list[tuple[ClientSession, Subscribe]]] = {}
 
@@ -87,6 +89,10 @@ class Subscribing:
         """
         subscription = self._hosting.registry.find(request.client_id, request.name)
         if subscription is None:
+            lapsed = self._leases.forget_lapsed(request.client_id, request.name)
+            if lapsed:
+                self._hosting.write(lapsed, ("answer", session.number, Done(request.request)))
+                return
             refused = RefusedError(
                 Code.NOT_FOUND, f"there is no subscription {request.name!r} of client {request.client_id!r}"
             )
@@ -108,6 +114,7 @@ class Subscribing:
         self._refuse_waiting(sid)
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
+        operations += self._leases.forget(sid)
         hosting.around.matcher.remove(sid)
         for stream in hosting.streams.values():
             stream.remove(sid)
@@ -117,6 +124,7 @@ class Subscribing:
 
     def on_session_ended(self, session: ClientSession, now: int) -> None:
         """Nobody waits for answers there any more; a durable subscription that was being created stays."""
+        self._leases.on_session_ended(session)
         for creation in list(self._creations.values()):
             if creation.session is not None and creation.session.number == session.number:
                 creation.session = None
@@ -145,6 +153,7 @@ class Subscribing:
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         selector_filter = checked_filter(request)
+        original, request = request, self._leases.resumed(session.client_id, request)
         check_positions(asked(request), self._hosting.streams)
         hosting = self._hosting
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
@@ -158,8 +167,9 @@ class Subscribing:
             wall,
             known | elsewhere,
             begun=not any(needs_hold for _, needs_hold in starts.values()),
-            origin=origin_of(request) if request.start is StartAt.TOKEN else None,
+            origin=origin_of(original) if request.start is StartAt.TOKEN else None,
         )
+        operations += self._leases.forget_lapsed(session.client_id, subscription.name)
         hosting.around.matcher.add(subscription.sid, selector_filter)
         for pubend, (start, needs_hold) in starts.items():
             position = Position(start, acked=start, held=needs_hold)
@@ -243,6 +253,11 @@ class Subscribing:
         """Whether a subscription is not acknowledged to its client yet."""
         return sid in self._creations
 
+    def is_awaited(self, sid: int) -> bool:
+        """Whether somebody waits for a subscription that is being created."""
+        creation = self._creations.get(sid)
+        return creation is not None and creation.session is not None
+
     def _is_ready(self, creation: Creation) -> bool:
         sid = creation.subscription.sid
         streams = self._hosting.streams.values()
@@ -257,6 +272,8 @@ class Subscribing:
         check_token(request, subscription, self._hosting)
         check_positions(moved(request, subscription), self._hosting.streams)
         sid = subscription.sid
+        if self._leases.returns(session, request, sid):
+            return
         if sid in self._creations or not subscription.begun:
             self._adopt(session, request, subscription)
             self.go_on(now, wall)
@@ -283,6 +300,9 @@ class Subscribing:
         )
         if creation.session is not None and creation.session.instance != session.instance:
             raise RefusedError(Code.IN_USE, "the subscription is being created by another consumer")
+        if creation.session is not None:  # the same client asks twice: each of its requests has an answer
+            taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
+            self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
         creation.session, creation.request = session, request
 
     def _attach(
@@ -335,7 +355,7 @@ class Subscribing:
             self._refuse_removed(creation.session, creation.request)
 
     def _refuse_waiting(self, sid: int) -> None:
-        for session, request in self._waiting.pop(sid, []):
+        for session, request in [*self._leases.returned(sid), *self._waiting.pop(sid, [])]:
             self._refuse_removed(session, request)
 
     def _refuse_removed(self, session: ClientSession, request: Subscribe) -> None:

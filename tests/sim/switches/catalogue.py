@@ -14,6 +14,7 @@ SWITCHES: tuple[Switch, ...] = (
     *pubend.PUBLISHERS,
     *release.MEMBERS,
     *release.GIVING_UP,
+    *release.LEASES,
     *subscribing.JOINING,
     *subscribing.HOLDING,
     *delivering.PFS,

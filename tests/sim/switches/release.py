@@ -14,7 +14,7 @@ _BOUND = "min((joining.at for joining in self._joining.values()), default=self._
 _UNTIL_DURABLE = (
     "min((joining.at for joining in self._joining.values() if joining.enrolled_in is None), default=self._log.stable)"
 )
-_WANTED = "wanted = max(min(self.released, self.held), self._early(time))"
+_WANTED = "return max(min(self.needless, self._expendable(time)), self._early(time))"
 
 MEMBERS = (
     Switch(
@@ -40,7 +40,7 @@ MEMBERS = (
                 f"{_RELEASE}.target",
                 _WANTED,
                 f"bound = {_UNTIL_DURABLE}\n"
-                "    wanted = min(bound, max(min(self.released, self.held), self._early(time)))",
+                "    return min(bound, max(min(self.needless, self._expendable(time)), self._early(time)))",
             ),
         ),
         ("I8", "I5"),
@@ -133,7 +133,7 @@ GIVING_UP = (
         "holds_ignored",
         ("T46", "1.5 Hold"),
         "Holds are kept and answered, and the release does not look at them.",
-        (Edit(f"{_RELEASE}.target", _WANTED, "wanted = max(self.released, self._early(time))"),),
+        (Edit(f"{_RELEASE}.needless", "return min(self.released, self.held)", "return self.released"),),
         ("I8", "I5"),
         "min_retain of some seconds, everybody done with everything; a subscription from `earliest` whose consumer"
         " has little credit or goes away; then min_retain passes.",
@@ -153,18 +153,32 @@ GIVING_UP = (
         "As holds_ignored, and the PHB loses power between the answer and the sync.",
     ),
     Switch(
-        "early_release_of_undelivered",
+        "policy_beyond_delivered",
         ("T9",),
-        "Early release goes by age alone, and takes what an SHB has not got yet.",
+        "A release policy gets all that it wishes, also what an SHB has not got yet.",
         (
             Edit(
                 f"{_RELEASE}._early",
-                "return min(self.delivered, time - self._settings.max_retain - 1)",
-                "return time - self._settings.max_retain - 1",
+                "return min(self.delivered, policy.release(state))",
+                "return policy.release(state)",
             ),
         ),
         ("I8", "I5"),
-        "max_retain of some seconds; an SHB that is down, or cut off, for longer.",
+        "A policy of some seconds, or a greedy one; an SHB that is down, or cut off, for longer.",
+    ),
+    Switch(
+        "limit_of_half_the_bytes",
+        ("T9",),
+        "Early release by bytes leaves less than it was told to.",
+        (
+            Edit(
+                "gapless_phb.core.limits:Limits._too_many",
+                "state.log.covered(self.bytes)",
+                "state.log.covered(self.bytes // 2)",
+            ),
+        ),
+        ("I8", "I5"),
+        "A limit of some thousand bytes, and somebody who is away with more than half of that.",
     ),
     Switch(
         "probe_on_released",
@@ -194,5 +208,35 @@ GIVING_UP = (
         ("V3",),
         "Two SHBs, one goes for good and is retired (`PublisherHostingBroker.retire`); the other one acknowledges"
         " everything, and the PHB is not restarted.",
+    ),
+)
+
+_LEASES = "gapless_shb.core.leases:Leases"
+
+LEASES = (
+    Switch(
+        "lease_removes_the_attached",
+        ("T10",),
+        "The lease of a subscription runs also while somebody consumes it.",
+        (
+            Edit(f"{_LEASES}._newly_left", " + len(consumers) >= len(", " >= len("),
+            Edit(f"{_LEASES}._newly_left", "        and subscription.sid not in consumers\n", ""),
+        ),
+        ("I8",),
+        "A lease of some seconds, and a consumer that stays for longer.",
+    ),
+    Switch(
+        "lapsed_begins_at_the_latest",
+        ("T10",),
+        "Whoever comes back after his lease ran out begins anew, and is not told what he has missed.",
+        (
+            Edit(
+                f"{_LEASES}.resumed",
+                'lapsed = self._lapsed.get((client_id, request.name or ""))',
+                "lapsed = None",
+            ),
+        ),
+        ("I10",),
+        "A lease of some seconds; a consumer that keeps no token goes away for longer, while events come for it.",
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,12 +35,14 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.syspath_prepend(str(tmp_path))
+    load.cache_clear()
     before = set(sys.modules)
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     assert before <= set(sys.modules)
-    return Site(tmp_path)
+    yield Site(tmp_path)
+    load.cache_clear()
 
 
 GOOD = """

@@ -9,6 +9,7 @@ import pytest
 
 from gapless.errors import ConfigurationError
 from gapless_phb.config import PhbSection, PubendSection, settings_from
+from gapless_phb.core.limits import Limits
 from gapless_phb.core.settings import PubendSettings, Settings
 
 NOT_CONFIGURABLE = {"max_event_bytes", "void_limit"}
@@ -20,7 +21,8 @@ def test_nothing_said_is_the_default() -> None:
 
 def test_every_setting_can_be_configured() -> None:
     assert set(PhbSection.model_fields) == {field.name for field in fields(Settings)} - NOT_CONFIGURABLE
-    assert set(PubendSection.model_fields) == {field.name for field in fields(PubendSettings)}
+    policy = {"release", "max_retain_seconds", "max_retain_bytes"}
+    assert set(PubendSection.model_fields) - policy == {field.name for field in fields(PubendSettings)} - {"policy"}
 
 
 def test_what_is_said_is_what_is_set() -> None:
@@ -39,7 +41,7 @@ def test_what_is_said_is_what_is_set() -> None:
         members=("shb1",),
         max_publishers=2048,
         pubends=(
-            PubendSettings("flights", ("flights.#", "planes.*"), max_retain_seconds=2.0),
+            PubendSettings("flights", ("flights.#", "planes.*"), policy=Limits(2.0)),
             PubendSettings("rest", publishers=("web-*", "ann"), count=4, min_retain_bytes=0),
         ),
     )
@@ -65,11 +67,39 @@ def test_what_is_said_is_what_is_set() -> None:
         ({"pubends": [{"name": "a", "min_retain_seconds": -1}]}, r"phb\.pubends\.0\.min_retain_seconds"),
         ({"pubends": [{"name": "a"}, {"name": "a"}]}, r"phb: .*a is configured twice"),
         ({"pubends": [{"name": "a-1"}, {"name": "a", "count": 2}]}, r"a-1 is configured twice"),
+        ({"pubends": [{"name": "a", "max_retain_bytes": 0}]}, r"^phb\.pubends\.0\.max_retain_bytes: [^;]*$"),
+        ({"pubends": [{"name": "a", "release": "limits"}]}, r"phb\.pubends\.0\.release"),
+        ({"pubends": [{"name": "a", "release": {"days": 3}}]}, r"phb\.pubends\.0\.release\.plugin"),
+        ({"pubends": [{"name": "a", "release": {"plugin": "nobody"}}]}, r"phb\.pubends\.0\.release: no release plugin"),
+        ({"pubends": [{"name": "a", "release": {"plugin": "limits", "days": 3}}]}, r"phb\.pubends\.0\.release: days: "),
+        (
+            {"pubends": [{"name": "a", "max_retain_seconds": 5, "release": {"plugin": "limits"}}]},
+            r"phb\.pubends\.0: max_retain_seconds goes with the policy that ships",
+        ),
+        (
+            {"pubends": [{"name": "wide"}, {"name": "narrow", "topics": ["a.#"]}]},
+            r"phb: pubends\.1: nothing is ever published to 'narrow', for 'wide' before it .*: put it first",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(section: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigurationError, match=key):
         settings_from(section)
+
+
+def test_each_pubend_has_a_policy_of_its_own() -> None:
+    settings = settings_from(
+        {
+            "pubends": [
+                {"name": "telemetry", "topics": ["telemetry.#"], "max_retain_seconds": 60, "max_retain_bytes": 5000},
+                {"name": "audit", "topics": ["audit.#"], "release": {"plugin": "limits", "max_retain_bytes": 7000}},
+                {"name": "default"},
+            ]
+        }
+    )
+
+    policies = [pubend.policy for pubend in settings.pubends]
+    assert policies == [Limits(60.0, 5000), Limits(None, 7000), None]
 
 
 def test_all_that_is_wrong_is_named_at_once() -> None:

@@ -35,6 +35,9 @@ class History:
     events: dict[Tick, Logged] = field(default_factory=dict)
     lost: Tick = 0
     """The highest `lost` that was said, or that a chop was written for."""
+    ends: list[Tick] = field(default_factory=list)
+    """The last tick of each record that was ever written to its log, and in `sums` the bytes up to there."""
+    sums: list[int] = field(default_factory=list)
     gone: bool = False
     """Its disk was replaced: nothing more is to be expected of it."""
     damaged: bool = False
@@ -48,6 +51,16 @@ class History:
     def has_between(self, low: Tick, high: Tick) -> bool:
         """Whether there is an event in (low, high]."""
         return bisect_right(self.ticks, low) < bisect_right(self.ticks, high)
+
+    def append(self, end: Tick, size: int) -> None:
+        """A record is written; a crash may take it back."""
+        self.ends.append(end)
+        self.sums.append(size + (self.sums[-1] if self.sums else 0))
+
+    def bytes_above(self, tick: Tick) -> int:
+        """How many bytes can lie above a tick in its log."""
+        place = bisect_right(self.ends, tick)
+        return self.sums[-1] - (self.sums[place - 1] if place else 0) if self.sums else 0
 
     @property
     def newest(self) -> Tick:
@@ -109,6 +122,12 @@ class Account:
     """It is removed."""
     damaged: bool = False
     """The disk of its home was replaced or put back."""
+    lapsed: bool = False
+    """Its lease has run out: nothing is kept for it until it is attached again."""
+    resumed: bool = False
+    """It was attached again after that."""
+    skipped: Logged | None = None
+    """An event that it needed, and behind which it was resumed."""
     remade: bool = False
     """Its home knew nothing of it any more when it was attached last."""
     acknowledged: dict[Consumer, dict[PubendId, Tick]] = field(default_factory=dict)
@@ -119,7 +138,7 @@ class Account:
     @property
     def exists(self) -> bool:
         """Whether a broker has to remember it."""
-        return self.attached_at >= 0 and not self.removed and not self.damaged
+        return self.attached_at >= 0 and not self.removed and not self.damaged and not self.lapsed
 
     @property
     def durable(self) -> bool:

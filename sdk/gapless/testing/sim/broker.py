@@ -12,7 +12,7 @@ it, between two sends, in the middle of a recovery.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gapless.core import routing
 from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
@@ -217,15 +217,6 @@ class SimBroker:
         """Nothing is wrong with the disk any more."""
         self.stalled_until = 0
         self.disk.heal()
-
-    def retire(self, shb: SimBroker) -> None:
-        """Gives an SHB up at this PHB."""
-        role: Any = self.machine.role("phb") if self.machine is not None else None
-        if role is not None and self.engine is not None and shb.storage_id:
-            identity = f"{shb.name}@{shb.storage_id}"
-            self.world.note(self.name, "retire", identity)
-            self.engine.call(lambda _now, _wall: role.retire(identity))
-            self.world.observe.retired(identity)
 
     def _over(self) -> None:
         self.life.over = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -46,12 +45,6 @@ def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[
     return world
 
 
-@cache
-def plugin(kind: str, name: str) -> Any:
-    """The factory of a plugin; finding one takes longer than many a run."""
-    return plugins.load(kind, name)
-
-
 def roles_of(options: Options) -> dict[str, tuple[str, ...]]:
     """The nodes by name, and what each hosts."""
     if options.together:
@@ -71,8 +64,10 @@ def phb_section(options: Options, name: str) -> dict[str, Any]:
         "min_retain_seconds": options.min_retain_seconds,
         "min_retain_bytes": 1 << 30,
     }
-    if options.max_retain_seconds is not None:
-        pubend["max_retain_seconds"] = options.max_retain_seconds
+    limits = {"max_retain_seconds": options.max_retain_seconds, "max_retain_bytes": options.max_retain_bytes}
+    pubend |= {key: limit for key, limit in limits.items() if limit is not None}
+    if options.release_policy:
+        pubend["release"] = {"plugin": options.release_policy}
     return {"pubends": [pubend]}
 
 
@@ -85,11 +80,15 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     }
     if "phb" in hosted:
         settings["phb"] = phb_section(options, name)
+        for policy in ("limits", options.release_policy):
+            if policy:  # looked for now: in the middle of a run no file may be read
+                plugins.load("release", policy)
     if "shb" in hosted:
         settings["shb"] = {
             "catchup_bytes": options.catchup_bytes,
             "catchup_turn_events": options.catchup_turn_events,
             "pfs": options.pfs,
+            "subscription_lease_seconds": options.subscription_lease_seconds,
         }
     peers = {peer: list(theirs) for peer, theirs in roles.items()}
     routing: dict[str, Any] = {"peers": peers}
@@ -97,7 +96,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         routing["hostility"] = {kind: rate for kind, rate in options.hostility if rate}
     return Loaded(
         config=make_config(settings),
-        authenticator=plugin("auth", "anonymous")(options={}),
+        authenticator=plugins.load("auth", "anonymous")(options={}),
         listeners=(),
         open_storage=None,
         open_routing=_watched_router(world, name, routing),
@@ -106,12 +105,12 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
 
 
 def _open_role(world: World, name: str, role: str) -> Any:
-    open_role = plugin("role", role)
+    open_role = plugins.load("role", role)
     return watched_role(world, name, open_role) if role == "shb" else open_role
 
 
 def _watched_router(world: World, name: str, routing: Mapping[str, Any]) -> Any:
-    open_router = plugin("routing", world.options.router)
+    open_router = plugins.load("routing", world.options.router)
 
     def open_routing(options: Mapping[str, Any]) -> Router:
         router: Router = open_router(options=options)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gapless.testing.sim.administering import retire
 from gapless.testing.sim.options import MILLISECOND, SECOND, ClockFaults, DiskFaults, NetworkFaults, ProcessFaults
 from gapless.testing.sim.reconfiguring import add_pubend, change_policy
 
@@ -342,7 +343,7 @@ class Faults:
         shb = self._choices.pick(away)
         self._world.probe("operator.retire")
         for broker in self._world.brokers.values():
-            broker.retire(shb)
+            retire(shb, at=broker)
 
     def _add_pubend(self) -> None:
         phbs = [broker for broker in self._world.brokers.values() if "phb" in broker.roles and broker.running]

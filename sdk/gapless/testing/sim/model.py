@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery
-from gapless.core.effects import Chop
-from gapless.core.messages import StartAt, Subscribed
+from gapless.core.effects import Chop, Put
+from gapless.core.messages import StartAt, Subscribe, Subscribed
 from gapless.core.ticks import wall_at
 from gapless.testing.sim.accounts import Account, History, Logged, Presents, Share, passed_at_most
+from gapless.testing.sim.lapsing import Lapses
 from gapless.testing.sim.observing import Oracle, Violation
 from gapless.testing.sim.producer import key_of
 from gapless.testing.sim.serving import Hearing
@@ -64,6 +65,8 @@ class Model(Oracle):
         self.retired_shbs: dict[ShbId, None] = {}
         self.retains: dict[str, list[float]] = {}
         """For which times PHBs were told to keep events at most, if they ever were."""
+        self.retains_bytes: dict[str, list[int]] = {}
+        """How many bytes PHBs were told to keep at most, likewise."""
         self.wiped_brokers: dict[str, None] = {}
         """Whose disk was replaced by an empty one."""
         self.damaged_brokers: dict[str, None] = {}
@@ -76,6 +79,7 @@ class Model(Oracle):
         """When each broker began to recover the last time."""
         self.followed: list[Account] = []
         """The accounts whose matching is looked at as events come."""
+        self._lapses = Lapses()
         self._item: tuple[Any, list[Event]] = (None, [])
         self._hearing = Hearing()
 
@@ -143,7 +147,9 @@ class Model(Oracle):
 
     def is_early(self, history: History, tick: Tick) -> bool:
         """Whether an event may be gone although somebody needs it: if its PHB was told so, and it is old enough."""
-        retains = self.retains.get(history.broker)
+        retains, limits = self.retains.get(history.broker), self.retains_bytes.get(history.broker)
+        if limits and history.bytes_above(tick) > min(limits):
+            return True
         return bool(retains) and self.is_older(history, tick, min(retains or ()))
 
     def is_older(self, history: History, tick: Tick, seconds: float) -> bool:
@@ -192,7 +198,14 @@ class Model(Oracle):
     # In the brokers.
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
-        """A log was chopped."""
+        """A log grew, or was chopped; a subscription's lease has run out."""
+        for operation in operations:
+            if type(operation) is Put and operation.stream.startswith(LOG):
+                self._history(operation.stream[len(LOG) :], broker.name).append(operation.index, len(operation.record))
+        for sid in self._lapses.note(broker.name, operations):
+            for account in self.accounts.values():
+                if (account.broker, account.sid) == (broker.name, sid):
+                    account.lapsed = True
         for pubend, upto in chops(operations):
             history = self._history(pubend, broker.name)
             history.lost = max(history.lost, upto)
@@ -225,11 +238,14 @@ class Model(Oracle):
     def heard(self, broker: str, session: int, message: Any) -> None:
         """An SHB is told what is acknowledged."""
         self._hearing.on_request(broker, session, message)
+        if type(message) is Subscribe:
+            self._lapses.heard(broker, message)
 
     def served(self, broker: str, session: int, message: Any) -> None:
         """An SHB gives a subscription to a session."""
         if type(message) is Subscribed:
             self._hearing.on_given(broker, session, message.request, message.sid)
+            self._lapses.given(broker, message.sid)
 
     # In the applications.
 
@@ -267,8 +283,15 @@ class Model(Oracle):
         account.shb = self.shb_of.get(account.broker, "")
         another = result.sid != account.sid
         account.unsubscribed = False
+        if another and self._lapses.take(account.broker, account.row.client_id, account.row.name):
+            account.resumed = True
+        lapsed = another and account.lapsed and not account.damaged
+        lapsed = lapsed and not self._lapses.is_moved(account.broker, account.row.name)
+        account.skipped = self._skipped(consumer, account, begins) if lapsed else None
         account.remade = another and account.exists and account.durable
         account.sid = result.sid
+        # It may have lapsed while the answer was on its way.
+        account.lapsed = self._lapses.has(account.broker, result.sid)
         first = another or account.damaged
         if first:
             # The answer may be older than the disk: whoever reads it late has what is gone already.
@@ -356,6 +379,18 @@ class Model(Oracle):
             return True
         return account.durable and not account.removed and not account.row.ended
 
+    def _skipped(self, consumer: Consumer, account: Account, begins: Mapping[PubendId, Tick]) -> Logged | None:
+        """Of what a subscription needed when it lapsed: the first that lies before the place it is resumed at."""
+        asked = consumer.wanted.positions or {}
+        for pubend, begin in begins.items():
+            share = account.shares.get(pubend)
+            if share is None or share.start is None or pubend in asked or not share.history.sound:
+                continue
+            tick = share.first_between(max(share.acked, share.start), begin)
+            if tick is not None:
+                return share.history.events[tick]
+        return None
+
     def _at(self, broker: SimBroker) -> Iterator[History]:
         return (history for history in self.histories.values() if history.broker == broker.name)
 
@@ -364,11 +399,17 @@ class Model(Oracle):
             if account.broker == broker.name:
                 account.damaged = True
         self._hearing.forget(broker.name)
+        self._lapses.forget(broker.name)
 
     def _note_policy(self, broker: str) -> None:
         section = self.world.brokers[broker].loaded.config.role("phb")
-        retains = [pubend.get("max_retain_seconds") for pubend in section.get("pubends", ())]
-        self.retains.setdefault(broker, []).extend(retain for retain in retains if retain is not None)
+        for pubend in section.get("pubends", ()):
+            # A policy of somebody else's may want anything gone, at any age.
+            seconds = 0.0 if "release" in pubend else pubend.get("max_retain_seconds")
+            if seconds is not None:
+                self.retains.setdefault(broker, []).append(seconds)
+            if pubend.get("max_retain_bytes") is not None:
+                self.retains_bytes.setdefault(broker, []).append(pubend["max_retain_bytes"])
 
     def _note_clock(self, broker: str, tick: Tick, since: int | None = None) -> None:
         """A pubend's present is at this tick at least, since then; or where the wall clock is."""

@@ -90,6 +90,9 @@ class Oracle:
     def served(self, broker: str, session: int, message: Any) -> None:
         """An SHB says this to a client's session."""
 
+    def left(self, broker: str, session: int) -> None:
+        """An SHB hears that a client's session is over."""
+
     def disconnected(self, client: SimClient, reason: str) -> None:
         """A client's session is over."""
 

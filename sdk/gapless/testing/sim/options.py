@@ -141,7 +141,11 @@ class Options:
     rate: float = 8.0
     """About how many operations of applications a second."""
     max_retain_seconds: float | None = None
+    max_retain_bytes: int | None = None
+    release_policy: str = ""
+    """The plugin of another release policy; "": the one that ships, with the limits above."""
     min_retain_seconds: float = 0.0
+    subscription_lease_seconds: float | None = None
     retires: float = 0.0
     """Retirements of an SHB that is down, a second."""
     additions: float = 0.0
@@ -163,7 +167,8 @@ class Options:
     @property
     def early_release(self) -> bool:
         """Whether events may be released that somebody still needs, at some time of the run."""
-        return self.max_retain_seconds is not None or self.policy_changes > 0
+        limits = self.max_retain_seconds, self.max_retain_bytes
+        return limits != (None, None) or bool(self.release_policy) or self.policy_changes > 0
 
     def describe(self) -> str:
         """Only what is on, for people: what this run is about."""
@@ -252,6 +257,24 @@ def about(drawn: Options, story: str) -> Options:
         hostility=(),
         **changes,
     )
+
+
+def with_policies(options: Options, draws: Stream) -> Options:
+    """The same, and now and then with another release policy, or with leases: drawn apart from all else.
+
+    Stories know what is kept for how long, and are left alone.
+    """
+    policy = draws.pick(("", "", "", "", "bytes", "bytes and age", "greedy"))
+    lease = float(draws.pick((1, 2, 5))) if draws.chance(0.3) else None
+    max_bytes = draws.pick((2_000, 500, 10_000))
+    if options.workload != "churn":
+        return options
+    if policy == "greedy":
+        options = replace(options, release_policy=policy, max_retain_seconds=None)
+    elif policy:
+        seconds = options.max_retain_seconds if policy == "bytes and age" else None
+        options = replace(options, max_retain_bytes=max_bytes, max_retain_seconds=seconds)
+    return replace(options, subscription_lease_seconds=lease)
 
 
 def _draw_any(seed: int, draws: Stream, router: str, workload: str | None, faults: tuple[str, ...]) -> Options:

@@ -5,8 +5,8 @@ A probe that never fires over many seeds is a finding: something is not tested t
 
 from __future__ import annotations
 
-from gapless.testing.sim import faults
+from gapless.testing.sim import administering, faults
 from gapless.testing.sim.oracles import PROBES as OF_ORACLES
 from gapless.testing.sim.workloads import PROBES as OF_WORKLOADS
 
-DECLARED: tuple[str, ...] = (*faults.PROBES, *OF_ORACLES, *OF_WORKLOADS)
+DECLARED: tuple[str, ...] = (*faults.PROBES, *administering.PROBES, *OF_ORACLES, *OF_WORKLOADS)

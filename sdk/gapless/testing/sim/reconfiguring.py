@@ -12,15 +12,18 @@ if TYPE_CHECKING:
 
 
 def add_pubend(broker: SimBroker) -> None:
-    """One more pubend from the next start on."""
+    """One more pubend from the next start on: for publishers of one client, as far as they are new."""
     pubends = list(_phb_section(broker)["pubends"])
-    extra = {**pubends[0], "name": f"{broker.name}-extra{len(pubends)}", "count": 1}
-    _configure(broker, pubends=[*pubends, extra])
+    number = len(pubends)
+    new = {"name": f"{broker.name}-extra{number}", "publishers": [f"client{number}*"], "count": 1}
+    _configure(broker, pubends=[{**pubends[-1], **new}, *pubends])
 
 
 def change_policy(broker: SimBroker, max_retain_seconds: float | None) -> None:
     """Another bound of what is retained, from the next start on."""
     pubends = [{**pubend, "max_retain_seconds": max_retain_seconds} for pubend in _phb_section(broker)["pubends"]]
+    for pubend in pubends:
+        pubend.pop("release", None)
     _configure(broker, pubends=pubends)
 
 

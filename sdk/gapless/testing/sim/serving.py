@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.codec import decode_server
 from gapless.core.effects import Tell, Transmit
-from gapless.core.messages import Acknowledge, Subscribe
+from gapless.core.messages import Acknowledge, Detach, Subscribe
+from gapless.core.roles import SessionEnded
 
 if TYPE_CHECKING:
     from gapless.core.roles import ClientSession, RequestHandler, Role, RoleContext
     from gapless.testing.sim.world import World
 
-HEARD = (Subscribe, Acknowledge)
+HEARD = (Subscribe, Acknowledge, Detach)
 """The requests that are watched."""
 
 
@@ -26,7 +27,13 @@ def watched_role(world: World, broker: str, open_role: Callable[..., Role]) -> C
 
     def open_watched(*, context: RoleContext) -> Role:
         role = open_role(context=context)
-        requests, take_effects = role.requests(), role.take_effects
+        requests, take_effects, said = role.requests(), role.take_effects, dict(role.handlers())
+        on_session_ended = said[SessionEnded]
+
+        def left(ended: SessionEnded, now: int, wall: int) -> None:
+            world.observe.left(broker, ended.session.number)
+            on_session_ended(ended, now, wall)
+
         handlers = {kind: _heard(world, broker, kind, handler) for kind, handler in requests.items()}
 
         def taken() -> Any:
@@ -38,6 +45,7 @@ def watched_role(world: World, broker: str, open_role: Callable[..., Role]) -> C
 
         watched: Any = role
         watched.requests = lambda: handlers
+        watched.handlers = lambda: {**said, SessionEnded: left}
         watched.take_effects = taken
         return role
 
@@ -82,12 +90,12 @@ class Hearing:
         """Whether a broker has given this subscription to anybody since its disk was new."""
         return (broker, sid) in self._holders
 
-    def on_request(self, broker: str, session: int, message: Subscribe | Acknowledge) -> None:
+    def on_request(self, broker: str, session: int, message: Subscribe | Acknowledge | Detach) -> None:
         """A session asks for a subscription, or acknowledges."""
         if isinstance(message, Subscribe):
             said = {position.pubend: position.tick for position in message.acknowledged}
             self._asked[broker, session, message.request] = said
-        elif self._holders.get((broker, message.sid)) == session:
+        elif isinstance(message, Acknowledge) and self._holders.get((broker, message.sid)) == session:
             self._note(broker, message.sid, {position.pubend: position.tick for position in message.positions})
 
     def on_given(self, broker: str, session: int, request: int, sid: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from gapless import CheckpointToken, PluginError, PubendInfo, SubscriptionInfo, plugins
-from gapless.cli.doctor import abandoned, pins_of
+from gapless.cli.doctor import abandoned, absent, keeping_of, pins_of
 from gapless.core.ticks import SECOND, tick_at_time
 from unit.gapless.cli.conftest import Gapless
 
@@ -190,3 +191,43 @@ def test_who_was_not_there_for_a_day_is_found() -> None:
     [finding] = abandoned(pins)
     assert "'away' of client 'desk'" in finding
     assert "the oldest 1 d 1 h old" in finding
+
+
+def test_a_log_is_told_why_it_is_as_long_as_it_is() -> None:
+    """Who pins how much: subscriptions, holds, an SHB that is away, the least that is kept, and the policy."""
+    one = replace(
+        pubend(lost=TICK, released=TICK + 60 * SECOND),
+        shbs=("a@1", "b@2"),
+        delivered=TICK + 90 * SECOND,
+        pinned_bytes=800,
+        undelivered_bytes=100,
+        holds=(("b@2", TICK + 30 * SECOND, 700),),
+        policy="older than 60 s",
+    )
+
+    assert keeping_of(one).split("; ") == [
+        "1000 bytes in all",
+        "800 bytes for subscriptions, from 2026-01-31 12:00:30 on",
+        "700 bytes held by b@2, from 2026-01-31 12:00:30 on",
+        "100 bytes not yet with a@1 or b@2, so that no policy takes it",
+        "200 bytes that nobody needs, for `earliest` (min_retain)",
+        "released early: older than 60 s",
+    ]
+
+
+def test_a_log_that_waits_for_nobody_says_so() -> None:
+    assert keeping_of(replace(pubend(), pinned_bytes=1000)).split("; ") == [
+        "1000 bytes in all",
+        "nothing is released, for no SHB has been counted yet",
+        "released early: nothing",
+    ]
+
+
+def test_an_shb_that_takes_nothing_for_a_day_is_found() -> None:
+    late = replace(pubend(newest=TICK + 90_000 * SECOND), shbs=("a@1",), delivered=TICK, undelivered_bytes=900)
+
+    others = [replace(late, delivered=TICK + 80_000 * SECOND), replace(late, delivered=0), replace(late, shbs=())]
+
+    [finding] = absent([late, *others])
+    assert finding.startswith("p@1 keeps 900 bytes that one of its SHBs has not taken for 1 d 1 h: a@1.")
+    assert "`gapless retire`" in finding

@@ -6,7 +6,14 @@ from collections import Counter
 
 import pytest
 
-from gapless_phb.core.assignment import assign, merged_topics, name_of, options_by_name, pubend_id
+from gapless_phb.core.assignment import (
+    assign,
+    is_out_of_reach,
+    merged_topics,
+    name_of,
+    options_by_name,
+    pubend_id,
+)
 from gapless_phb.core.settings import PubendSettings
 
 WALL = 1_790_000_000_123
@@ -83,3 +90,28 @@ def test_a_pubend_carries_whatever_it_ever_took(
     before: tuple[str, ...], configured: tuple[str, ...], merged: tuple[str, ...]
 ) -> None:
     assert merged_topics(before, configured) == merged
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "out_of_reach"),
+    [
+        (PubendSettings("a"), PubendSettings("b"), True),
+        (PubendSettings("a"), PubendSettings("b", topics=("t.#", "u")), True),
+        (PubendSettings("a"), PubendSettings("b", publishers=("web-*",)), True),
+        (PubendSettings("a", topics=("t.#",)), PubendSettings("b"), False),
+        (PubendSettings("a", topics=("t.#",)), PubendSettings("b", topics=("t", "t.u", "t.*.v", "t.u.#")), True),
+        (PubendSettings("a", topics=("t.#",)), PubendSettings("b", topics=("t.u", "v")), False),
+        (PubendSettings("a", topics=("t.*",)), PubendSettings("b", topics=("t.u",)), True),
+        (PubendSettings("a", topics=("t.*",)), PubendSettings("b", topics=("t.u.v",)), False),
+        (PubendSettings("a", topics=("t.*",)), PubendSettings("b", topics=("t.#",)), False),
+        (PubendSettings("a", topics=("t.u",)), PubendSettings("b", topics=("t.*",)), False),
+        (PubendSettings("a", publishers=("web*",)), PubendSettings("b", publishers=("web-7", "web-*")), True),
+        (PubendSettings("a", publishers=("web-7",)), PubendSettings("b", publishers=("web*",)), False),
+        # A publisher without a topic of its own comes to where its name is listed.
+        (PubendSettings("a", topics=("t",)), PubendSettings("b", topics=("t",), publishers=("web",)), False),
+    ],
+)
+def test_a_narrow_entry_behind_a_wide_one_gets_nothing(
+    earlier: PubendSettings, later: PubendSettings, *, out_of_reach: bool
+) -> None:
+    assert is_out_of_reach(later, earlier) is out_of_reach

@@ -17,6 +17,7 @@ import pytest
 
 from gapless.core.routing import Enrolled, HeldRow, Know, Opened, Outcome, Released, Submitted, Verdict
 from gapless.core.ticks import FOREVER, MILLISECOND, STEP, Tick
+from gapless_phb.core.limits import Limits
 from gapless_phb.core.records import decode_record, tag_of
 from gapless_phb.core.settings import PubendSettings
 from unit.gapless_phb.harness import BEGINNING, Harness, TestPublisher, body
@@ -83,10 +84,8 @@ class World:
         draw = self.random
         self.max_retain_ms = draw.choice([None, None, 1500])
         min_retain = draw.choice([0, 0, 0.7])
-        retain = None if self.max_retain_ms is None else self.max_retain_ms / 1000
-        options = PubendSettings(
-            min_retain_seconds=min_retain, min_retain_bytes=draw.choice([0, 400]), max_retain_seconds=retain
-        )
+        policy = None if self.max_retain_ms is None else Limits(self.max_retain_ms / 1000)
+        options = PubendSettings(min_retain_seconds=min_retain, min_retain_bytes=draw.choice([0, 400]), policy=policy)
         self.harness = Harness(
             options, members=SHBS[: draw.randint(0, 2)], checkpoint_bytes=draw.choice([1, 400, 1 << 20])
         )

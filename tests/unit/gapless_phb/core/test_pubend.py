@@ -5,6 +5,7 @@ from __future__ import annotations
 from gapless.core.routing import Opened
 from gapless.core.ticks import STEP
 from gapless_phb.core import rows
+from gapless_phb.core.limits import Limits
 from gapless_phb.core.settings import PubendSettings
 from unit.gapless_phb.harness import Harness, at, knows, lines
 
@@ -248,7 +249,7 @@ class TestReleasing:
 
     def test_early_release_goes_on_without_anybody_saying_so(self) -> None:
         """An event grows old by itself: the chop comes with time, not with the next Released."""
-        options = PubendSettings(max_retain_seconds=2, min_retain_bytes=0)
+        options = PubendSettings(policy=Limits(2), min_retain_bytes=0)
         harness = Harness(options, members=("shb1",))
         harness.sync()
         harness.publisher().send()

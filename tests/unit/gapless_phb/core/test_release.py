@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from gapless.core.retention import PubendState
 from gapless.core.ticks import EPOCH_MS, FOREVER, SECOND
 from gapless_phb.core.clock import TickClock
+from gapless_phb.core.limits import Limits
 from gapless_phb.core.log import Log
 from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.release import AckExpected, Release
@@ -67,7 +69,7 @@ def test_a_hold_bounds_what_is_released() -> None:
 
 def test_a_hold_does_not_bound_early_release() -> None:
     """S1: an old event goes once it is delivered, whoever still wants it."""
-    one = release(PubendSettings(max_retain_seconds=10, min_retain_bytes=0, min_retain_seconds=0))
+    one = release(PubendSettings(policy=Limits(10), min_retain_bytes=0, min_retain_seconds=0))
     one.on_released(at(50), at(89_000), turn=1)
     one.hold("shb1", 1, {1: at(30)})
 
@@ -75,7 +77,7 @@ def test_a_hold_does_not_bound_early_release() -> None:
 
 
 def test_early_release_takes_what_is_old_and_delivered_everywhere() -> None:
-    one = release(PubendSettings(max_retain_seconds=20, min_retain_bytes=0, min_retain_seconds=0))
+    one = release(PubendSettings(policy=Limits(20), min_retain_bytes=0, min_retain_seconds=0))
     one.on_released(at(50), at(70_000), turn=1)
     assert one.target(NOW) == at(70_000)
 
@@ -84,7 +86,7 @@ def test_early_release_takes_what_is_old_and_delivered_everywhere() -> None:
 
 
 def test_c01_early_release_is_suspended_while_the_wall_clock_leaps() -> None:
-    one = release(PubendSettings(max_retain_seconds=1, min_retain_bytes=0, min_retain_seconds=0))
+    one = release(PubendSettings(policy=Limits(1), min_retain_bytes=0, min_retain_seconds=0))
     one.on_released(at(50), at(70_000), turn=1)
 
     one._log.clock.suspect = True
@@ -110,11 +112,55 @@ def test_they_go_when_enough_bytes_are_above_them() -> None:
     assert one.target(NOW) == at(50_000)
 
 
-def test_a_longer_min_retain_than_max_retain_is_clipped() -> None:
-    one = release(PubendSettings(min_retain_seconds=3600, max_retain_seconds=10))
+def test_early_release_does_not_wait_for_min_retain() -> None:
+    one = release(PubendSettings(min_retain_seconds=3600, policy=Limits(10)))
     one.on_released(at(50), at(89_500), turn=1)
 
     assert one.target(NOW) == at(89_500)
+
+
+class Seen:
+    """A policy that wants everything, and remembers what it was shown."""
+
+    def __init__(self, answer: int = FOREVER) -> None:
+        self.answer = answer
+        self.states: list[PubendState] = []
+
+    def release(self, state: PubendState) -> int:
+        self.states.append(state)
+        return self.answer
+
+
+def test_no_policy_goes_beyond_what_is_delivered() -> None:
+    """L = t ≤ T_r ∨ (t ≤ T_d ∧ policy): what a plugin answers is a wish."""
+    one = release(PubendSettings(policy=Seen()))
+    one.on_released(at(50), at(70_000), turn=1)
+
+    assert one.target(NOW) == at(70_000)
+
+
+def test_a_policy_takes_nothing_back_that_everybody_is_done_with() -> None:
+    one = release(PubendSettings(policy=Seen(-5), min_retain_bytes=0, min_retain_seconds=0))
+    one.on_released(at(50), at(70_000), turn=1)
+
+    assert one.target(NOW) == at(50)
+
+
+def test_a_policy_is_shown_the_pubend_as_it_is() -> None:
+    of = log()
+    of.index.add(at(70), 1000)
+    of.newest = at(70)
+    seen = Seen(0)
+    one = release(PubendSettings(policy=seen), of=of)
+    one.on_released(at(50), at(60), turn=1)
+    one.hold("shb1", 1, {1: at(30)})
+
+    one.target(NOW)
+
+    [state] = seen.states
+    assert (state.pubend, state.time, state.lost, state.newest) == ("p@1", NOW, 0, at(70))
+    assert (state.released, state.delivered) == (at(30), at(60))
+    assert (state.log.size, state.log.above(at(69)), state.log.covered(999)) == (1000, 1000, 0)
 
 
 class TestJoining:

@@ -105,6 +105,9 @@ class Client:
 class World:
     """The world. `step` does one random thing; `settle` heals everything and lets it come to rest."""
 
+    timing = Timing()
+    """Of the broker that is booted next."""
+
     def __init__(self, seed: int, *, retain: int | None = None) -> None:
         self.random = random.Random(seed)
         self.now = 1_000_000_000
@@ -135,7 +138,7 @@ class World:
 
     def _boot(self) -> SubscriberHostingBroker:
         context = RoleContext("node", "net", "vol", self.disk, self.now, self.wall, b"secret")
-        shb = SubscriberHostingBroker(context, Timing(), self.catch_up)
+        shb = SubscriberHostingBroker(context, self.timing, self.catch_up)
         self.shb = shb
         shb.start(self.now, self.wall)
         self._see()

@@ -561,3 +561,14 @@ def test_credit_of_a_consumer_that_was_taken_over_in_the_same_session_is_nobodys
         credit = m.Credit(subscribed.sid, 5, 0, request)
         desk.world.shb._on_credit(desk.session(1), credit, desk.world.now, desk.world.wall)
         assert consumers[subscribed.sid].credit_events == expected
+
+
+def test_each_of_two_requests_of_one_client_for_what_is_being_created_has_an_answer() -> None:
+    """The later one takes over, as it would of what exists; the earlier one was never answered (simulator)."""
+    desk = Desk()
+    desk.ask(1)
+    desk.ask(2, instance="i1")
+    assert desk.refused(1).code is m.Code.TAKEN_OVER
+    desk.world.sync()
+
+    assert desk.subscribed(2).created

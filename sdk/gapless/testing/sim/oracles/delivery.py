@@ -207,6 +207,12 @@ class I10Start(Judge):
         account = self.model.accounts[consumer.row.number]
         if account.remade:
             self.fail(f"{consumer.lane} had to be made anew, and nobody had removed it")
+        if account.skipped is not None:
+            missed = account.skipped
+            self.fail(
+                f"{consumer.lane} is resumed after its lease ran out, and passes over letter {missed.letter.key} "
+                f"at {missed.tick} of {missed.pubend}"
+            )
         if account.removed:
             return
         asked = consumer.wanted.positions or {}

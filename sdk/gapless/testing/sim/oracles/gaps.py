@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 BELOW_OWN_ACKNOWLEDGEMENT = "oracle.gap below what the application acknowledged itself"
 BEFORE_THE_START = "oracle.gap before the start"
+AFTER_A_LAPSE = "oracle.gap after a lapse"
 PROBES = (
     BELOW_OWN_ACKNOWLEDGEMENT,
     "oracle.gap of early release",
     "oracle.gap at a retired broker",
     BEFORE_THE_START,
+    AFTER_A_LAPSE,
 )
 
 
@@ -30,7 +32,7 @@ class I5GapLegal(Judge):
     """A gap tells of what its pubend lost, and somebody has caused it.
 
     Early release is on; or the application had acknowledged all of it; or its SHB was retired; or the
-    subscription began with a token of what was lost already.
+    subscription began with a token of what was lost already, or was resumed after its lease had run out.
 
     An event may come to light below a gap that was told; how far its causes excuse that, each consumer's account
     notes (I3).
@@ -69,7 +71,7 @@ class I5GapLegal(Judge):
                 f"{consumer.lane} was told of a gap {span}, although nothing is released early; "
                 f"it began behind {share.start} and has acknowledged up to {share.acked}"
             )
-        if causes[0][0] == BEFORE_THE_START:
+        if causes[0][0] in (BEFORE_THE_START, AFTER_A_LAPSE):
             share.opening_gap = item.end
         self.world.probe(causes[0][0])
         return max(upto for _, upto in causes)
@@ -80,12 +82,10 @@ class I5GapLegal(Judge):
             yield BELOW_OWN_ACKNOWLEDGEMENT, gap.end
         if account.shb in self.model.retired_shbs:
             yield "oracle.gap at a retired broker", gap.end
+        if account.resumed:
+            yield from _opening(share, gap, AFTER_A_LAPSE)
         if account.row.start_token is not None:
-            # Nothing was kept for it before it was there: its first gap, in as many pieces as it takes.
-            if gap.start == share.opening_gap or share.first_between(share.start or 0, gap.start) is None:
-                yield BEFORE_THE_START, gap.end
-            elif not share.history.has_between(share.lost_at_start, gap.end):
-                yield BEFORE_THE_START, share.lost_at_start
+            yield from _opening(share, gap, BEFORE_THE_START)
         counted_from = self.model.members.get(share.history.pubend, {}).get(account.shb, 0)
         if gap.start < counted_from and not share.history.has_between(counted_from, gap.end):
             yield "oracle.gap before the broker was counted", counted_from
@@ -98,3 +98,11 @@ class I5GapLegal(Judge):
     def _released_early(self, share: Share, gap: Gap) -> bool:
         """Whether all that it tells of can have been too old: what is younger is there, whoever wants it."""
         return self.model.is_early(share.history, min(gap.end, share.history.lost))
+
+
+def _opening(share: Share, gap: Gap, cause: str) -> Iterator[tuple[str, Tick]]:
+    """Nothing was kept for it before it was there: its first gap, in as many pieces as it takes."""
+    if gap.start == share.opening_gap or share.first_between(share.start or 0, gap.start) is None:
+        yield cause, gap.end
+    elif not share.history.has_between(share.lost_at_start, gap.end):
+        yield cause, share.lost_at_start

@@ -63,8 +63,8 @@ class I8Release(Judge):
         if not history.sound or upto <= before:
             return
         # The shorter promise wins, where early release is on.
-        least = min([self.world.options.min_retain_seconds, *self.model.retains.get(history.broker, ())])
-        if least and not self.model.is_older(history, upto, least):
+        least = self.world.options.min_retain_seconds
+        if least and not self.model.is_older(history, upto, least) and not self.model.is_early(history, upto):
             self.fail(f"{pubend} releases everything up to {upto}, which is not {least} s old")
         for account in self.model.followed:
             if account.exists and account.durable and account.shb not in self.model.retired_shbs:

@@ -74,6 +74,11 @@ class Holding:
         """Whether it is neither removed nor about to be."""
         return not self.row.ended and self.remover is None
 
+    @property
+    def lapsed(self) -> bool:
+        """Whether its lease has run out since it was attached last."""
+        return self.scene.has_lapsed(self.row.client_id, self.row.name, self.sid)
+
     def customers_of(self, client: SimClient) -> list[Customer]:
         """Whoever wants it in a process, leaving out those that ask for what must be refused."""
         return [customer for customer in self.alive() if customer.client is client and customer.expects is None]
@@ -228,13 +233,18 @@ class Holding:
         scene, row = self.scene, self.row
         if not row.created:
             self.touch()
-        if customer.expects is not None and not scene.lossy:
+        lapsed, strange = self.lapsed, customer.expects is not None
+        excused = scene.lossy or scene.has_ever_lapsed(self.row.client_id, self.row.name)
+        if customer.expects is not None and not excused:
             raise wrong(self.lane, f"it was attached, but {customer.expects.__name__} was to be expected")
         customer.expects = None
         known, self.sid = self.sid, attached.sid
         if not attached.created or not known or known == attached.sid:
             return
-        if not scene.lossy:
+        if lapsed and not strange:
+            self._resume(customer)
+            return
+        if not scene.lossy and not lapsed:
             raise wrong(self.lane, "it came into being twice")
         # Under the old name it is another subscription now.
         scene.probe("made anew")
@@ -244,6 +254,13 @@ class Holding:
         customer.row = self.row
         customer.asked_with = None
         scene.world.observe.subscribing(customer)
+
+    def _resume(self, customer: Customer) -> None:
+        """It goes on where it was, under another id: older tokens are of no use there."""
+        self.scene.probe("resumed after a lapse")
+        self.row.tokens = []
+        if customer.wanted.positions is None:
+            self.row.token = None
 
     def on_attached(self, customer: Customer, *, moved: bool) -> None:
         """A consumer has it, and the claim with it.
@@ -287,6 +304,13 @@ class Holding:
         elif isinstance(error, TokenMismatchError) and self._was_created_unheard():
             scene.probe("created unheard")
             self.row.start_token, self.row.start = None, StartAt.LATEST
+        elif isinstance(error, SubscriptionNotFoundError) and self.lapsed:
+            scene.probe("lapsed")
+        elif isinstance(error, TokenMismatchError) and scene.has_ever_lapsed(self.row.client_id, self.row.name):
+            scene.probe("token from before a lapse")
+            self.row.token, self.row.tokens = None, []
+        elif isinstance(error, SubscriptionMismatchError) and scene.has_ever_lapsed(self.row.client_id, self.row.name):
+            scene.probe("made another after a lapse")
         elif isinstance(error, STRANGE) and scene.lossy:
             self._lost(customer)
         else:

@@ -42,7 +42,7 @@ def check_names(client: SimClient, rows: Sequence[SubscriptionRow], asked: int, 
         holding, listed = application.named(name), found.get((application.name, name))
         if holding is None and listed is not None:
             raise wrong(client.name, f"{application.name}:{name} is removed, and listed")
-        if holding is None or not holding.living or not holding.row.created:
+        if holding is None or not holding.living or not holding.row.created or holding.lapsed:
             continue
         row = holding.row
         if listed is None:

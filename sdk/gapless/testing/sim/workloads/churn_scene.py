@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from gapless.testing.sim.lapsing import lapses
 from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.workloads.letters import Letters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gapless.core.effects import Operation
     from gapless.core.tokens import CheckpointToken
     from gapless.testing.sim.application import SimClient
     from gapless.testing.sim.broker import SimBroker
@@ -29,7 +33,7 @@ SOUVENIRS = 24
 
 
 class Scene(Oracle):
-    """The surroundings of the applications. It listens only in order to know whether a disk was lost."""
+    """The surroundings of the applications. It listens in order to know what was lost: disks, and leases."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -46,17 +50,36 @@ class Scene(Oracle):
         self.souvenirs: list[CheckpointToken] = []
         self.removals: list[Removal] = []
         """Subscriptions that somebody has undertaken to remove, and has not heard that they are."""
+        self._lapsed: dict[tuple[str, str, int], None] = {}
         self._rows = 0
         world.observe.add(self)
 
     def wiped(self, broker: SimBroker) -> None:
         """From now on nothing can be relied on, nor waited for where pubends are gone."""
         self.lossy = True
+        self._lapsed.clear()
         self.pubends_are_gone = self.pubends_are_gone or "phb" in broker.roles
+
+    def restored(self, broker: SimBroker) -> None:
+        """What is remembered of leases is what it was when the copy was made."""
+        self._lapsed.clear()
 
     def refused(self, broker: SimBroker, error: BaseException) -> None:
         """A broker noticed that its disk has lost something: it will get an empty one."""
         self.lossy = True
+
+    def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A lease may have run out."""
+        for sid, client_id, name in lapses(operations):
+            self._lapsed[client_id, name, sid] = None
+
+    def has_lapsed(self, client_id: str, name: str | None, sid: int) -> bool:
+        """Whether the lease of a subscription has run out: then it may be resumed under another id."""
+        return (client_id, name or "", sid) in self._lapsed
+
+    def has_ever_lapsed(self, client_id: str, name: str | None) -> bool:
+        """Whether that has happened under a name: then tokens of an earlier id may be about."""
+        return any(lapsed[:2] == (client_id, name) for lapsed in self._lapsed)
 
     def probe(self, name: str) -> None:
         """Something happened that should happen sometimes."""

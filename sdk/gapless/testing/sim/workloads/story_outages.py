@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gapless.testing.sim.administering import retire
 from gapless.testing.sim.options import MILLISECOND
 from gapless.testing.sim.workloads.story_filters import INTERESTS
 from gapless.testing.sim.workloads.story_telling import either, over
@@ -226,7 +227,7 @@ class Replaced(Two):
 
     def _retire(self, at: list[SimBroker]) -> None:
         for broker in at:
-            broker.retire(self.shb)
+            retire(self.shb, at=broker)
 
 
 TROUBLE: dict[str, type[Troubled]] = {

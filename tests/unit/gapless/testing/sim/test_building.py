@@ -51,3 +51,13 @@ def test_the_policy_gets_into_the_configuration() -> None:
     assert pubends["count"] == 2
     assert pubends["max_retain_seconds"] == 5.0
     assert pubends["min_retain_seconds"] == 3.0
+
+
+def test_limits_of_bytes_leases_and_other_policies_do_too() -> None:
+    options = Options(1, max_retain_bytes=500, subscription_lease_seconds=2.0)
+    config = build(options, Choices(1), Trace()).brokers["node1"].loaded.config
+    greedy = build(Options(1, release_policy="greedy"), Choices(1), Trace()).brokers["node1"].loaded.config
+
+    assert config.role("phb")["pubends"][0]["max_retain_bytes"] == 500
+    assert config.role("shb") == {"subscription_lease_seconds": 2.0}
+    assert greedy.role("phb")["pubends"][0]["release"] == {"plugin": "greedy"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gapless.testing.sim.choices import Choices
-from gapless.testing.sim.options import SECOND, STORIES, Options, draw_options
+from gapless.testing.sim.options import SECOND, STORIES, Options, draw_options, with_policies
 
 
 def drawn(seed: int, **arguments: object) -> Options:
@@ -90,3 +90,20 @@ def test_nobody_is_told_a_story_who_asks_for_something_else() -> None:
     for seed in range(100):
         assert not drawn(seed, workload="churn").story
         assert not drawn(seed, faults=("network",)).story
+
+
+def test_policies_are_drawn_apart_and_never_for_stories() -> None:
+    changed = []
+    for seed in range(400):
+        before = drawn(seed)
+        after = with_policies(before, Choices(seed).stream("policies"))
+        if before.workload == "stories":
+            assert after == before
+        elif after != before:
+            changed.append(after)
+
+    assert {options.release_policy for options in changed} == {"", "greedy"}
+    assert {options.subscription_lease_seconds for options in changed} == {None, 1.0, 2.0, 5.0}
+    assert {options.max_retain_bytes for options in changed} == {None, 500, 2_000, 10_000}
+    assert all(options.early_release or options.subscription_lease_seconds for options in changed)
+    assert with_policies(drawn(3, workload="churn"), Choices(3, {}).stream("policies")) == drawn(3, workload="churn")

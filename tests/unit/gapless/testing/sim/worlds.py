@@ -57,6 +57,9 @@ class Ear(Oracle):
     def lost_subscription(self, consumer: Consumer, error: Exception) -> None:
         self.errors.append(error)
 
+    def retired(self, shb: str) -> None:
+        self.calls.append(f"retired {shb}")
+
     def crashed(self, broker: Any) -> None:
         self.calls.append(f"crashed {broker.name}")
 

@@ -1,0 +1,236 @@
+"""Leases: a durable subscription that nobody consumes for long is given up, and its return is no silent loss.
+
+Off unless `subscription_lease_seconds` is set. Time is what this SHB was up, counted in beats of its monotonic
+timer: a wall clock that jumps, a broker that is down and a process that stands still count for nothing or for
+one beat, so they cost nobody his subscription. A subscription goes between one lease and one lease and two
+beats after its consumer left.
+
+What is given up is removed as by `unsubscribe`, and pins nothing. Its name and its position remain: whoever
+subscribes by that name again begins there, with what the logs still have, and with a gap for what they have not.
+
+Durable: the uptime, once in a beat; when each subscription was seen to be left, which is deleted *before* its
+return is answered; and of those that lapsed, name and position, before they are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice, takewhile
+from struct import Struct
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from gapless.core.effects import Alarm, Delete, Operation, Set
+from gapless.core.messages import Position, StartAt, Subscribe
+from gapless.core.roles import ClientSession, RecoveryReader
+from gapless.core.ticks import PubendId, Tick
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.subscriptions import Subscription
+
+LEASES = "shb/leases"
+"""`uptime` → milliseconds; subscription id → the uptime at which it was seen to be left."""
+LAPSED = "shb/lapsed"
+"""client id, name → Lapsed."""
+LAPSED_MAX = 100_000
+"""So many positions of lapsed subscriptions are remembered, the latest ones."""
+BEATS = 16
+"""Beats in a lease, if it is short."""
+LAPSES_MOST = 1_000
+"""So many are given up in one beat: the broker has other things to do."""
+BEAT_MS_MAX = 600_000
+
+_UPTIME = b"uptime"
+_KEY = Struct(">Q")
+
+Returning: TypeAlias = "list[tuple[ClientSession, Subscribe]]"
+
+
+class Lapsed(msgspec.Struct, array_like=True, frozen=True):
+    """What remains of a subscription whose lease has run out."""
+
+    sid: int
+    client_id: str
+    name: str
+    lapsed_at: int
+    """The uptime, in milliseconds."""
+    starts: dict[PubendId, Tick]
+    """From where it was owed events: where it stands by a token that does not name the pubend."""
+    positions: dict[PubendId, Tick]
+    """Up to where it was done with everything: where it stands without a token."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_time = msgspec.msgpack.Decoder(int).decode
+_decode_lapsed = msgspec.msgpack.Decoder(Lapsed).decode
+
+
+def beat_of(lease_ms: int) -> int:
+    """How often it is looked, in milliseconds."""
+    return max(1, min(lease_ms // BEATS, BEAT_MS_MAX))
+
+
+class Leases:
+    """Who was left when, who is on his way back, and who has lapsed."""
+
+    def __init__(self, hosting: Hosting, lease_ms: int | None, reader: RecoveryReader) -> None:
+        """As the volume says; `lease_ms` None: nobody lapses."""
+        self._hosting = hosting
+        self._lease_ms = lease_ms
+        self._uptime = 0
+        self._left: dict[int, int] = {}
+        """When each that nobody consumes was seen to be left, the earliest first."""
+        self._returning: dict[int, Returning] = {}
+        """Requests that are gone on with when their return is durable."""
+        self._lapsed: dict[tuple[str, str], Lapsed] = {}
+        """The earliest first."""
+        self._obsolete: list[Operation] = []
+        self._recover(reader)
+
+    def _recover(self, reader: RecoveryReader) -> None:
+        found = {key: _decode_time(value) for key, value in reader.scan(LEASES)}
+        if self._lease_ms is None:
+            # Nobody notes any more who returns: what was noted is not true when leases are on again.
+            self._obsolete = [Delete(LEASES, key) for key in found]
+        else:
+            # The uptime is written now and then, and was at least what was noted last.
+            self._uptime = max(found.values(), default=0)
+            found.pop(_UPTIME, None)
+            left = sorted(((_KEY.unpack(key)[0], at) for key, at in found.items()), key=lambda item: item[1])
+            self._left = {sid: at for sid, at in left if self._hosting.registry.get(sid) is not None}
+        lapsed = (_decode_lapsed(value) for _, value in reader.scan(LAPSED))
+        for one in sorted(lapsed, key=lambda one: one.lapsed_at):
+            if self._hosting.registry.find(one.client_id, one.name) is None:
+                self._lapsed[one.client_id, one.name] = one
+            else:  # its removal was lost in a crash
+                self._obsolete.append(_forget(one.client_id, one.name))
+
+    # ------------------------------------------------------------------------------------------ time
+
+    @property
+    def beat_ms(self) -> int | None:
+        """How often `on_beat` wants to be called; None: never."""
+        return None if self._lease_ms is None else beat_of(self._lease_ms)
+
+    def start(self) -> None:
+        """The first writes of a life."""
+        if self._obsolete:
+            self._hosting.write(self._obsolete)
+
+    def on_beat(self, is_awaited: Callable[[int], bool], remove: Callable[[Subscription], None]) -> None:
+        """One more beat has passed: notes who was left, and gives up whose lease has run out.
+
+        `is_awaited`: whether somebody waits for a subscription that is being created.
+        """
+        assert self._lease_ms is not None
+        beat = beat_of(self._lease_ms)
+        self._uptime += beat
+        operations: list[Operation] = [Set(LEASES, _UPTIME, _encode(self._uptime))]
+        for sid in self._newly_left(is_awaited):
+            self._left[sid] = self._uptime
+            operations.append(Set(LEASES, _KEY.pack(sid), _encode(self._uptime)))
+        self._hosting.write(operations)
+        due = self._uptime - self._lease_ms
+        lapsing = takewhile(lambda item: item[1] <= due, self._left.items())
+        for sid, _ in list(islice(lapsing, LAPSES_MOST)):
+            subscription = self._hosting.registry.get(sid)
+            assert subscription is not None, "who is removed is forgotten"
+            self._lapse(subscription)
+            remove(subscription)
+
+    def _newly_left(self, is_awaited: Callable[[int], bool]) -> Iterable[int]:
+        hosting = self._hosting
+        consumers = hosting.around.consumers
+        if len(self._left) + len(self._returning) + len(consumers) >= len(hosting.registry):
+            return []
+        return [
+            subscription.sid
+            for subscription in hosting.registry
+            if subscription.durable
+            and subscription.sid not in consumers
+            and subscription.sid not in self._left
+            and subscription.sid not in self._returning
+            and not is_awaited(subscription.sid)
+        ]
+
+    def _lapse(self, subscription: Subscription) -> None:
+        """Its position is written before it is removed: else a crash between the two would lose it."""
+        hosting = self._hosting
+        client_id, name = subscription.client_id, subscription.name
+        on = {stream.pubend: stream.positions[subscription.sid] for stream in hosting.streams.values()}
+        starts = {pubend: position.start for pubend, position in on.items()}
+        settled = {pubend: position.settled for pubend, position in on.items()}
+        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, settled)
+        operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
+        self._lapsed.pop((client_id, name), None)
+        self._lapsed[client_id, name] = lapsed
+        while len(self._lapsed) > LAPSED_MAX:
+            oldest = next(iter(self._lapsed))
+            del self._lapsed[oldest]
+            operations.append(_forget(*oldest))
+        hosting.write(operations)
+        text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it for its whole lease"
+        hosting.effects.append(Alarm(text))
+
+    # ------------------------------------------------------------------------------------ coming back
+
+    def returns(self, session: ClientSession, request: Subscribe, sid: int) -> bool:
+        """Somebody comes back to a subscription that was left. Whether that must become durable first.
+
+        Else a crash would forget that he was here, and count the whole time before as his absence.
+        """
+        if sid in self._returning:
+            self._returning[sid].append((session, request))
+            return True
+        if self._left.pop(sid, None) is None:
+            return False
+        self._returning[sid] = [(session, request)]
+        self._hosting.write([Delete(LEASES, _KEY.pack(sid))], ("returned", sid))
+        return True
+
+    def returned(self, sid: int) -> Returning:
+        """The return is durable, or what they return to is removed: the requests that wait for it."""
+        return self._returning.pop(sid, [])
+
+    def on_session_ended(self, session: ClientSession) -> None:
+        """Nobody comes back from there."""
+        for requests in self._returning.values():
+            requests[:] = [(other, request) for other, request in requests if other.number != session.number]
+
+    def forget(self, sid: int) -> list[Operation]:
+        """A subscription is removed: nothing is noted of it any more."""
+        return [] if self._left.pop(sid, None) is None else [Delete(LEASES, _KEY.pack(sid))]
+
+    # ------------------------------------------------------------------------------------------ lapsed
+
+    def forget_lapsed(self, client_id: str, name: str) -> list[Operation]:
+        """What remained of a lapsed subscription is not needed any more; nothing where there is none."""
+        return [] if self._lapsed.pop((client_id, name), None) is None else [_forget(client_id, name)]
+
+    def resumed(self, client_id: str, request: Subscribe) -> Subscribe:
+        """The request to create a subscription; under a name that has lapsed, from where that stood.
+
+        As one that exists, it resumes there whatever start the request names for a new one; and of a token it
+        is the pubends which that does not name. What is not there any more will be a gap.
+        """
+        lapsed = self._lapsed.get((client_id, request.name or ""))
+        if lapsed is None:
+            return request
+        given = list(request.positions or ()) if request.start is StartAt.TOKEN else []
+        named = {position.pubend for position in given}
+        streams = self._hosting.streams
+        given += [
+            Position(pubend, streams[pubend].outside_void(tick))
+            for pubend, tick in (lapsed.starts if request.start is StartAt.TOKEN else lapsed.positions).items()
+            if pubend in streams and pubend not in named
+        ]
+        return replace(request, start=StartAt.TOKEN, positions=given)
+
+
+def _name(client_id: str, name: str) -> bytes:
+    return _encode((client_id, name))
+
+
+def _forget(client_id: str, name: str) -> Delete:
+    return Delete(LAPSED, _name(client_id, name))

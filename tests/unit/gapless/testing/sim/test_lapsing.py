@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import msgspec
+
+from gapless.core.effects import Delete, Set
+from gapless.core.messages import InUse, StartAt, Subscribe
+from gapless.testing.sim.lapsing import Lapses, lapses
+
+ROW = Set("shb/lapsed", b"key", msgspec.msgpack.encode([7, "c", "one", 0, {}, {}]))
+
+
+def asked(start: StartAt) -> Subscribe:
+    return Subscribe(1, "one", ("#",), "", start, 0, [], 0, 0, b"", [], InUse.ERROR, 1, 1)
+
+
+def test_what_a_write_says() -> None:
+    assert list(lapses([Delete("shb/lapsed", b"key"), Set("shb/meta", b"key", b""), ROW])) == [(7, "c", "one")]
+
+
+def test_one_that_lapsed_is_known_by_its_id_and_once_by_its_name() -> None:
+    known = Lapses()
+
+    assert known.note("node1", [ROW]) == [7]
+    assert (known.has("node1", 7), known.has("node2", 7)) == (True, False)
+    assert [known.take("node1", "c", "one"), known.take("node1", "c", "one")] == [True, False]
+
+
+def test_one_that_is_given_to_somebody_has_not_lapsed_after_all() -> None:
+    known = Lapses()
+    known.note("node1", [ROW])
+    known.given("node1", 7)
+
+    assert not known.has("node1", 7)
+
+
+def test_another_disk_knows_nothing() -> None:
+    known = Lapses()
+    known.note("node1", [ROW])
+    known.forget("node1")
+
+    assert (known.has("node1", 7), known.take("node1", "c", "one")) == (False, False)
+
+
+def test_a_token_moves_what_is_made_anew() -> None:
+    known = Lapses()
+    known.heard("node1", asked(StartAt.LATEST))
+    assert not known.is_moved("node1", "one")
+    known.heard("node1", asked(StartAt.TOKEN))
+    assert known.is_moved("node1", "one")
+    known.note("node1", [ROW])
+    assert not known.is_moved("node1", "one")
