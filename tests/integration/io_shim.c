@@ -2,7 +2,7 @@
 
    Preloaded (LD_PRELOAD) into a broker by io_shim.py, which also reads the journal and says what shall fail.
 
-     GAPLESS_SHIM_DIRECTORY   whose files are looked at; every TCP socket is, too
+     GAPLESS_SHIM_DIRECTORY   whose files and names are looked at; every TCP socket is, too
      GAPLESS_SHIM_JOURNAL     the journal: one record when a call begins, another when it has ended
      GAPLESS_SHIM_CONTROL     a file of struct control, shared with the test, which may change it at any time
 
@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,11 +27,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DATA_MAX (64 << 10)
+#define SENT_MAX (64 << 10) /* of what is sent; of what is written to a file, everything is noted */
 #define TARGET_MAX 512
 
 /* io_shim.py knows these by number. */
-enum kind { WRITE = 1, SYNC = 2, SEND = 3 };
+enum kind { WRITE = 1, SYNC = 2, SEND = 3, OPEN = 4, RENAME = 5, UNLINK = 6, TRUNCATE = 7, MKDIR = 8, LINK = 9 };
 enum phase { BEGIN = 0, END = 1 };
 
 struct control {
@@ -76,6 +77,35 @@ __attribute__((constructor)) static void begin(void) {
     if (journal < 0) abort();
 }
 
+/* Names a path by its place in the directory, "." for the directory itself. Returns whether it is in there. */
+static int below(const char *path, char *target) {
+    if (strncmp(path, directory, directory_length) == 0) {
+        snprintf(target, TARGET_MAX, "%s", path + directory_length);
+        return 1;
+    }
+    if (strncmp(path, directory, directory_length - 1) != 0 || path[directory_length - 1] != '\0') return 0;
+    snprintf(target, TARGET_MAX, ".");
+    return 1;
+}
+
+/* The same for a path as a call gives it: absolute, or from a directory that is open, or the current one. */
+static int name_of_path(int from, const char *path, char *target) {
+    char link[64], whole[2 * TARGET_MAX];
+    int error = errno;
+    if (journal < 0) return 0;
+    if (path[0] == '/') {
+        snprintf(whole, sizeof whole, "%s", path);
+    } else {
+        if (from == AT_FDCWD) snprintf(link, sizeof link, "/proc/self/cwd");
+        else snprintf(link, sizeof link, "/proc/self/fd/%d", from);
+        ssize_t length = syscall(SYS_readlinkat, AT_FDCWD, link, whole, TARGET_MAX - 1);
+        errno = error;
+        if (length <= 0) return 0;
+        snprintf(whole + length, sizeof whole - (size_t)length, "/%s", path);
+    }
+    return below(whole, target);
+}
+
 /* Names what a descriptor is open on, if the journal is to know of it: a file below the directory, by its
    path in it, or a TCP socket, by the port of its peer. Returns 'f', 's' or 0. */
 static int name_of(int descriptor, char *target) {
@@ -85,10 +115,7 @@ static int name_of(int descriptor, char *target) {
     ssize_t length = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
     if (length <= 0) return 0;
     path[length] = '\0';
-    if (strncmp(path, directory, directory_length) == 0) {
-        snprintf(target, TARGET_MAX, "%s", path + directory_length);
-        return 'f';
-    }
+    if (below(path, target)) return 'f';
     if (strncmp(path, "socket:", 7) != 0) return 0;
     struct sockaddr_storage peer;
     socklen_t size = sizeof peer;
@@ -116,12 +143,13 @@ static void note(int kind, int phase, const char *target, int64_t offset, int64_
     size_t left = result > 0 ? (size_t)result : 0;
     for (int i = 0; i < count && used < 66 && left > 0; i++) {
         size_t length = data[i].iov_len < left ? data[i].iov_len : left;
-        if (length > DATA_MAX - record.data_bytes) length = DATA_MAX - record.data_bytes;
+        if (kind == SEND && length > SENT_MAX - record.data_bytes) length = SENT_MAX - record.data_bytes;
         parts[used++] = (struct iovec){data[i].iov_base, length};
         record.data_bytes += (uint32_t)length;
         left -= length;
     }
-    if (syscall(SYS_writev, journal, parts, used) < 0) abort(); /* a journal with a hole proves nothing */
+    ssize_t whole = (ssize_t)(sizeof record + record.target_bytes + record.data_bytes);
+    if (syscall(SYS_writev, journal, parts, used) != whole) abort(); /* a journal with a hole proves nothing */
 }
 
 static void wait_while(_Atomic int32_t *flag) {
@@ -155,6 +183,7 @@ static ssize_t put(int number, int descriptor, const struct iovec *data, int cou
                          ? fail(ENOSPC)
                          : syscall(number, descriptor, second, third, fourth, fifth, sixth);
     int error = result < 0 ? errno : 0;
+    if (kind == WRITE && offset < 0 && result >= 0) offset = syscall(SYS_lseek, descriptor, 0L, SEEK_CUR) - result;
     note(kind, END, target, offset, result, error, data, count);
     errno = error;
     return result;
@@ -217,6 +246,103 @@ static int sync_with(int number, int descriptor) {
     errno = error;
     return result;
 }
+
+/* Names and lengths. Two paths stand in one target, with a line's end between them. */
+
+static int64_t noted(int kind, const char *target, int64_t offset, int number, long first, long second, long third,
+                     long fourth, long fifth) {
+    note(kind, BEGIN, target, offset, 0, 0, NULL, 0);
+    int64_t result = syscall(number, first, second, third, fourth, fifth);
+    int error = result < 0 ? errno : 0;
+    note(kind, END, target, offset, result, error, NULL, 0);
+    errno = error;
+    return result;
+}
+
+/* `offset` of the record: 1 if what the file held is gone. */
+static int open_with(int from, const char *path, int flags, mode_t mode) {
+    char target[TARGET_MAX];
+    int plain = (flags & O_TMPFILE) == O_TMPFILE || (flags & (O_CREAT | O_TRUNC)) == 0;
+    if (plain || !name_of_path(from, path, target)) return (int)syscall(SYS_openat, from, path, flags, mode);
+    return (int)noted(OPEN, target, (flags & O_TRUNC) != 0, SYS_openat, from, (long)path, flags, mode, 0);
+}
+
+#define OPEN_CALL(name, parameters, from)                        \
+    int name parameters {                                        \
+        mode_t mode = 0;                                         \
+        if (flags & (O_CREAT | O_TMPFILE)) {                     \
+            va_list more;                                        \
+            va_start(more, flags);                               \
+            mode = (mode_t)va_arg(more, int);                    \
+            va_end(more);                                        \
+        }                                                        \
+        return open_with(from, path, flags, mode);               \
+    }
+
+OPEN_CALL(open, (const char *path, int flags, ...), AT_FDCWD)
+OPEN_CALL(open64, (const char *path, int flags, ...), AT_FDCWD)
+OPEN_CALL(openat, (int from, const char *path, int flags, ...), from)
+OPEN_CALL(openat64, (int from, const char *path, int flags, ...), from)
+
+int creat(const char *path, mode_t mode) { return open_with(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
+
+int creat64(const char *path, mode_t mode) { return creat(path, mode); }
+
+static int two_paths(int kind, int number, int from, const char *old, int to, const char *new, int flags) {
+    char first[TARGET_MAX], second[TARGET_MAX], target[2 * TARGET_MAX];
+    if (!name_of_path(from, old, first) || !name_of_path(to, new, second))
+        return (int)syscall(number, from, old, to, new, flags);
+    snprintf(target, sizeof target, "%s\n%s", first, second);
+    return (int)noted(kind, target, -1, number, from, (long)old, to, (long)new, flags);
+}
+
+int rename(const char *old, const char *new) {
+    return two_paths(RENAME, SYS_renameat2, AT_FDCWD, old, AT_FDCWD, new, 0);
+}
+
+int renameat(int from, const char *old, int to, const char *new) {
+    return two_paths(RENAME, SYS_renameat2, from, old, to, new, 0);
+}
+
+int link(const char *old, const char *new) { return two_paths(LINK, SYS_linkat, AT_FDCWD, old, AT_FDCWD, new, 0); }
+
+int linkat(int from, const char *old, int to, const char *new, int flags) {
+    return two_paths(LINK, SYS_linkat, from, old, to, new, flags);
+}
+
+int unlinkat(int from, const char *path, int flags) {
+    char target[TARGET_MAX];
+    if (!name_of_path(from, path, target)) return (int)syscall(SYS_unlinkat, from, path, flags);
+    return (int)noted(UNLINK, target, -1, SYS_unlinkat, from, (long)path, flags, 0, 0);
+}
+
+int unlink(const char *path) { return unlinkat(AT_FDCWD, path, 0); }
+
+int rmdir(const char *path) { return unlinkat(AT_FDCWD, path, AT_REMOVEDIR); }
+
+int mkdirat(int from, const char *path, mode_t mode) {
+    char target[TARGET_MAX];
+    if (!name_of_path(from, path, target)) return (int)syscall(SYS_mkdirat, from, path, mode);
+    return (int)noted(MKDIR, target, -1, SYS_mkdirat, from, (long)path, mode, 0, 0);
+}
+
+int mkdir(const char *path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode); }
+
+int truncate64(const char *path, off64_t length) {
+    char target[TARGET_MAX];
+    if (!name_of_path(AT_FDCWD, path, target)) return (int)syscall(SYS_truncate, path, length);
+    return (int)noted(TRUNCATE, target, length, SYS_truncate, (long)path, length, 0, 0, 0);
+}
+
+int truncate(const char *path, off_t length) { return truncate64(path, length); }
+
+int ftruncate64(int descriptor, off64_t length) {
+    char target[TARGET_MAX];
+    if (name_of(descriptor, target) != 'f') return (int)syscall(SYS_ftruncate, descriptor, length);
+    return (int)noted(TRUNCATE, target, length, SYS_ftruncate, descriptor, length, 0, 0, 0);
+}
+
+int ftruncate(int descriptor, off_t length) { return ftruncate64(descriptor, length); }
 
 int fdatasync(int descriptor) { return sync_with(SYS_fdatasync, descriptor); }
 
