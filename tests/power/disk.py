@@ -300,6 +300,25 @@ def _pages(change: Change) -> range:
     return range(change.offset // PAGE_BYTES, -(-(change.offset + length) // PAGE_BYTES))
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A moment and what was left then."""
+
+    moment: int
+    """After so many changes of the disk."""
+    cut: str
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.moment}:{self.cut}:{self.seed}"
+
+    @classmethod
+    def parse(cls, text: str) -> Case:
+        """Reads what `str` wrote."""
+        moment, cut, seed = text.split(":")
+        return cls(int(moment), cut, int(seed))
+
+
 def put(image: Image, directory: Path) -> None:
     """Makes the files of an image below a new directory."""
     directory.mkdir()

@@ -45,7 +45,8 @@ class Judge:
                 yield f"the subscription {name} is there, and must not be"
             if found.lost > tick:
                 yield f"{name} stands at {tick}, and the log begins behind {found.lost}"
-            if tick > max(owed.acknowledged.get(name, 0), owed.subscriptions.get(name, 0), owed.horizon):
+            told = name in owed.subscriptions
+            if told and tick > max(owed.acknowledged.get(name, 0), owed.subscriptions[name], owed.horizon):
                 yield f"{name} stands at {tick}, where nothing was decided"
 
     def _events(self, name: str, found: Found, owed: Owed) -> Iterator[str]:

@@ -67,8 +67,11 @@ class Promises:
             sequences,
             self._horizons[bisect_right(self._places, place) - 1][1],
             {name: start for told, name, start in self._made if told < place and not self._ended(name, place)},
-            frozenset(name for asked, name in self._asked if asked < place and place < self._gone.get(name, place + 1)),
-            {name: max([tick for told, tick in ticks if told < place], default=0) for name, ticks in self._all_acks()},
+            frozenset(name for asked, name in self._asked if asked < place < self._gone.get(name, place + 1)),
+            {
+                name: max([tick for told, tick in ticks if told < place], default=0)
+                for name, ticks in self._acknowledged.items()
+            },
         )
 
     def unknown(self) -> set[int]:
@@ -77,9 +80,6 @@ class Promises:
 
     def _ended(self, name: str, place: int) -> bool:
         return self._given_up.get(name, place) < place
-
-    def _all_acks(self) -> list[tuple[str, list[tuple[int, int]]]]:
-        return list(self._acknowledged.items())
 
     def _hear_note(self, place: int, words: list[str]) -> None:
         match words:
@@ -111,7 +111,7 @@ class Promises:
             case Silence():
                 self._horizons.append((place, message.upto))
             case Subscribed(created=True):
-                [name] = [name for asked, name in self._asked[-1:]]
+                _, name = self._asked[-1]  # they are made one after the other
                 start = max((position.tick for position in message.positions), default=0)
                 self._made.append((place, name, start))
 
@@ -122,3 +122,7 @@ def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         highest = max(highest, tick)
         rising.append((place, highest))
     return rising
+
+
+def _newest(pairs: Sequence[tuple[int, int]], place: int) -> int:
+    return max((tick for told, tick in pairs if told < place), default=0)

@@ -14,34 +14,16 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from power.disk import CUTS, Disk, Image, put
-from power.examine import Found, examine_in_process, examine_process, inspect_here
+from power.disk import CUTS, Case, Disk, Image, put
+from power.examine import Found, be_quick, examine_in_process, examine_process
 from power.judge import Judge
-from power.recording import UNSEEN, Recording
+from power.promises import Owed
+from power.recording import UNSEEN, Recording, open_recording
 
 CHUNK = 8
 """So many moments in a row are one process's: many of them leave the same disk."""
 IDLE = (*UNSEEN, "rocksdict-config.json", "seal")
 """Files that nothing depends on: to cut the power after each line of a log for people would be idle."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A moment and what was left then."""
-
-    moment: int
-    """After so many changes of the disk."""
-    cut: str
-    seed: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.moment}:{self.cut}:{self.seed}"
-
-    @classmethod
-    def parse(cls, text: str) -> Case:
-        """Reads what `str` wrote."""
-        moment, cut, seed = text.split(":")
-        return cls(int(moment), cut, int(seed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +46,7 @@ class Sweeper:
         self._publishers = sorted({event.publisher for event in recording.truth.events})
         self._scratch = scratch
         self._real = real
-        self._disk = Disk()
+        self._disk = Disk(recording.base)
         self._moment = 0
         self._seen: dict[bytes, Found] = {}
         self._count = 0
@@ -77,22 +59,20 @@ class Sweeper:
         if opened := found is None:
             found = self._seen[digest] = asyncio.run(self._open(image))
         assert found is not None
-        faults = self._judge.faults(found, self._recording.promises.at(self._place(case.moment)))
-        return Verdict(case, tuple(faults), opened)
+        return Verdict(case, tuple(self._judge.faults(found, self.owed(case))), opened)
+
+    def owed(self, case: Case) -> Owed:
+        """What was promised by then."""
+        return self._recording.owed(case.moment)
 
     def image(self, case: Case) -> Image:
         """The disk that a case leaves."""
         if case.moment < self._moment:
-            self._disk, self._moment = Disk(), 0
+            self._disk, self._moment = Disk(self._recording.base), 0
         for call in self._recording.changes[self._moment : case.moment]:
             self._disk.apply(call)
         self._moment = case.moment
         return CUTS[case.cut](self._disk, Random(f"{case.moment} {case.cut} {case.seed}"))
-
-    def _place(self, moment: int) -> int:
-        """Until the next change has ended, all that was sent was sent with this disk."""
-        changes = self._recording.changes
-        return changes[moment].ended if moment < len(changes) else len(self._recording.calls) * 2 + 1
 
     async def _open(self, image: Image) -> Found:
         self._count += 1
@@ -116,13 +96,11 @@ def moments(recording: Recording, stride: int = 1, offset: int = 0) -> list[int]
     return found[offset % stride :: stride]
 
 
-def sweep(
-    recording: Recording, cases: Sequence[Case], *, processes: int, real: bool = False
-) -> Iterator[Verdict]:
+def sweep(recording: Recording, cases: Sequence[Case], *, processes: int, real: bool = False) -> Iterator[Verdict]:
     """The verdicts over all cases, in no particular order."""
     chunks = list(_chunks(cases))
     work = partial(_work, recording.directory, real=real)
-    with ProcessPoolExecutor(processes, max_tasks_per_child=None) as pool:
+    with ProcessPoolExecutor(processes) as pool:
         for verdicts in pool.map(work, chunks):
             yield from verdicts
 
@@ -138,15 +116,15 @@ def _chunks(cases: Sequence[Case]) -> Iterator[list[Case]]:
 def _work(directory: Path, cases: Sequence[Case], *, real: bool) -> list[Verdict]:
     logging.disable(logging.CRITICAL)
     if not real:
-        inspect_here()
+        be_quick()
     with tempfile.TemporaryDirectory(prefix="gapless-power-", dir=fast_directory()) as scratch:
-        sweeper = Sweeper(Recording(directory), Path(scratch), real=real)
+        sweeper = Sweeper(open_recording(directory), Path(scratch), real=real)
         return [sweeper.verdict(case) for case in sorted(cases, key=lambda case: case.moment)]
 
 
 def fast_directory() -> str | None:
     """A directory in memory, where there is one: nothing that is kept there has to survive."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a new directory is made in it
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def _digest(image: Image) -> bytes:

@@ -36,9 +36,13 @@ STORAGE: Mapping[str, Any] = {"write_buffer_bytes": 64 << 10}
 
 PROGRAM = (
     "-c",
-    "from gapless.node import upkeep\n"
-    "upkeep.INTERVAL, upkeep.RECLAIM_BYTES = 0.1, 48 << 10\n"
-    "from gapless.cli import main\nmain()",
+    """
+from gapless.cli import main
+from gapless.node import upkeep
+
+upkeep.INTERVAL, upkeep.RECLAIM_BYTES = 0.1, 48 << 10
+main()
+""",
 )
 """The broker as it is, but that it gives space back as soon as there is a little."""
 
@@ -90,6 +94,14 @@ async def run(shim: Shim, directory: Path, disk: Path, events: int, seed: int) -
         await workload.rest()
         await broker.stop()
     return workload.truth
+
+
+async def only_open(shim: Shim, directory: Path, disk: Path) -> None:
+    """Starts a broker on a disk, and kills it when it serves."""
+    broker = BrokerProcess(directory, environment=shim.environment, program=PROGRAM, **SECTIONS)
+    broker.sections["storage"] = {"path": str(disk / "volume"), **STORAGE}
+    async with broker:
+        pass
 
 
 class Workload:
