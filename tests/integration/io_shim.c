@@ -40,7 +40,10 @@ struct control {
     _Atomic int32_t hold_syncs; /* not 0: a sync of a file that matches waits before it does anything */
     _Atomic int32_t hold_sends; /* not 0: a send waits before it does anything */
     _Atomic int32_t held;       /* so many calls are waiting */
-    char match[64];             /* what a path must end with; "" matches every file */
+    _Atomic int32_t pass_syncs; /* so many syncs of files that match go well before those that fail */
+    _Atomic int32_t fail_writes; /* so many writes to come to files that match fail; -1: all of them */
+    _Atomic int32_t write_error; /* with this errno */
+    char match[64];             /* what a path must end with, or before a '*' contain; "" matches every file */
 };
 
 struct record {
@@ -162,7 +165,19 @@ static void wait_while(_Atomic int32_t *flag) {
 
 static int matches(const char *target) {
     size_t wanted = strnlen(control->match, sizeof control->match), has = strlen(target);
+    if (wanted > 0 && control->match[wanted - 1] == '*') {
+        char part[sizeof control->match];
+        snprintf(part, sizeof part, "%.*s", (int)wanted - 1, control->match);
+        return strstr(target, part) != NULL;
+    }
     return wanted <= has && strncmp(target + has - wanted, control->match, wanted) == 0;
+}
+
+/* Takes one off a count, unless that is 0. Whether it was not. */
+static int take(_Atomic int32_t *count) {
+    int32_t left = *count;
+    while (left > 0 && !atomic_compare_exchange_weak(count, &left, left - 1)) {}
+    return left != 0;
 }
 
 static int64_t fail(int error) {
@@ -179,9 +194,10 @@ static ssize_t put(int number, int descriptor, const struct iovec *data, int cou
     int kind = what == 'f' ? WRITE : SEND;
     if (kind == SEND) wait_while(&control->hold_sends);
     note(kind, BEGIN, target, offset, 0, 0, NULL, 0);
-    ssize_t result = kind == WRITE && control->full
-                         ? fail(ENOSPC)
-                         : syscall(number, descriptor, second, third, fourth, fifth, sixth);
+    ssize_t result;
+    if (kind == WRITE && control->full) result = fail(ENOSPC);
+    else if (kind == WRITE && matches(target) && take(&control->fail_writes)) result = fail(control->write_error);
+    else result = syscall(number, descriptor, second, third, fourth, fifth, sixth);
     int error = result < 0 ? errno : 0;
     if (kind == WRITE && offset < 0 && result >= 0) offset = syscall(SYS_lseek, descriptor, 0L, SEEK_CUR) - result;
     note(kind, END, target, offset, result, error, data, count);
@@ -234,12 +250,7 @@ static int sync_with(int number, int descriptor) {
     if (name_of(descriptor, target) != 'f') return (int)syscall(number, descriptor);
     if (matches(target)) wait_while(&control->hold_syncs);
     note(SYNC, BEGIN, target, -1, 0, 0, NULL, 0);
-    int failing = 0;
-    if (matches(target)) {
-        int32_t left = control->fail_syncs;
-        while (left > 0 && !atomic_compare_exchange_weak(&control->fail_syncs, &left, left - 1)) {}
-        failing = left > 0;
-    }
+    int failing = matches(target) && !take(&control->pass_syncs) && take(&control->fail_syncs);
     int result = failing ? (int)fail(EIO) : (int)syscall(number, descriptor);
     int error = result < 0 ? errno : 0;
     note(SYNC, END, target, -1, result, error, NULL, 0);

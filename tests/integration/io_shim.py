@@ -22,9 +22,9 @@ SOURCE = Path(__file__).with_name("io_shim.c")
 
 _MAGIC = 0x53484D31
 _RECORD = struct.Struct("<IBBHiiqqII")
-_CONTROL = struct.Struct("<5i64s")
-_FULL, _FAIL_SYNCS, _HOLD_SYNCS, _HOLD_SENDS, _HELD = range(0, 20, 4)
-_MATCH = 20
+_CONTROL = struct.Struct("<8i64s")
+_FULL, _FAIL_SYNCS, _HOLD_SYNCS, _HOLD_SENDS, _HELD, _PASS_SYNCS, _FAIL_WRITES, _WRITE_ERROR = range(0, 32, 4)
+_MATCH = 32
 
 
 class Kind(IntEnum):
@@ -114,10 +114,32 @@ class Shim:
         """Whether every write to a file of the directory fails for want of space."""
         self._set(_FULL, int(full))
 
-    def fail_syncs(self, count: int, match: str) -> None:
-        """The next syncs of files whose name ends so fail with EIO."""
-        self._control[_MATCH : _MATCH + 64] = match.encode().ljust(64, b"\0")
+    def fail_syncs(self, count: int, match: str, *, after: int = 0) -> None:
+        """The next syncs of files whose name ends so fail with EIO, once so many went well.
+
+        With "*" at its end, `match` may stand anywhere in the name.
+        """
+        self._match(match)
+        self._set(_PASS_SYNCS, after)
         self._set(_FAIL_SYNCS, count)
+
+    def fail_writes(self, error: int, match: str, *, count: int = -1) -> None:
+        """The next writes to files whose name ends so fail with that errno; without a count all do."""
+        self._match(match)
+        self._set(_WRITE_ERROR, error)
+        self._set(_FAIL_WRITES, count)
+
+    @property
+    def writes_to_fail(self) -> int:
+        """How many are still to come."""
+        (left,) = struct.unpack_from("<i", self._control, _FAIL_WRITES)
+        return int(left)
+
+    @property
+    def syncs_to_fail(self) -> int:
+        """How many are still to come."""
+        (left,) = struct.unpack_from("<i", self._control, _FAIL_SYNCS)
+        return int(left)
 
     def hold_syncs(self, *, hold: bool) -> None:
         """Whether syncs wait."""
@@ -156,6 +178,9 @@ class Shim:
     def calls(self) -> list[Call]:
         """All calls so far, in the order in which they began."""
         return read_calls(self._journal)
+
+    def _match(self, match: str) -> None:
+        self._control[_MATCH : _MATCH + 64] = match.encode().ljust(64, b"\0")
 
     def _set(self, at: int, value: int) -> None:
         struct.pack_into("<i", self._control, at, value)

@@ -133,9 +133,7 @@ def sweep(recording: Recording, wanted: Sequence[Flip], *, processes: int) -> It
             future.result()
 
 
-def _work(
-    directory: Path, wanted: Sequence[Flip], *, results: multiprocessing.queues.SimpleQueue[Outcome | None]
-) -> None:
+def _work(directory: Path, wanted: Sequence[Flip], *, results: SimpleQueue[Outcome | None]) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="gapless-flips-", dir=fast_directory()) as scratch:
             with Child(directory, Path(scratch), watched=False) as quick:

@@ -40,7 +40,7 @@ PROGRAM = (
 from gapless.cli import main
 from gapless.node import upkeep
 
-upkeep.INTERVAL, upkeep.RECLAIM_BYTES = 0.1, 48 << 10
+upkeep.INTERVAL, upkeep.RECLAIM_BYTES = 0.1, 4 << 10
 main()
 """,
 )

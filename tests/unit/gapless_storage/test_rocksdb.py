@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from conformance.storages import SMALL_BUFFERS, RocksdbHarness
-from gapless.errors import ConfigurationError, VolumeFailedError
+from gapless.errors import ConfigurationError, VolumeFailedError, VolumeForeignError
 from gapless.testing.storage import IDENTITY
 from gapless.testing.storage.crashes import newest_whole_batch, write_batch
+from gapless_storage._rocksdb.fence import Fence
 from gapless_storage._rocksdb.layout import Mark, end_key
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
 
@@ -115,6 +116,45 @@ def test_a_fence_that_cannot_be_written_fails_the_volume(
 
     with closing(harness.open()) as volume:
         assert newest_whole_batch(volume) == 1
+
+
+@pytest.mark.parametrize("noticed_by", ["sync", "reclaim", "close"])
+def test_a_volume_with_a_newer_owner_leaves_his_files_alone(harness: RocksdbHarness, noticed_by: str) -> None:
+    """S17: to close RocksDB would be to flush it and to remove what is not its own; so it is not closed."""
+    volume = harness.open()
+    for number in range(1, 4):
+        write_batch(volume, number)
+    volume.stream("s").put(1, b"x")
+    volume.write()
+    volume.stream("s").chop(1)
+    volume.write()
+    volume.sync()
+    with closing(Fence(harness.directory / "fence")) as newer:
+        mark = newer.mark
+        newer.advance(Mark(mark.volume, mark.generation + 1, 5, mark.opening, mark.counter + 1))
+    before = files_of(harness.directory)
+    if noticed_by == "sync":
+        write_batch(volume, 4)
+        before = files_of(harness.directory)
+        with pytest.raises(VolumeForeignError, match="newer owner"):
+            volume.sync()
+        with pytest.raises(VolumeForeignError, match="newer owner"):
+            volume.write()
+    elif noticed_by == "reclaim":
+        with pytest.raises(VolumeForeignError, match="newer owner"):
+            volume.reclaim()
+    volume.close()
+
+    assert files_of(harness.directory) == before
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    """Every file but RocksDB's log for people."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != "LOG"
+    }
 
 
 def test_a_last_sync_that_fails_is_logged(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gapless.errors import VolumeCorruptError, VolumeFailedError
+from gapless.errors import VolumeCorruptError, VolumeForeignError
 from gapless_storage._rocksdb.fence import _SLOT_BYTES, Fence
 from gapless_storage._rocksdb.layout import MARK_BYTES, Mark
 
@@ -134,7 +134,7 @@ def test_a_newer_owner_stops_an_older_one(path: Path) -> None:
     with closing(Fence(path)) as older, closing(Fence(path)) as newer:
         newer.advance(mark(6, generation=2))
 
-        with pytest.raises(VolumeFailedError, match="newer owner"):
+        with pytest.raises(VolumeForeignError, match="newer owner"):
             older.advance(mark(6))
         newer.advance(mark(7, generation=2))
 
