@@ -116,6 +116,6 @@ class Plug:
 
 async def waiting(publisher: gapless.Publisher, ledger: Ledger, count: int) -> list[asyncio.Future[None]]:
     """Events that are sent, and that nobody waits for yet."""
-    sending = [asyncio.ensure_future(ledger.send(publisher, body())) for _ in range(count)]
+    sending: list[asyncio.Future[None]] = [asyncio.ensure_future(ledger.send(publisher, body())) for _ in range(count)]
     await asyncio.sleep(0)
     return sending

@@ -252,7 +252,7 @@ async def test_s15_a_well_formed_record_in_another_ones_place_is_refused(tmp_pat
 # --------------------------------------------------------------------------------------- failing calls
 
 
-@pytest.mark.parametrize("after", (0, 2, 5, 9, 12, 15, 18, 23))
+@pytest.mark.parametrize("after", [0, 2, 5, 9, 12, 15, 18, 23])
 async def test_s09_whichever_sync_fails_nothing_is_lost_and_it_serves_again(
     tmp_path: Path, shim: Shim, ledger: Ledger, after: int
 ) -> None:
@@ -330,8 +330,7 @@ async def test_s13_a_disk_that_stands_still_delays_receipts_and_nothing_else(
 ) -> None:
     """Connections live on for many heartbeats, what is logged is delivered, questions are answered."""
     count = 3000
-    sections = {"limits": {"heartbeat": 0.3}}
-    async with BrokerProcess(tmp_path, environment=shim.environment, **sections) as broker:
+    async with BrokerProcess(tmp_path, environment=shim.environment, limits={"heartbeat": 0.3}) as broker:
         async with gapless.connect(broker.url) as connection, connection.session() as session:
             publisher = session.publisher("t", name="p")
             async with session.subscribe("t", name="s") as subscription:

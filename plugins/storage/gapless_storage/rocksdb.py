@@ -180,7 +180,8 @@ class RocksdbVolume:
             if not plans:
                 return 0
             try:
-                self._fence.check_owner()
+                with self._fence_lock:  # one thread at a time looks at it
+                    self._fence.check_owner()
                 self._remove(plans)
             except StorageError as error:
                 raise self._fail(error) from error

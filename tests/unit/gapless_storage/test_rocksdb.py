@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from conformance.storages import SMALL_BUFFERS, RocksdbHarness
 from gapless.errors import ConfigurationError, VolumeFailedError, VolumeForeignError
 from gapless.testing.storage import IDENTITY
 from gapless.testing.storage.crashes import newest_whole_batch, write_batch
+from gapless_storage._rocksdb import fence
 from gapless_storage._rocksdb.fence import Fence
 from gapless_storage._rocksdb.layout import Mark, end_key
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
@@ -146,6 +149,34 @@ def test_a_volume_with_a_newer_owner_leaves_his_files_alone(harness: RocksdbHarn
     volume.close()
 
     assert files_of(harness.directory) == before
+
+
+def test_a_reclaim_does_not_take_the_volumes_own_sync_for_a_newer_owner(
+    harness: RocksdbHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the fence is being synced it says already what the volume does not know yet."""
+    volume = harness.open()
+    volume.stream("s").put(1, b"x")
+    volume.write()
+    volume.stream("s").chop(1)
+    volume.write()
+    syncing, go_on = threading.Event(), threading.Event()
+
+    def hold(descriptor: int) -> None:
+        syncing.set()
+        assert go_on.wait(20)
+
+    monkeypatch.setattr(fence, "sync_file", hold)
+    with ThreadPoolExecutor(2) as threads:
+        sync = threads.submit(volume.sync)
+        assert syncing.wait(20)
+        reclaim = threads.submit(volume.reclaim)
+        wait([reclaim], timeout=0.2)
+        go_on.set()
+
+        assert sync.exception(20) is None
+        assert reclaim.exception(20) is None
+    volume.close()
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
