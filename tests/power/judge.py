@@ -45,9 +45,8 @@ class Judge:
                 yield f"the subscription {name} is there, and must not be"
             if found.lost > tick:
                 yield f"{name} stands at {tick}, and the log begins behind {found.lost}"
-            told = name in owed.subscriptions
-            if told and tick > max(owed.acknowledged.get(name, 0), owed.subscriptions[name], owed.horizon):
-                yield f"{name} stands at {tick}, where nothing was decided"
+            if found.marker <= tick:
+                yield f"{name} stands at {tick}, and a new event got tick {found.marker}"
 
     def _events(self, name: str, found: Found, owed: Owed) -> Iterator[str]:
         """Every event that somebody was told of is there, and what else there is was published."""

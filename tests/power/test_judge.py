@@ -63,7 +63,7 @@ FAULTS: dict[str, Callable[[Found], object]] = {
     "must not be": lambda found: [found.acknowledged.update(gone=5), found.events.update(gone=[])],
     "began at 5": lambda found: found.acknowledged.update(even=4),
     "begins behind": lambda found: setattr(found, "lost", 6),
-    "nothing was decided": lambda found: found.acknowledged.update(even=36),
+    "and a new event got": lambda found: found.acknowledged.update(even=50),
     "event 1 of b, tick 20, is lost": lambda found: [
         found.acknowledged.update(all=20),
         found.events["all"].pop(0),

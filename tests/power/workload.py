@@ -11,12 +11,14 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import gapless
-from integration.broker_process import BrokerProcess, bounded, until
+from integration import broker_process
+from integration.broker_process import BrokerProcess, until
 from integration.io_shim import Shim
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -45,6 +47,11 @@ main()
 """,
 )
 """The broker as it is, but that it gives space back as soon as there is a little."""
+
+PATIENCE = 60.0
+"""Seconds for anything: what is recorded may be slow."""
+
+bounded = partial(broker_process.bounded, patience=PATIENCE)
 
 PARITY = ("even", "odd")
 
@@ -146,7 +153,7 @@ class Workload:
         async with self._session() as (_, session):
             publishing = asyncio.ensure_future(self._publish(session, "a", "b", "c"))
             known = len(self.truth.events)
-            await until(lambda: len(self.truth.events) > known + self._events // 2, "some receipts")
+            await until(lambda: len(self.truth.events) > known + self._events // 2, "some receipts", PATIENCE)
             await self._broker.restart()
             await bounded(publishing)
             for name in ("all", "even", "late"):
