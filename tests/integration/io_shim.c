@@ -4,6 +4,7 @@
 
      GAPLESS_SHIM_DIRECTORY   whose files and names are looked at; every TCP socket is, too
      GAPLESS_SHIM_JOURNAL     the journal: one record when a call begins, another when it has ended
+     GAPLESS_SHIM_WHOLE       if it is there, all that is written to files is noted, else its first 64 KiB
      GAPLESS_SHIM_CONTROL     a file of struct control, shared with the test, which may change it at any time
 
    Every call goes straight to the kernel, so the real functions need not be found. A record is written by
@@ -27,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SENT_MAX (64 << 10) /* of what is sent; of what is written to a file, everything is noted */
+#define DATA_MAX (64 << 10)
 #define TARGET_MAX 512
 
 /* io_shim.py knows these by number. */
@@ -62,6 +63,7 @@ struct record {
 static char directory[TARGET_MAX];
 static size_t directory_length;
 static int journal = -1;
+static int whole;
 static struct control *control;
 
 __attribute__((constructor)) static void begin(void) {
@@ -69,6 +71,7 @@ __attribute__((constructor)) static void begin(void) {
     const char *journal_path = getenv("GAPLESS_SHIM_JOURNAL");
     const char *control_path = getenv("GAPLESS_SHIM_CONTROL");
     if (where == NULL || journal_path == NULL || control_path == NULL) return;
+    whole = getenv("GAPLESS_SHIM_WHOLE") != NULL;
     snprintf(directory, sizeof directory, "%s/", where);
     directory_length = strlen(directory);
     int file = (int)syscall(SYS_openat, AT_FDCWD, control_path, O_RDWR | O_CLOEXEC, 0);
@@ -93,20 +96,20 @@ static int below(const char *path, char *target) {
 
 /* The same for a path as a call gives it: absolute, or from a directory that is open, or the current one. */
 static int name_of_path(int from, const char *path, char *target) {
-    char link[64], whole[2 * TARGET_MAX];
+    char link[64], full[2 * TARGET_MAX];
     int error = errno;
     if (journal < 0) return 0;
     if (path[0] == '/') {
-        snprintf(whole, sizeof whole, "%s", path);
+        snprintf(full, sizeof full, "%s", path);
     } else {
         if (from == AT_FDCWD) snprintf(link, sizeof link, "/proc/self/cwd");
         else snprintf(link, sizeof link, "/proc/self/fd/%d", from);
-        ssize_t length = syscall(SYS_readlinkat, AT_FDCWD, link, whole, TARGET_MAX - 1);
+        ssize_t length = syscall(SYS_readlinkat, AT_FDCWD, link, full, TARGET_MAX - 1);
         errno = error;
         if (length <= 0) return 0;
-        snprintf(whole + length, sizeof whole - (size_t)length, "/%s", path);
+        snprintf(full + length, sizeof full - (size_t)length, "/%s", path);
     }
-    return below(whole, target);
+    return below(full, target);
 }
 
 /* Names what a descriptor is open on, if the journal is to know of it: a file below the directory, by its
@@ -146,13 +149,14 @@ static void note(int kind, int phase, const char *target, int64_t offset, int64_
     size_t left = result > 0 ? (size_t)result : 0;
     for (int i = 0; i < count && used < 66 && left > 0; i++) {
         size_t length = data[i].iov_len < left ? data[i].iov_len : left;
-        if (kind == SEND && length > SENT_MAX - record.data_bytes) length = SENT_MAX - record.data_bytes;
+        int cut = kind == SEND || !whole;
+        if (cut && length > DATA_MAX - record.data_bytes) length = DATA_MAX - record.data_bytes;
         parts[used++] = (struct iovec){data[i].iov_base, length};
         record.data_bytes += (uint32_t)length;
         left -= length;
     }
-    ssize_t whole = (ssize_t)(sizeof record + record.target_bytes + record.data_bytes);
-    if (syscall(SYS_writev, journal, parts, used) != whole) abort(); /* a journal with a hole proves nothing */
+    ssize_t size = (ssize_t)(sizeof record + record.target_bytes + record.data_bytes);
+    if (syscall(SYS_writev, journal, parts, used) != size) abort(); /* a journal with a hole proves nothing */
 }
 
 static void wait_while(_Atomic int32_t *flag) {

@@ -61,7 +61,7 @@ class Call:
     error: int
     """An errno, or 0."""
     data: bytes
-    """What was written or sent; of more than 64 KiB that were sent the beginning."""
+    """What was written or sent; of more than 64 KiB the beginning, unless all that is written was asked for."""
     offset: int = -1
     """Where in the file it was written, or how long the file became; of OPEN, 1 if the file was emptied."""
 
@@ -92,8 +92,8 @@ def compile_shim(directory: Path) -> Path:
 class Shim:
     """One journal, for every process that runs with `environment`, and what is to go wrong in them."""
 
-    def __init__(self, library: Path, directory: Path, scratch: Path) -> None:
-        """Looks at the files of `directory`; keeps its own in `scratch`."""
+    def __init__(self, library: Path, directory: Path, scratch: Path, *, whole: bool = False) -> None:
+        """Looks at the files of `directory`; keeps its own in `scratch`. `whole`: notes all that is written to files."""
         self._journal = scratch / "journal"
         self._journal.touch()
         control = scratch / "control"
@@ -106,7 +106,7 @@ class Shim:
             "GAPLESS_SHIM_JOURNAL": str(self._journal),
             "GAPLESS_SHIM_CONTROL": str(control),
             "UV_USE_IO_URING": "0",
-        }
+        } | ({"GAPLESS_SHIM_WHOLE": "1"} if whole else {})
 
     # What goes wrong.
 

@@ -91,7 +91,7 @@ class Plug:
     def __init__(self, library: Path, directory: Path, **sections: dict[str, Any]) -> None:
         self._disk = directory / "disk"
         self._disk.mkdir()
-        self.shim = Shim(library, self._disk, directory)
+        self.shim = Shim(library, self._disk, directory, whole=True)
         self.broker = BrokerProcess(directory, environment=self.shim.environment, program=CLI, **sections)
         self.broker.volume = self._disk / "volume"
         self._base: Image = {}

@@ -92,7 +92,7 @@ def record_opening(recording: Recording, case: Case, image: Image, directory: Pa
         directory.mkdir(parents=True)
         put(image, directory / "base")
         put(image, directory / "disk")
-        shim = Shim(compile_shim(directory), directory / "disk", directory)
+        shim = Shim(compile_shim(directory), directory / "disk", directory, whole=True)
         try:
             asyncio.run(workload.only_open(shim, directory, directory / "disk"))
         finally:
@@ -116,7 +116,7 @@ def record(directory: Path, *, events: int, seed: int) -> Recording:
         directory.mkdir(parents=True)
         (directory / "disk").mkdir()
         library = compile_shim(directory)
-        shim = Shim(library, directory / "disk", directory)
+        shim = Shim(library, directory / "disk", directory, whole=True)
         try:
             truth = asyncio.run(workload.run(shim, directory, directory / "disk", events, seed))
         finally:

@@ -61,10 +61,11 @@ class Fence:
         encoded = _slot(mark)
         offset = slot * _SLOT_BYTES
         os.lseek(self._descriptor, offset, os.SEEK_SET)
-        if os.write(self._descriptor, encoded) != len(encoded):
+        written = os.write(self._descriptor, encoded)
+        self._image[offset : offset + written] = encoded[:written]  # ours, whatever becomes of its sync
+        if written != len(encoded):
             raise OSError(f"{self._path} was written in part")
         sync_file(self._descriptor)
-        self._image[offset : offset + len(encoded)] = encoded
         self._slot, self._mark = slot, mark
 
     def check_owner(self) -> None:
