@@ -93,7 +93,7 @@ class Shim:
     """One journal, for every process that runs with `environment`, and what is to go wrong in them."""
 
     def __init__(self, library: Path, directory: Path, scratch: Path, *, whole: bool = False) -> None:
-        """Looks at the files of `directory`; keeps its own in `scratch`. `whole`: notes all that is written to files."""
+        """Looks at the files of `directory`, and keeps its own in `scratch`. `whole`: notes all that is written."""
         self._journal = scratch / "journal"
         self._journal.touch()
         control = scratch / "control"
