@@ -3,6 +3,7 @@
 
     python3 dev.py demo [options of `gapless demo`]    real flights, killed brokers, and the proof
     python3 dev.py test [options of tox]               all tests, on every supported Python that is here
+    python3 dev.py power [cuts|flips] [options]        power cuts and turned bits, all of them: an hour and more
 
 Installing happens once, and again when pyproject.toml changes. The system's Python is left as it is.
 """
@@ -22,6 +23,7 @@ PYTHON_MIN = (3, 10)
 ENVIRONMENT = {**os.environ, "PIP_USER": "0"}  # some systems and people have pip install for the user
 JOBS = {
     "demo": (["--editable", ".[demo]"], ["gapless", "demo"], "gapless and its demo (about 60 MB)"),
+    "power": (["--editable", "."], ["python", "tests/power"], "gapless"),
     "test": (["tox>=4.24"], ["tox"], "tox, which then installs what each test environment needs"),
 }
 """What each job installs, what it then runs, and what to call that."""

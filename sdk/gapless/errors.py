@@ -168,7 +168,7 @@ class VolumeLockedError(StorageError):
 
 
 class VolumeForeignError(StorageError):
-    """The volume belongs to another node or network, or the directory is not a volume."""
+    """The volume belongs to another node or network, or to a newer owner; or the directory is not a volume."""
 
 
 class VolumeCorruptError(StorageError):

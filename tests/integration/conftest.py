@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from integration.io_shim import Shim, compile_shim
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -12,3 +15,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The I/O shim, compiled."""
+    return compile_shim(tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture
+def shim(library: Path, tmp_path: Path) -> Iterator[Shim]:
+    """A journal of what a broker on `tmp_path` does."""
+    shim = Shim(library, tmp_path / "volume", tmp_path)
+    yield shim
+    shim.close()

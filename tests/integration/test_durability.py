@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,20 +30,6 @@ pytestmark = [
 
 MAGIC = b"gapless fence 1\n"
 VOLUME_BYTES = 16
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The I/O shim, compiled."""
-    return compile_shim(tmp_path_factory.mktemp("shim"))
-
-
-@pytest.fixture
-def shim(library: Path, tmp_path: Path) -> Iterator[Shim]:
-    """A journal of what a broker on `tmp_path` does."""
-    shim = Shim(library, tmp_path / "volume", tmp_path)
-    yield shim
-    shim.close()
 
 
 @pytest.fixture

@@ -23,7 +23,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rocksdict import WriteBatch
 
-from gapless.errors import ConfigurationError, StorageError, VolumeFailedError, VolumeFullError
+from gapless.errors import (
+    ConfigurationError,
+    StorageError,
+    VolumeFailedError,
+    VolumeForeignError,
+    VolumeFullError,
+)
 from gapless.plugins import hookimpl
 from gapless.spi import StorageCapabilities, VolumeIdentity
 from gapless_storage._rocksdb.engine import Tuning
@@ -132,7 +138,10 @@ class RocksdbVolume:
             self._chopping.pop().apply_chop()
 
     def sync(self) -> None:
-        """Blocks until everything written before the call is durable. Raises VolumeFailedError."""
+        """Blocks until everything written before the call is durable.
+
+        Raises VolumeFailedError, and VolumeForeignError when somebody else has opened the volume meanwhile.
+        """
         self._sync_log()
         self._sync_fence()
 
@@ -171,6 +180,8 @@ class RocksdbVolume:
             if not plans:
                 return 0
             try:
+                with self._fence_lock:  # one thread at a time looks at it
+                    self._fence.check_owner()
                 self._remove(plans)
             except StorageError as error:
                 raise self._fail(error) from error
@@ -201,7 +212,7 @@ class RocksdbVolume:
         try:
             if self._failure is None:
                 self.sync()
-        except VolumeFailedError as error:
+        except StorageError as error:
             _LOGGER.warning("%s: the last sync failed: %s", self._opened.directory, error)
         finally:
             with self._reclaim_lock, self._log_lock, self._fence_lock, self._write_lock:
@@ -211,10 +222,26 @@ class RocksdbVolume:
     def _release(self) -> None:
         fence = self._fence.mark
         self._batch = None
+        is_ours = self._is_ours()
         self._fence.close()
-        if self._engine.close() and self._failure is None:
+        if not is_ours:
+            self._engine.abandon()
+        elif self._engine.close() and self._failure is None:
             seal(self._opened.seal_path, self._opened.database, fence)
         self._opened.lock.release()
+
+    def _is_ours(self) -> bool:
+        """Whether nobody else has opened the volume, as far as the fence can be read."""
+        if isinstance(self._failure, VolumeForeignError):
+            return False
+        try:
+            self._fence.check_owner()
+        except VolumeForeignError as error:
+            _LOGGER.error("%s", error)  # noqa: TRY400 - what happened, not where
+            return False
+        except OSError:
+            return True
+        return True
 
     # ----------------------------------------------------------------------------------- internals
 
@@ -243,14 +270,15 @@ class RocksdbVolume:
 
     def _fail(self, error: StorageError) -> StorageError:
         """Remembers the first failure; what to raise for this one."""
-        if not isinstance(error, VolumeFailedError):
+        if not isinstance(error, (VolumeFailedError, VolumeForeignError)):
             error = VolumeFailedError(str(error))
         self._failure = self._failure or error
         return error
 
     def _raise_if_unusable(self) -> None:
         if self._failure is not None:
-            kind = VolumeFullError if isinstance(self._failure, VolumeFullError) else VolumeFailedError
+            kinds = (VolumeFullError, VolumeForeignError)
+            kind = next((kind for kind in kinds if isinstance(self._failure, kind)), VolumeFailedError)
             raise kind(f"the volume has failed before and must be reopened: {self._failure}")
         if self._closed:
             raise VolumeFailedError("the volume is closed")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,11 @@ from typing import Any
 import pytest
 
 from conformance.storages import SMALL_BUFFERS, RocksdbHarness
-from gapless.errors import ConfigurationError, VolumeFailedError
+from gapless.errors import ConfigurationError, VolumeFailedError, VolumeForeignError
 from gapless.testing.storage import IDENTITY
 from gapless.testing.storage.crashes import newest_whole_batch, write_batch
+from gapless_storage._rocksdb import fence
+from gapless_storage._rocksdb.fence import Fence
 from gapless_storage._rocksdb.layout import Mark, end_key
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
 
@@ -115,6 +119,73 @@ def test_a_fence_that_cannot_be_written_fails_the_volume(
 
     with closing(harness.open()) as volume:
         assert newest_whole_batch(volume) == 1
+
+
+@pytest.mark.parametrize("noticed_by", ["sync", "reclaim", "close"])
+def test_a_volume_with_a_newer_owner_leaves_his_files_alone(harness: RocksdbHarness, noticed_by: str) -> None:
+    """S17: to close RocksDB would be to flush it and to remove what is not its own; so it is not closed."""
+    volume = harness.open()
+    for number in range(1, 4):
+        write_batch(volume, number)
+    volume.stream("s").put(1, b"x")
+    volume.write()
+    volume.stream("s").chop(1)
+    volume.write()
+    volume.sync()
+    with closing(Fence(harness.directory / "fence")) as newer:
+        mark = newer.mark
+        newer.advance(Mark(mark.volume, mark.generation + 1, 5, mark.opening, mark.counter + 1))
+    before = files_of(harness.directory)
+    if noticed_by == "sync":
+        write_batch(volume, 4)
+        before = files_of(harness.directory)
+        with pytest.raises(VolumeForeignError, match="newer owner"):
+            volume.sync()
+        with pytest.raises(VolumeForeignError, match="newer owner"):
+            volume.write()
+    elif noticed_by == "reclaim":
+        with pytest.raises(VolumeForeignError, match="newer owner"):
+            volume.reclaim()
+    volume.close()
+
+    assert files_of(harness.directory) == before
+
+
+def test_a_reclaim_does_not_take_the_volumes_own_sync_for_a_newer_owner(
+    harness: RocksdbHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the fence is being synced it says already what the volume does not know yet."""
+    volume = harness.open()
+    volume.stream("s").put(1, b"x")
+    volume.write()
+    volume.stream("s").chop(1)
+    volume.write()
+    syncing, go_on = threading.Event(), threading.Event()
+
+    def hold(descriptor: int) -> None:
+        syncing.set()
+        assert go_on.wait(20)
+
+    monkeypatch.setattr(fence, "sync_file", hold)
+    with ThreadPoolExecutor(2) as threads:
+        sync = threads.submit(volume.sync)
+        assert syncing.wait(20)
+        reclaim = threads.submit(volume.reclaim)
+        wait([reclaim], timeout=0.2)
+        go_on.set()
+
+        assert sync.exception(20) is None
+        assert reclaim.exception(20) is None
+    volume.close()
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    """Every file but RocksDB's log for people."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != "LOG"
+    }
 
 
 def test_a_last_sync_that_fails_is_logged(

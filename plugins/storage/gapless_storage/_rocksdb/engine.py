@@ -17,6 +17,7 @@ What is closed here, all measured on rocksdict 0.3.29:
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ COMPRESSIONS = {
 }
 
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+_FAILING = ("Input/output error", "Read-only file system", "Too many open files", "Cannot allocate memory")
 _PENDING_FLUSH = "rocksdb.mem-table-flush-pending"
 _PENDING_FLUSH_POLLS_MAX = 100
 _PENDING_FLUSH_POLL_SECONDS = 0.0002
@@ -195,6 +197,17 @@ class Engine:
                 clean = False
         return clean
 
+    def abandon(self) -> None:
+        """Lets go of the database and leaves its files as they are, because they are somebody else's now.
+
+        To close it would be to flush it, under file names that the new owner uses too, and to remove the files
+        that are only the new owner's. So it is never closed: it lives, and does nothing, till the process ends.
+        """
+        self.log_handle = None
+        log, self._log = self._log, None
+        for database in (log, self._database):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
+
     def _open_log(self) -> Rdict:
         if self._log is None:
             raise VolumeFailedError("the volume is closed")
@@ -227,6 +240,11 @@ def _told(act: Callable[[], Result]) -> Result:
 def says_full(text: str) -> bool:
     """Whether an error's text says that the disk is full."""
     return any(phrase in text for phrase in _FULL)
+
+
+def says_failing(text: str) -> bool:
+    """Whether an error's text says that it is the disk or the system that fails, and maybe not for ever."""
+    return any(phrase in text for phrase in _FAILING)
 
 
 def _meaning(text: str) -> StorageError:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gapless.errors import VolumeCorruptError, VolumeFailedError
+from gapless.errors import VolumeCorruptError, VolumeForeignError
 from gapless_storage._rocksdb.files import replace_file, sync_file
 from gapless_storage._rocksdb.layout import MARK_BYTES, Mark
 
@@ -52,21 +52,26 @@ class Fence:
     def advance(self, mark: Mark) -> None:
         """Blocks until the file says `mark`. Never goes back.
 
-        Raises OSError when it cannot be written, and VolumeFailedError when somebody else has written it:
+        Raises OSError when it cannot be written, and VolumeForeignError when somebody else has written it:
         then the lock on the directory was lost, and a newer owner goes on from here.
         """
         assert (mark.generation, mark.counter) > (self._mark.generation, self._mark.counter)
-        if self._read() != self._image:
-            raise VolumeFailedError(f"{self._path} was written by somebody else: this volume has a newer owner")
+        self.check_owner()
         slot = 1 - self._slot
         encoded = _slot(mark)
         offset = slot * _SLOT_BYTES
         os.lseek(self._descriptor, offset, os.SEEK_SET)
-        if os.write(self._descriptor, encoded) != len(encoded):
+        written = os.write(self._descriptor, encoded)
+        self._image[offset : offset + written] = encoded[:written]  # ours, whatever becomes of its sync
+        if written != len(encoded):
             raise OSError(f"{self._path} was written in part")
         sync_file(self._descriptor)
-        self._image[offset : offset + len(encoded)] = encoded
         self._slot, self._mark = slot, mark
+
+    def check_owner(self) -> None:
+        """Raises VolumeForeignError when somebody else has written the file since we did."""
+        if self._read() != self._image:
+            raise VolumeForeignError(f"{self._path} was written by somebody else: this volume has a newer owner")
 
     def close(self) -> None:
         """Lets go of the file. Idempotent."""

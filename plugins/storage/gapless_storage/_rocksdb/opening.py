@@ -179,6 +179,9 @@ def _open_database(directory: Path, fence: Fence, tuning: Tuning, watchdog_secon
     engine = Engine(database, tuning, create=False)
     try:
         _begin_generation(engine, fence, database, sealed=sealed)
+    except VolumeForeignError:
+        engine.abandon()
+        raise
     except BaseException:
         engine.close()
         raise

@@ -11,8 +11,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gapless.errors import StorageError, VolumeCorruptError, VolumeFullError
-from gapless_storage._rocksdb.engine import says_full
+from gapless.errors import StorageError, VolumeCorruptError, VolumeFailedError, VolumeFullError
+from gapless_storage._rocksdb.engine import says_failing, says_full
 from gapless_storage._rocksdb.probe import inspect
 
 _LOGGER = logging.getLogger("gapless.storage.rocksdb")
@@ -45,9 +45,9 @@ class Flushed:
 def inspect_within(directory: Path, seconds_min: float) -> Flushed:
     """What is flushed in a database, found out by a child process.
 
-    Raises VolumeFullError when the disk is full, VolumeCorruptError when it cannot be opened otherwise, and
-    when that takes longer than `seconds_min` and one second more for each MiB of MANIFEST; then the child
-    is killed.
+    Raises VolumeFullError when the disk is full, VolumeFailedError when it cannot be read or written just now, and
+    VolumeCorruptError when the database cannot be opened otherwise, also when that takes longer than `seconds_min`
+    and one second more for each MiB of MANIFEST; then the child is killed.
     """
     seconds = seconds_min + _manifest_bytes(directory) / _MANIFEST_BYTES_PER_SECOND
     try:
@@ -91,8 +91,10 @@ def _ask_ourselves(directory: Path) -> Flushed:
 
 def _refusal(directory: Path, answer: str) -> StorageError:
     """What it means that the child could not open the database: rocksdict rewrites a file even to read."""
-    kind = VolumeFullError if says_full(answer) else VolumeCorruptError
-    return kind(f"{directory} cannot be opened: {answer}")
+    words = f"{directory} cannot be opened: {answer}"
+    if says_full(answer):
+        return VolumeFullError(words)
+    return VolumeFailedError(words) if says_failing(answer) else VolumeCorruptError(words)
 
 
 def _mark(text: str) -> bytes | None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gapless.errors import VolumeCorruptError, VolumeFailedError
+from gapless.errors import VolumeCorruptError, VolumeForeignError
+from gapless_storage._rocksdb import fence as fence_module
 from gapless_storage._rocksdb.fence import _SLOT_BYTES, Fence
 from gapless_storage._rocksdb.layout import MARK_BYTES, Mark
 
@@ -134,9 +135,23 @@ def test_a_newer_owner_stops_an_older_one(path: Path) -> None:
     with closing(Fence(path)) as older, closing(Fence(path)) as newer:
         newer.advance(mark(6, generation=2))
 
-        with pytest.raises(VolumeFailedError, match="newer owner"):
+        with pytest.raises(VolumeForeignError, match="newer owner"):
             older.advance(mark(6))
         newer.advance(mark(7, generation=2))
 
     with closing(Fence(path)) as fence:
         assert fence.mark == mark(7, generation=2)
+
+
+def test_what_was_written_and_not_synced_is_nobody_elses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "injected")
+
+    with closing(Fence(path)) as fence:
+        before = fence.mark
+        monkeypatch.setattr(fence_module, "sync_file", fail)
+        with pytest.raises(OSError, match="injected"):
+            fence.advance(mark(6))
+
+        fence.check_owner()
+        assert fence.mark == before

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.storages import RocksdbHarness
-from gapless.errors import VolumeCorruptError
+from gapless.errors import StorageError, VolumeCorruptError, VolumeFailedError, VolumeFullError
 from gapless.testing.storage.crashes import write_batch
 from gapless_storage._rocksdb import watchdog
 from gapless_storage._rocksdb.layout import Mark
@@ -74,6 +74,28 @@ def test_what_rocksdb_says_is_passed_on(database: Path) -> None:
 
     with pytest.raises(VolumeCorruptError, match=r"cannot be opened: .*MANIFEST-999999"):
         inspect_within(database, 10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ("IO error: No space left on device: While appending to file: /d/x", VolumeFullError),
+        ("Read-only file system (os error 30)", VolumeFailedError),
+        ("IO error: While pread offset 0 len 8: /d/5.sst: Input/output error", VolumeFailedError),
+        ("IO error: While open a file for random read: /d/5.sst: Too many open files", VolumeFailedError),
+        ("IO error: No such file or directory: While open a file for random read: /d/5.sst", VolumeCorruptError),
+    ],
+)
+def test_a_disk_that_fails_just_now_is_no_damage(
+    database: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: type[StorageError]
+) -> None:
+    """Damage is final, and a broker that meets it gives up; what may pass is tried again."""
+    monkeypatch.setattr(watchdog, "_CHILD", f"import sys; sys.stdout.write('error ' + {answer!r})")
+
+    with pytest.raises(StorageError) as caught:
+        inspect_within(database, 10)
+
+    assert type(caught.value) is kind
 
 
 @pytest.mark.parametrize("executable", ["", "/no/such/interpreter"])
