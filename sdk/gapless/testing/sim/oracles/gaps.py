@@ -80,7 +80,7 @@ class I5GapLegal(Judge):
             yield BELOW_OWN_ACKNOWLEDGEMENT, gap.end
         if account.shb in self.model.retired_shbs:
             yield "oracle.gap at a retired broker", gap.end
-        if account.row.start_token is not None:
+        if account.row.start_token is not None or account.begun_with_token:
             # Nothing was kept for it before it was there: its first gap, in as many pieces as it takes.
             if gap.start == share.opening_gap or share.first_between(share.start or 0, gap.start) is None:
                 yield BEFORE_THE_START, gap.end
