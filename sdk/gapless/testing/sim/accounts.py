@@ -116,6 +116,8 @@ class Account:
     asked_at: int = 0
     attached_at: int = -1
     """When its application first had it; -1: it never had."""
+    begun_with_token: bool = False
+    """It was created at a token, maybe of a subscription that a lost disk had, and not where its row says."""
     removed: bool = False
     """Somebody has asked for it to be removed: nothing more is owed."""
     unsubscribed: bool = False

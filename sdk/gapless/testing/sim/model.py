@@ -297,6 +297,7 @@ class Model(Oracle):
             # The answer may be older than the disk: whoever reads it late has what is gone already.
             account.damaged = not self._hearing.has_given(account.broker, result.sid)
             account.attached_at = self.world.now
+            account.begun_with_token = consumer.wanted.start is StartAt.TOKEN
             account.shares.clear()
         for pubend, tick in begins_of(consumer, begins).items():
             history = self._history(pubend, "")

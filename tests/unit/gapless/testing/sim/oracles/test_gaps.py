@@ -100,6 +100,18 @@ def test_that_gap_may_come_in_pieces_around_what_is_still_there_and_again_after_
     assert hands.world.probes["oracle.gap before the start"] == 3
 
 
+def test_so_does_a_token_that_makes_anew_what_a_lost_disk_had() -> None:
+    """Found by the simulator (local 3999): its row said `latest`, and the token was of another one."""
+    hands = logged()
+    hands.chop(AT)
+    row = hands.row()
+    row.token = hands.token(p=AT - 5)
+    reader = hands.attach(row, p=AT - 5)
+
+    hands.gap(reader, AT - 5, AT)
+    assert hands.world.probes["oracle.gap before the start"] == 1
+
+
 def test_the_earliest_does_not() -> None:
     hands = logged()
     hands.chop(AT)
