@@ -1,6 +1,6 @@
 """The subscriber-hosting broker as one pure core: what comes in, what goes out, and when (algorithms.md 3).
 
-The parts: `constream` follows a pubend, `readers` catch up, `pfs` remembers what matched whom,
+The parts: `constream` follows a pubend, `readers` catch up in `turns`, `pfs` remembers what matched whom,
 `subscribing` creates and attaches, `checkpoint` makes durable, `listing` answers questions. This module
 only connects them to the node.
 """
@@ -261,8 +261,8 @@ class SubscriberHostingBroker:
             return  # of whom it was taken over from, in the same session
         consumer.grant(credit.events, credit.bytes)
         for stream in self._streams():
-            if credit.sid in stream.readers:
-                stream.step_reader(credit.sid, now, wall)
+            if credit.sid in stream.turns.readers:
+                stream.turns.step(credit.sid, now, wall)
                 self._after(stream, now)
 
     def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:
@@ -394,7 +394,7 @@ class SubscriberHostingBroker:
         _, pubend, sid, number = cookie
         stream = self._hosting.streams.get(pubend)
         if stream is not None:
-            stream.on_read(sid, number, result, now, wall)
+            stream.turns.on_read(sid, number, result, now, wall)
             self._after(stream, now)
 
     def on_space(self, now: int, wall: int, *, low: bool) -> None:
@@ -433,7 +433,7 @@ class SubscriberHostingBroker:
                 self._await_beat(now)
         self._send_holds(now)
         for stream in self._streams():
-            stream.pump(now, wall)
+            stream.turns.pump(now, wall)
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
 
     def take_effects(self) -> list[object]:
@@ -536,12 +536,12 @@ def _stream_status(stream: Constream) -> dict[str, object]:
         "latest_delivered": stream.latest_delivered,
         "released": stream.reported,
         "live": len(stream.live),
-        "readers": len(stream.readers),
+        "readers": len(stream.turns.readers),
         "pinned": len(stream.pinning),
         "pinned_by": stream.pinning.lowest_few(_SHOWN),
         "holds": len(stream.holds.row),
-        "demoted": stream.demoted,
-        "promoted": stream.promoted,
-        "interrupted": stream.interrupted,
-        **stream.shelf.status(),
+        "demoted": stream.turns.demoted,
+        "promoted": stream.turns.promoted,
+        "interrupted": stream.turns.interrupted,
+        **stream.turns.shelf.status(),
     }

@@ -7,13 +7,13 @@ T28). Who is not live is served by a reader (algorithms.md 3.1 to 3.6).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gapless.core.curiosity import CuriosityStream
-from gapless.core.effects import Alarm, Read, ReadResult
+from gapless.core.effects import Alarm
 from gapless.core.knowledge import KnowledgeConflict, KnowledgeStream
-from gapless.core.routing import RAW, Ask, Knowledge, PubendMeta, Ranges, Stamp, Want
+from gapless.core.routing import Ask, Knowledge, PubendMeta, Stamp, Want
 from gapless.core.ticks import FOREVER, ShbId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Channel, Consumer
@@ -24,16 +24,11 @@ from gapless_shb.core.joining import Joining
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.pins import Pins
 from gapless_shb.core.positions import Position
-from gapless_shb.core.readers import Reader
-from gapless_shb.core.shelf import Shelf
 from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.turns import Turns
 
 _BUFFER_BYTES = 32 << 20
 """How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
-
-_SHELF = 0
-"""Stands in the place of a subscription's id, which is never 0, in what is read for all readers."""
-_SHELF_READ_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,34 +80,19 @@ class Constream:
         self.liftable: dict[int, None] = {}
         """Whose hold may have done its work: the others have not settled what was reported as released, and pin."""
         self.live: dict[int, Consumer] = {}
-        self.readers: dict[int, Reader] = {}
         self._changed: dict[int, None] = {}
         self.floors: dict[int, Tick] = {}
         """Live consumers whose own position is ahead of the head (T11)."""
         self._around = around
         self._istream = KnowledgeStream(meta.pubend, head)
         self._curiosity = CuriosityStream()
+        self.turns = Turns(self, around, self._curiosity)
         self._joining = Joining(around.shb, self._istream)
         self._target = head
         """Decided at the pubend up to here, as far as this SHB was told."""
         self._asked_ahead = False
         self._window = Window()
         self._moved_at = 0
-        self._pump_at = 0
-        self._reader_count = 0
-        self.shelf = Shelf(pfs, head, self.readers, self._read_shelf, self.fetch, around.catch_up.kept_bytes)
-        self._runnable: dict[int, None] = {}
-        """The readers that can go on, in the order of their turns."""
-        self._fetching: dict[int, None] = {}
-        """The readers that wait for what they asked the network for themselves."""
-        self._at_head: dict[int, None] = {}
-        """The readers that wait for the head to move."""
-        self.demoted = 0
-        """How often a live consumer had no credit for what was due, and was given a reader."""
-        self.promoted = 0
-        """How often a reader reached the head, and the constream took over."""
-        self.interrupted = 0
-        """How often readers could have gone on, and what is live had its turn."""
         self.moved = False
         """Whether the head moved since the last checkpoint."""
 
@@ -160,11 +140,6 @@ class Constream:
         """Brings what a position has released up to date, and returns it."""
         return position.release(self.latest_delivered, self.head, self.released)
 
-    def silent(self, position: Position) -> tuple[Tick, Tick]:
-        """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
-        self.release(position)
-        return position.silent()
-
     def take_changed(self) -> list[int]:
         """The durable subscriptions whose positions changed since the last call."""
         changed, self._changed = self._changed, {}
@@ -188,8 +163,8 @@ class Constream:
         position = self.positions.get(sid)
         if position is not None:
             position.acknowledge(tick, event)
-            if sid in self.readers:
-                position.pass_over(self.readers[sid].horizon)
+            if sid in self.turns.readers:
+                position.pass_over(self.turns.readers[sid].horizon)
             elif sid in self.live:
                 position.pass_over(self.head)
             self.touch(sid, position)
@@ -201,16 +176,16 @@ class Constream:
         position = self.positions[consumer.sid]
         position.attach(at, self.head)
         if at >= self.head and position.since <= at:
-            self._go_live(consumer, at)
+            self.go_live(consumer, at)
             self.touch(consumer.sid, position)
         else:
-            self.start_reader(consumer, position, at)
-            self.step_reader(consumer.sid, now, wall)
+            self._start_reader(consumer, position, at)
+            self.turns.pump(now, wall)
 
     def detach(self, sid: int) -> None:
         """Nobody consumes the subscription here any more; the PFS goes on without a consumer."""
         self.live.pop(sid, None)
-        self.readers.pop(sid, None)
+        self.turns.end(sid)
         self.floors.pop(sid, None)
         position = self.positions.get(sid)
         if position is not None and position.reading:
@@ -226,112 +201,22 @@ class Constream:
         """Whether the head has reached everything this SHB was ever told of the pubend."""
         return self.head >= max(self._target, self._istream.known_upto)
 
-    def step_reader(self, sid: int, now: int, wall: int) -> None:
-        """Lets a reader go on, and all that can."""
-        self._runnable[sid] = None
-        self.pump(now, wall)
-
-    def pump(self, now: int, wall: int) -> None:
-        """Lets readers go on, a piece each in turn, until all wait or enough was sent for one turn of the node.
-
-        What is left goes on at the next turn: so however many catch up, what is live waits for one such piece of
-        work at most.
-        """
-        budget = self._around.catch_up.turn_events
-        while self._runnable and budget > 0:
-            sid = next(iter(self._runnable))
-            del self._runnable[sid]
-            reader = self.readers.get(sid)
-            if reader is None:
-                continue
-            credit = reader.consumer.credit_events
-            if reader.step(self, now, wall):
-                self._runnable[sid] = None
-            budget -= max(credit - reader.consumer.credit_events, 1)
-            self._stepped(reader)
-        self.interrupted += bool(self._runnable)
-        self.shelf.tidy(busy=bool(self._runnable))
-        self.shelf.start_reads()
-        self._pump_at = now
-
-    def _stepped(self, reader: Reader) -> None:
-        """Takes note of where a reader stands; where it has reached the head, the constream takes over (T25)."""
-        position, sid = reader.position, reader.consumer.sid
-        if not reader.consumer.subscription.durable:
-            position.acknowledge(reader.horizon, reader.horizon)
-        self.touch(sid, position)
-        if reader.fetching:
-            self._fetching[sid] = None
-        if not (reader.idle and reader.horizon >= self.head):
-            return
-        if position.since <= reader.horizon and not reader.consumer.starved:
-            self._promote(reader)
-        else:
-            self._at_head[sid] = None
-
-    def _promote(self, reader: Reader) -> None:
-        """Its consumer is live from here on."""
-        self.promoted += 1
-        sid = reader.consumer.sid
-        del self.readers[sid]
-        reader.position.reading = False
-        self._go_live(reader.consumer, reader.horizon)
-        self.touch(sid, reader.position)
-
-    def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
-        """The PFS was read, for a reader or for all of them."""
-        if result.error:
-            self._around.emit(
-                Alarm(f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}")
-            )
-        reader = self.readers.get(sid)
-        if sid == _SHELF:
-            self._woken(self.shelf.on_read(number, result))
-        elif reader is not None and reader.number == number:
-            reader.on_read(result, self, now)
-            self._runnable[sid] = None
-        self.pump(now, wall)
-
-    def _woken(self, sids: Iterable[int]) -> None:
-        for sid in sids:
-            reader = self.readers.get(sid)
-            if reader is not None:
-                reader.wake()
-                self._runnable[sid] = None
-
-    def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
-        """Reads PFS records for a reader."""
-        self._around.emit(Read(self.pfs.stream, after, upto, ("pfs", self.pubend, reader.consumer.sid, reader.number)))
-
-    def _read_shelf(self, after: Tick, upto: Tick, number: int) -> None:
-        cookie = ("pfs", self.pubend, _SHELF, number)
-        self._around.emit(Read(self.pfs.stream, after, upto, cookie, _SHELF_READ_BYTES))
-
-    def fetch(self, ranges: Ranges, now: int) -> None:
-        """Asks for RAW knowledge of these ranges, at once."""
-        self._curiosity.add(ranges, RAW, now, urgent=True)
-
-    def _go_live(self, consumer: Consumer, at: Tick) -> None:
+    def go_live(self, consumer: Consumer, at: Tick) -> None:
+        """The consumer has everything up to `at`, and is served with all others from there on."""
         self.live[consumer.sid] = consumer
         if at > self.head:
             self.floors[consumer.sid] = at
 
     def demote(self, consumer: Consumer, position: Position, at: Tick) -> None:
         """A live consumer has no credit for what is due: a reader sends it as it gets some (T26)."""
-        self.demoted += 1
-        self.start_reader(consumer, position, at)
+        self.turns.demoted += 1
+        self._start_reader(consumer, position, at)
 
-    def start_reader(self, consumer: Consumer, position: Position, at: Tick) -> None:
+    def _start_reader(self, consumer: Consumer, position: Position, at: Tick) -> None:
         """The consumer is not at the head (any more): a reader serves it from `at` on."""
         self.live.pop(consumer.sid, None)
         self.floors.pop(consumer.sid, None)
-        self._reader_count += 1
-        self.readers[consumer.sid] = Reader(self._reader_count, consumer, position, at)
-        if not consumer.subscription.durable:
-            position.reading = True
-            position.acknowledge(at, at)
-            self.touch(consumer.sid, position)
-        self._runnable[consumer.sid] = None
+        self.turns.start(consumer, position, at)
 
     # ------------------------------------------------------------------------------------ knowledge
 
@@ -347,8 +232,7 @@ class Constream:
             self._around.emit(Alarm(f"two brokers contradict each other about {self.pubend}: {conflict}"))
 
     def _take_in(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        if self.readers or self.shelf.expects:
-            self._feed_readers(knowledge, now, wall)
+        self.turns.on_knowledge(knowledge, now, wall)
         if knowledge.hi > self.head and not self._overfull(knowledge):
             self._istream.accumulate(knowledge)
             self._advance(now, wall)
@@ -377,26 +261,12 @@ class Constream:
 
     def deadline(self, stalled_after: int) -> int:
         """When `on_deadline` wants to be called."""
-        if self._runnable:
-            return self._pump_at
+        left_over = self.turns.deadline()
+        if left_over is not None:
+            return left_over
         wants = self._curiosity.deadline()
         stalled = self._moved_at + stalled_after
         return stalled if wants is None else min(wants, stalled)
-
-    def _feed_readers(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        if knowledge.stamp is not RAW:
-            return
-        if len(knowledge.data):
-            _ = knowledge.data.headers  # decoded once here; every reader's share of the batch has them then
-        for sid in list(self._fetching):
-            reader = self.readers.get(sid)
-            if reader is not None and reader.fetching:
-                reader.offer(knowledge)
-                self._runnable[sid] = None
-            else:
-                del self._fetching[sid]
-        self._woken(self.shelf.on_knowledge(knowledge))
-        self.pump(now, wall)
 
     def _overfull(self, knowledge: Knowledge) -> bool:
         return knowledge.lo > self.head and self._istream.size > _BUFFER_BYTES
@@ -425,12 +295,11 @@ class Constream:
         if self.head < known_upto:
             self._want_unknown(known_upto, now)
         self._want_next(now)
-        self._after_advance(now, wall)
+        self.turns.on_head(now, wall)
 
     def _pass(self, horizon: Tick, wall: int) -> None:
         """One step of the head: who waits at it goes live, then events are handed out."""
-        if self.readers:
-            self._promote_waiting()
+        self.turns.promote_waiting()
         self._deliver_lost(horizon)
         batch = self._istream.take(self.head, horizon)
         previous, self.head = self.head, horizon
@@ -449,14 +318,6 @@ class Constream:
             position.changed = True
             self.touch(sid, position)
 
-    def _promote_waiting(self) -> None:
-        for sid in list(self._at_head):
-            reader = self.readers.get(sid)
-            if reader is None or not reader.idle or reader.horizon < self.head or reader.consumer.starved:
-                continue
-            if reader.position.since <= reader.horizon:
-                self._promote(reader)
-
     def _deliver_lost(self, horizon: Tick) -> None:
         """Only an SHB that was retired meets lost ticks here (T10): everybody gets the gap."""
         for lo, hi in self._istream.lost_in(self.head, horizon, self._need()):
@@ -472,13 +333,6 @@ class Constream:
                     position.acknowledge(hi, hi)  # nobody else does, for one that is not durable
                 position.changed = True
                 self.touch(sid, position)
-
-    def _after_advance(self, now: int, wall: int) -> None:
-        if self._at_head:
-            waiting, self._at_head = self._at_head, {}
-            self._runnable.update(waiting)
-        if self._runnable:
-            self.pump(now, wall)
 
     def _want_next(self, now: int) -> None:
         if self.head < self._target:

@@ -43,7 +43,7 @@ class Delivery:
         self._stream.pfs.step_done()
         if self._step.masks:
             page = Page(self._previous, self._batch.ticks, StepMasks(self._step.masks), self._batch)
-            self._stream.shelf.add_live(page)
+            self._stream.turns.shelf.add_live(page)
 
     def _to_all(self, mask: int, sids: Iterable[int]) -> None:
         """All subscriptions with one filter."""

@@ -33,9 +33,12 @@ class Host(Protocol):
     """What a reader needs of the pubend it reads."""
 
     pubend: PubendId
-    head: Tick
     pfs: Pfs
     shelf: Shelf
+
+    @property
+    def head(self) -> Tick:
+        """How far the constream is."""
 
     def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
         """Reads PFS records; answered by `Reader.on_read`."""

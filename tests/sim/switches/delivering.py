@@ -8,6 +8,7 @@ from sim.switches.switch import Switch
 _BROKER = "gapless_shb.core.broker"
 _SHB = f"{_BROKER}:SubscriberHostingBroker"
 _CONSTREAM = "gapless_shb.core.constream:Constream"
+_TURNS = "gapless_shb.core.turns:Turns"
 _DELIVERY = "gapless_shb.core.delivery:Delivery"
 _POSITION = "gapless_shb.core.positions:Position"
 _PFS = "gapless_shb.core.pfs"
@@ -45,7 +46,7 @@ PFS = (
         "A read of the PFS that ended early is taken for all that there is.",
         (
             Edit(f"{_SHELF}.on_read", "if after < upto and not result.records:", "if after < upto:"),
-            Edit(f"{_CONSTREAM}._read_shelf", "_SHELF_READ_BYTES", "1"),
+            Edit(f"{_TURNS}._read_shelf", "_SHELF_READ_BYTES", "1"),
         ),
         ("I3", "I4"),
         "As pfs_keeps_newest; the switch makes every read end after its first block.",
@@ -260,7 +261,7 @@ SHARING = (
         "Readers whose turn did not come before that of what is live never get one.",
         (
             Edit(
-                f"{_CONSTREAM}.pump",
+                f"{_TURNS}.pump",
                 "    self.interrupted += bool(self._runnable)",
                 "    self.interrupted += bool(self._runnable)\n    self._runnable.clear()",
             ),
@@ -288,7 +289,7 @@ CONSUMERS = (
                 "    self._head = host.head\n    unknown_upto = min(self._unknown_upto(host), host.head)",
             ),
             Edit(
-                f"{_CONSTREAM}._stepped",
+                f"{_TURNS}._stepped",
                 "if not (reader.idle and reader.horizon >= self.head):",
                 "if not (reader.idle and reader.horizon >= 0):",
             ),
@@ -301,7 +302,7 @@ CONSUMERS = (
         "floor_lost",
         ("T11",),
         "A consumer whose token is ahead of the head is live from the head on, and gets again what it has.",
-        (Edit(f"{_CONSTREAM}._go_live", "if at > self.head:", "if at < 0:"),),
+        (Edit(f"{_CONSTREAM}.go_live", "if at > self.head:", "if at < 0:"),),
         ("I2",),
         "An SHB loses power with a head above its last checkpoint, and cannot reach its PHB when it is back: consumers"
         " attach with tokens above its head. To be seen where the SHB sends: a client drops what it has.",

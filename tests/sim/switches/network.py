@@ -102,7 +102,7 @@ CURIOSITY = (
                 f"{_CONSTREAM}.send_wants",
                 "    for ranges, need in self._curiosity.due(now):",
                 "    for lo, hi, curious in tuple(self._curiosity._runs):\n"
-                "        if curious.tries >= 4 and hi <= self._target and curious.need is not RAW:\n"
+                "        if curious.tries >= 4 and hi <= self._target and curious.need is not None:\n"
                 "            self._istream.accumulate(Knowledge(self.pubend, lo, hi, stamp=curious.need))\n"
                 "            self._curiosity.clear(((lo, hi),), curious.need)\n"
                 "    for ranges, need in self._curiosity.due(now):",

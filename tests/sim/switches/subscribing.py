@@ -8,6 +8,7 @@ from sim.switches.switch import Switch
 _BROKER = "gapless_shb.core.broker"
 _SHB = f"{_BROKER}:SubscriberHostingBroker"
 _CONSTREAM = "gapless_shb.core.constream:Constream"
+_TURNS = "gapless_shb.core.turns:Turns"
 _POSITION = "gapless_shb.core.positions:Position"
 _JOINING = "gapless_shb.core.joining:Joining"
 _SUBSCRIBING = "gapless_shb.core.subscribing:Subscribing"
@@ -38,8 +39,8 @@ JOINING = (
             Edit(f"{_JOINING}.settle", _SINCE, "max(position.start, head, run.lo)"),
             Edit(
                 f"{_JOINING}.settle",
-                "self._later[sid] = (position.since, version)",
-                "self._later[sid] = (max(position.since, under_lower), version)",
+                "self._cover_from(sid, position.since, version)",
+                "self._cover_from(sid, max(position.since, under_lower), version)",
             ),
         ),
         ("I3", "I10"),
@@ -62,8 +63,8 @@ JOINING = (
         (
             Edit(
                 f"{_READER}._unknown_upto",
-                "max(self.position.since, pfs.chopped, self._unreadable_upto)",
-                "max(pfs.chopped, self._unreadable_upto)",
+                "max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)",
+                "max(host.pfs.chopped, host.shelf.unreadable_upto)",
             ),
         ),
         ("I3", "I10"),
@@ -76,13 +77,11 @@ JOINING = (
         (
             Edit(f"{_CONSTREAM}.attach", "if at >= self.head and position.since <= at:", "if at >= self.head:"),
             Edit(
-                f"{_CONSTREAM}.step_reader",
-                "and position.since <= reader.horizon\n",
-                "and reader.horizon < FOREVER\n",
+                f"{_TURNS}._stepped",
+                "if position.since <= reader.horizon and not reader.consumer.starved:",
+                "if not reader.consumer.starved:",
             ),
-            Edit(
-                f"{_CONSTREAM}._promote_waiting", "if waits and reader.position.since <= reader.horizon:", "if waits:"
-            ),
+            Edit(f"{_TURNS}.promote_waiting", "if reader.position.since <= reader.horizon:", "if reader.horizon >= 0:"),
         ),
         ("I3", "I10"),
         f"A new subscription at the head, connected, while events flow, through {_LATE_INTEREST}: the head passes"
@@ -102,9 +101,11 @@ JOINING = (
         ("T13",),
         "A reader that fetches a range takes silence that was filtered for others.",
         (
-            Edit(f"{_CONSTREAM}._feed_readers", "if knowledge.stamp is not RAW:", "if knowledge.hi <= knowledge.lo:"),
+            Edit(f"{_TURNS}.on_knowledge", "if knowledge.stamp is not RAW:", "if knowledge.hi <= knowledge.lo:"),
             Edit(
-                f"{_CONSTREAM}.fetch", "self._curiosity.add(ranges, RAW,", "self._curiosity.add(ranges, self._need(),"
+                f"{_TURNS}.fetch",
+                "self._curiosity.add(ranges, RAW,",
+                "self._curiosity.add(ranges, self._stream._need(),",
             ),
             Edit(f"{_RANGE}.upto", "self._known.horizon(self.start, RAW)", "self._known.horizon(self.start, {})"),
             Edit(

@@ -35,7 +35,7 @@ def push(world: World, count: int = 1, *, raw: bool = True) -> None:
 def test_a_new_consumer_goes_live_with_the_first_knowledge_that_honours_it() -> None:
     """Nothing is asked of the network for it, and the very first event reaches it (T3)."""
     world, client, stream = world_with()
-    assert client.sid in stream.readers
+    assert client.sid in stream.turns.readers
 
     push(world)
     world.consume(client)
@@ -92,34 +92,6 @@ def test_a_hole_stops_the_head_and_is_asked_for_after_a_while() -> None:
     while client.inbox:
         world.consume(client)
     assert client.consumed == [row[0] for row in world.log]
-
-
-def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
-    """T26: nothing is queued for a slow consumer; it goes on from where it stands when it has room."""
-    world, client, stream = world_with()
-    push(world)
-    consumer = world.shb._hosting.around.consumers[client.sid]
-    consumer.credit_events = 2
-    client.credit = 2
-
-    push(world, 5)
-
-    assert client.sid in stream.readers
-    world.pass_time(300)
-    for _ in range(5):
-        world.sync()
-        world.answer_reads()
-        world.answer_wants(lossy=False)
-    world.consume(client)
-    client.credit += 100
-    world.shb._on_credit(world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
-    for _ in range(5):
-        world.answer_reads()
-        world.answer_wants(lossy=False)
-    while client.inbox:
-        world.consume(client)
-    assert client.consumed == [row[0] for row in world.log]
-    assert client.sid in stream.live
 
 
 def test_two_filters_that_match_alike_share_one_payload() -> None:

@@ -68,7 +68,7 @@ def test_bytes_are_credit_too() -> None:
 
     push(world, 3)
 
-    assert client.sid in stream.readers
+    assert client.sid in stream.turns.readers
     assert client.sid not in stream.live
 
 

@@ -180,7 +180,7 @@ def test_while_it_waits_for_its_hold_only_the_pfs_can_say_that_nothing_came(name
 
     position.since = BASE  # it has joined meanwhile
     stream.head = stream.latest_delivered = BASE + 5 * STEP
-    assert stream.silent(position)[1] == silent_upto
+    assert stream.turns.silent(position)[1] == silent_upto
 
 
 def test_a_creation_that_is_taken_back_is_answered() -> None:

@@ -1,0 +1,216 @@
+"""The turns of a pubend's readers: all that can go on do, a piece each, and what is live waits for no more than that.
+
+A reader waits for the PFS, for what others or it itself asked the network for, for the head to move, or for credit.
+Whoever brings that makes it runnable, and `pump` gives it a turn. What readers need of their pubend they get here
+(algorithms.md 3.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gapless.core.curiosity import CuriosityStream
+from gapless.core.effects import Alarm, Read, ReadResult
+from gapless.core.routing import RAW, Knowledge, Ranges
+from gapless.core.ticks import Tick
+from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.positions import Position
+from gapless_shb.core.readers import Reader
+from gapless_shb.core.shelf import Shelf
+
+if TYPE_CHECKING:
+    from gapless_shb.core.constream import Constream, Surroundings
+
+_SHELF = 0
+"""Stands in the place of a subscription's id, which is never 0, in what is read for all readers."""
+_SHELF_READ_BYTES = 256 << 10
+
+
+class Turns:
+    """The readers of one pubend at one SHB."""
+
+    def __init__(self, stream: Constream, around: Surroundings, curiosity: CuriosityStream) -> None:
+        self.pubend = stream.pubend
+        self.pfs = stream.pfs
+        self.readers: dict[int, Reader] = {}
+        self._stream = stream
+        self._around = around
+        self._curiosity = curiosity
+        self._pump_at = 0
+        self._reader_count = 0
+        self.shelf = Shelf(
+            stream.pfs, stream.head, self.readers, self._read_shelf, self.fetch, around.catch_up.kept_bytes
+        )
+        self._runnable: dict[int, None] = {}
+        """The readers that can go on, in the order of their turns."""
+        self._fetching: dict[int, None] = {}
+        """The readers that wait for what they asked the network for themselves."""
+        self._at_head: dict[int, None] = {}
+        """The readers that wait for the head to move."""
+        self.demoted = 0
+        """How often a live consumer had no credit for what was due, and was given a reader."""
+        self.promoted = 0
+        """How often a reader reached the head, and the constream took over."""
+        self.interrupted = 0
+        """How often readers could have gone on, and what is live had its turn."""
+
+    # -------------------------------------------------------------------------------- who has one
+
+    def start(self, consumer: Consumer, position: Position, at: Tick) -> None:
+        """A reader serves the consumer from `at` on, when it gets a turn."""
+        self._reader_count += 1
+        self.readers[consumer.sid] = Reader(self._reader_count, consumer, position, at)
+        if not consumer.subscription.durable:
+            position.reading = True
+            position.acknowledge(at, at)
+            self._stream.touch(consumer.sid, position)
+        self._runnable[consumer.sid] = None
+
+    def end(self, sid: int) -> None:
+        """Nobody consumes the subscription here any more."""
+        self.readers.pop(sid, None)
+
+    def promote_waiting(self) -> None:
+        """The head is about to move: who waits at it goes live."""
+        for sid in list(self._at_head):
+            reader = self.readers.get(sid)
+            if reader is None or not reader.idle or reader.horizon < self.head or reader.consumer.starved:
+                continue
+            if reader.position.since <= reader.horizon:
+                self._promote(reader)
+
+    def _promote(self, reader: Reader) -> None:
+        """Its consumer is live from here on."""
+        self.promoted += 1
+        sid = reader.consumer.sid
+        del self.readers[sid]
+        reader.position.reading = False
+        self._stream.go_live(reader.consumer, reader.horizon)
+        self._stream.touch(sid, reader.position)
+
+    # -------------------------------------------------------------------------------------- turns
+
+    def step(self, sid: int, now: int, wall: int) -> None:
+        """Lets a reader go on, and all that can."""
+        self._runnable[sid] = None
+        self.pump(now, wall)
+
+    def pump(self, now: int, wall: int) -> None:
+        """Lets readers go on, a piece each in turn, until all wait or enough was sent for one turn of the node.
+
+        What is left goes on at the next turn: so however many catch up, what is live waits for one such piece of
+        work at most.
+        """
+        budget = self._around.catch_up.turn_events
+        while self._runnable and budget > 0:
+            sid = next(iter(self._runnable))
+            del self._runnable[sid]
+            reader = self.readers.get(sid)
+            if reader is None:
+                continue
+            credit = reader.consumer.credit_events
+            if reader.step(self, now, wall):
+                self._runnable[sid] = None
+            budget -= max(credit - reader.consumer.credit_events, 1)
+            self._stepped(reader)
+        self.interrupted += bool(self._runnable)
+        self.shelf.tidy(busy=bool(self._runnable))
+        self.shelf.start_reads()
+        self._pump_at = now
+
+    def _stepped(self, reader: Reader) -> None:
+        """Takes note of where a reader stands; where it has reached the head, the constream takes over (T25)."""
+        position, sid = reader.position, reader.consumer.sid
+        if not reader.consumer.subscription.durable:
+            position.acknowledge(reader.horizon, reader.horizon)
+        self._stream.touch(sid, position)
+        if reader.fetching:
+            self._fetching[sid] = None
+        if not (reader.idle and reader.horizon >= self.head):
+            return
+        if position.since <= reader.horizon and not reader.consumer.starved:
+            self._promote(reader)
+        else:
+            self._at_head[sid] = None
+
+    def deadline(self) -> int | None:
+        """When those that were left over want to go on, if any were."""
+        return self._pump_at if self._runnable else None
+
+    # ------------------------------------------------------------------------- what they wait for
+
+    def on_head(self, now: int, wall: int) -> None:
+        """The head may have moved."""
+        if self._at_head:
+            waiting, self._at_head = self._at_head, {}
+            self._runnable.update(waiting)
+        if self._runnable:
+            self.pump(now, wall)
+
+    def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
+        """Knowledge arrived: what was asked for, or what passes by."""
+        if not self.readers and not self.shelf.expects:
+            return
+        if knowledge.stamp is not RAW:
+            return
+        if len(knowledge.data):
+            _ = knowledge.data.headers  # decoded once here; every reader's share of the batch has them then
+        for sid in list(self._fetching):
+            reader = self.readers.get(sid)
+            if reader is not None and reader.fetching:
+                reader.offer(knowledge)
+                self._runnable[sid] = None
+            else:
+                del self._fetching[sid]
+        self._woken(self.shelf.on_knowledge(knowledge))
+        self.pump(now, wall)
+
+    def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
+        """The PFS was read, for a reader or for all of them."""
+        if result.error:
+            self._around.emit(
+                Alarm(f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}")
+            )
+        reader = self.readers.get(sid)
+        if sid == _SHELF:
+            self._woken(self.shelf.on_read(number, result))
+        elif reader is not None and reader.number == number:
+            reader.on_read(result, self, now)
+            self._runnable[sid] = None
+        self.pump(now, wall)
+
+    def _woken(self, sids: Iterable[int]) -> None:
+        for sid in sids:
+            reader = self.readers.get(sid)
+            if reader is not None:
+                reader.wake()
+                self._runnable[sid] = None
+
+    # ---------------------------------------------------------------------- what they need (Host)
+
+    @property
+    def head(self) -> Tick:
+        """How far the constream is."""
+        return self._stream.head
+
+    def outside_void(self, tick: Tick) -> Tick:
+        """As the constream's."""
+        return self._stream.outside_void(tick)
+
+    def silent(self, position: Position) -> tuple[Tick, Tick]:
+        """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
+        self._stream.release(position)
+        return position.silent()
+
+    def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
+        """Reads PFS records for a reader."""
+        self._around.emit(Read(self.pfs.stream, after, upto, ("pfs", self.pubend, reader.consumer.sid, reader.number)))
+
+    def _read_shelf(self, after: Tick, upto: Tick, number: int) -> None:
+        cookie = ("pfs", self.pubend, _SHELF, number)
+        self._around.emit(Read(self.pfs.stream, after, upto, cookie, _SHELF_READ_BYTES))
+
+    def fetch(self, ranges: Ranges, now: int) -> None:
+        """Asks for RAW knowledge of these ranges, at once."""
+        self._curiosity.add(ranges, RAW, now, urgent=True)

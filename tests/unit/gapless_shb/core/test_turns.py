@@ -1,0 +1,115 @@
+"""The turns of readers: who gets one, when it ends, and what it leaves to what is live (3.6; T25, T26)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core import messages as m
+from gapless.core.effects import ReadResult
+from gapless_shb.core.blocks import TICKS_MAX
+from gapless_shb.core.constream import CatchUp
+from unit.gapless_shb.core.harness import PUBEND, Client, World
+from unit.gapless_shb.core.test_constream import push, world_with
+
+
+def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
+    """T26: nothing is queued for a slow consumer; it goes on from where it stands when it has room."""
+    world, client, stream = world_with()
+    push(world)
+    consumer = world.shb._hosting.around.consumers[client.sid]
+    consumer.credit_events = 2
+    client.credit = 2
+
+    push(world, 5)
+
+    assert client.sid in stream.turns.readers
+    world.pass_time(300)
+    for _ in range(5):
+        world.sync()
+        world.answer_reads()
+        world.answer_wants(lossy=False)
+    world.consume(client)
+    client.credit += 100
+    world.shb._on_credit(world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
+    for _ in range(5):
+        world.answer_reads()
+        world.answer_wants(lossy=False)
+    while client.inbox:
+        world.consume(client)
+    assert client.consumed == [row[0] for row in world.log]
+    assert client.sid in stream.live
+
+
+def fall_behind(world: World, client: Client, count: int) -> None:
+    """The consumer has no credit while so many events come."""
+    world.shb._hosting.around.consumers[client.sid].credit_events = client.credit = 0
+    push(world, count)
+
+
+def grant(world: World, client: Client, events: int) -> None:
+    """The consumer has so much more credit."""
+    client.credit += events
+    world.shb._on_credit(world.session_of(client), m.Credit(client.sid, events, 0), world.now, world.wall)
+    world.pump()
+
+
+def test_what_a_turn_leaves_goes_on_at_the_next() -> None:
+    """However much there is to catch up on: what is live has its turn after so many events."""
+    world, client, stream = world_with()
+    push(world)
+    fall_behind(world, client, TICKS_MAX)
+    push(world)
+    world.shb._hosting.around.catch_up = CatchUp(turn_events=1)
+    assert stream.turns.deadline() is None, "without credit it cannot go on"
+    world.now += 1
+
+    grant(world, client, 2 * TICKS_MAX)
+    assert client.sid in stream.turns.readers
+    assert stream.turns.interrupted == 1
+    assert world.shb.deadline() == world.now
+
+    world.shb.on_deadline(world.now, world.wall)
+    world.pump()
+    assert stream.turns.deadline() is None
+    assert client.sid in stream.live
+    while client.inbox:
+        world.consume(client)
+    assert client.consumed == [row[0] for row in world.log]
+
+
+def test_it_is_counted_who_falls_behind_and_who_has_caught_up() -> None:
+    world, client, stream = world_with()
+    push(world)
+    before = stream.turns.promoted
+    fall_behind(world, client, 1)
+    push(world)
+    grant(world, client, 100)
+
+    assert stream.turns.demoted == 1, "once, not for each event"
+    assert stream.turns.promoted == before + 1
+
+
+def test_an_answer_to_an_earlier_reader_is_not_taken_for_its_own() -> None:
+    """That its read failed is told all the same."""
+    world, client, stream = world_with()
+    push(world)
+    fall_behind(world, client, 3)
+    reader = stream.turns.readers[client.sid]
+    reader.on_read = lambda *_: pytest.fail("it asked for nothing")  # type: ignore[method-assign]
+
+    stream.turns.on_read(client.sid, reader.number - 1, ReadResult(None, [], 0, "bad"), world.now, world.wall)
+    world.pump()
+
+    assert world.alarms == [f"the PFS of {PUBEND} cannot be read, events are fetched instead: bad"]
+
+
+def test_who_left_has_no_turn_any_more() -> None:
+    world, client, stream = world_with()
+    push(world)
+    fall_behind(world, client, 3)
+    world.detach(client)
+
+    assert not stream.turns.readers
+    stream.turns.step(client.sid, world.now, world.wall)
+    assert stream.turns.deadline() is None
+    assert client.sid not in stream.live
