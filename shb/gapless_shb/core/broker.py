@@ -1,19 +1,19 @@
 """The subscriber-hosting broker as one pure core: what comes in, what goes out, and when (algorithms.md 3).
 
 The parts: `constream` follows a pubend, `readers` catch up in `turns`, `pfs` remembers what matched whom,
-`subscribing` creates and attaches, `checkpoint` makes durable, `listing` answers questions. This module
-only connects them to the node.
+`subscribing` creates and attaches, `checkpoint` makes durable, `recovery` finds that again, `listing` answers
+questions. This module only connects them to the node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from gapless.core.deadlines import Deadlines
-from gapless.core.effects import Alarm, Operation, ReadResult
+from gapless.core.effects import Operation, ReadResult
 from gapless.core.messages import (
     Acknowledge,
     Code,
@@ -25,30 +25,21 @@ from gapless.core.messages import (
     Unsubscribe,
 )
 from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext, SessionEnded
-from gapless.core.routing import AskHold, AskInterest, Deliver, Held, Probed, Progress, PubendMeta, Report, Seen
-from gapless.core.ticks import FOREVER, PubendId, ShbId, Tick
-from gapless.errors import VolumeCorruptError
+from gapless.core.routing import AskInterest, Deliver, Held, Probed, PubendMeta, Seen
+from gapless.core.ticks import ShbId, Tick
 from gapless_shb.core.ahead import Ahead
-from gapless_shb.core.checkpoint import (
-    Claim,
-    PositionRow,
-    checkpoint,
-    position_row,
-    recover_positions,
-    recover_pubends,
-)
+from gapless_shb.core.checkpoint import Checkpoints, position_row
 from gapless_shb.core.constream import CatchUp, Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.leases import Leases
 from gapless_shb.core.listing import Listings
-from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
+from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import Position
+from gapless_shb.core.recovery import recover
 from gapless_shb.core.subscribing import Subscribing
-from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry, Subscription
+from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry
 
 _MILLISECOND = 1_000_000
-_SHOWN = 20
-"""How many of those that pin a log `gapless doctor` is told, at most: the first to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,62 +79,20 @@ class SubscriberHostingBroker:
     def __init__(self, context: RoleContext, timing: Timing, catch_up: CatchUp | None = None) -> None:
         self._timing = timing
         self._deadlines: Deadlines[Timer] = Deadlines()
-        reader = context.reader
-        meta = dict(reader.scan(META)).get(b"registry")
+        meta = dict(context.reader.scan(META)).get(b"registry")
         self._shb = shb_id(context)
-        self._hosting = Hosting(
-            self._shb, context.network, context.secret, Registry.recover(meta, reader.scan(SUBSCRIPTIONS))
-        )
+        registry = Registry.recover(meta, context.reader.scan(SUBSCRIPTIONS))
+        self._hosting = Hosting(self._shb, context.network, context.secret, registry)
         if catch_up is not None:
             self._hosting.around.catch_up = catch_up
-        self._leases = Leases(self._hosting, timing.lease_ms, reader)
+        self._leases = Leases(self._hosting, timing.lease_ms, context.reader)
         self._subscribing = Subscribing(self._hosting, self._leases)
         self._listings = Listings(self._hosting)
-        self._checkpointing = False
+        self._checkpoints = Checkpoints(self._hosting, self._subscribing.is_creating)
         self._urgent = False
         """Whether the next checkpoint must not wait: a consumer has left since the last one was begun."""
         self._ahead = Ahead(self._hosting)
-        self._recover(context)
-
-    # ------------------------------------------------------------------------------------- recovery
-
-    def _recover(self, context: RoleContext) -> None:
-        sids = {subscription.sid for subscription in self._hosting.registry}
-        chains = dict(context.reader.scan(CHAINS))
-        last_ticks: dict[PubendId, dict[int, Tick]] = {}
-        for pubend, row in recover_pubends(context.reader):
-            chopped = context.reader.first(stream_name(pubend))
-            pfs = Pfs(pubend, row.latest_delivered, chopped, imprecise=self._hosting.around.catch_up.imprecise)
-            stream = Constream(
-                PubendMeta(pubend, "", row.topics, created=row.created), row.latest_delivered, pfs, self._hosting.around
-            )
-            stream.released = stream.reported = row.released
-            if row.enrolled_at is not None:
-                stream.enrol(row.enrolled_at)
-            stream.holds.version = row.hold_version
-            self._hosting.streams[pubend] = stream
-            # What the PFS holds for a subscription must be known before anything asks whether it is quiet.
-            try:
-                last_ticks[pubend] = _recovered_pfs(context, pfs, chains.get(pubend.encode()), sids)
-            except VolumeCorruptError as error:
-                last_ticks[pubend] = self._give_up_pfs(pfs, error)
-        for subscription, rows in _with_rows(self._hosting.registry, recover_positions(context.reader)):
-            for stream in self._hosting.streams.values():
-                position = _recovered(subscription, stream, rows.get(stream.pubend))
-                position.last_tick = last_ticks[stream.pubend].get(subscription.sid, 0)
-                stream.add(subscription.sid, position, subscription.version)
-                if position.held:
-                    stream.holds.put(subscription.sid, position.acked, context.now)
-
-    def _give_up_pfs(self, pfs: Pfs, error: VolumeCorruptError) -> dict[int, Tick]:
-        """The PFS tells nothing of what it covered: that is fetched again, and pins the log until then.
-
-        Returns the last tick that each subscription may have there.
-        """
-        pfs.lose()
-        text = f"the PFS of {pfs.pubend} is damaged, what it covered is fetched instead: {error}"
-        self._hosting.effects.append(Alarm(text))
-        return {subscription.sid: pfs.sealed_upto for subscription in self._hosting.registry}
+        recover(self._hosting, context)
 
     def start(self, now: int, wall: int) -> None:
         """Says what it is interested in, under a version of its own: what was not durable is gone."""
@@ -203,7 +152,7 @@ class SubscriberHostingBroker:
             stream.meta = seen.meta
         if seen.enrolled_at is not None and stream.enrol(seen.enrolled_at):
             self._soon(now)
-            self._send_holds(now)
+            self._checkpoints.send_holds(now)
             self._subscribing.go_on(now, wall)
         stream.catch_up(seen.meta.stable, now)
         self._after(stream, now)
@@ -233,7 +182,7 @@ class SubscriberHostingBroker:
         stream = self._hosting.streams.get(probed.pubend)
         if stream is not None:
             stream.on_probe(probed.upto, now)
-            self._report(stream)
+            self._checkpoints.report(stream)
             self._after(stream, now)
 
     def _on_held(self, held: Held, now: int, wall: int) -> None:
@@ -321,66 +270,21 @@ class SubscriberHostingBroker:
             self._hosting.started(cookie[1])
         elif kind == "holds":
             self._hosting.streams[cookie[1]].holds.durable = cookie[2]
-            self._send_holds(now)
+            self._checkpoints.send_holds(now)
         elif kind == "checkpoint":
-            self._on_checkpoint(cookie[1], now)
+            self._checkpoints.on_durable(cookie[1], now)
+            if self._urgent:
+                self._deadlines.set_earlier(Timer.CHECKPOINT, now)
         self._watch_ahead(now)
         self._after_all(now)
 
     def _checkpoint(self, now: int) -> None:
         self._deadlines.set(Timer.CHECKPOINT, now + self._timing.idle_checkpoint_ms * _MILLISECOND)
-        if self._checkpointing:
+        if self._checkpoints.under_way:
             self._soon(now)
             return
         self._urgent = False
-        operations: list[Operation] = []
-        claims: list[Claim] = []
-        for stream in self._streams():
-            stream_operations, claim = checkpoint(stream)
-            operations += stream_operations
-            claims.append(claim)
-        if operations:
-            self._checkpointing = True
-            self._hosting.write(operations, ("checkpoint", tuple(claims)))
-
-    def _on_checkpoint(self, claims: tuple[Claim, ...], now: int) -> None:
-        self._checkpointing = False
-        if self._urgent:
-            self._deadlines.set_earlier(Timer.CHECKPOINT, now)
-        for claim in claims:
-            stream = self._hosting.streams[claim.pubend]
-            stream.durable(claim.latest_delivered, claim.released)
-            self._report(stream)
-            self._lift_holds(stream, claim, now)
-        self._send_holds(now)
-
-    def _report(self, stream: Constream) -> None:
-        progress = Progress(self._shb, stream.pubend, stream.reported, stream.latest_delivered)
-        self._hosting.effects.append(Report(progress))
-
-    def _lift_holds(self, stream: Constream, claim: Claim, now: int) -> None:
-        """A hold goes when what its subscription has durably released reaches what was reported (T49)."""
-        for sid, released in claim.held:
-            position = stream.positions.get(sid)
-            waits = stream.holds.waits_for(sid) or self._subscribing.is_creating(sid)
-            if position is None or waits or not stream.enrolled:
-                continue
-            if released < max(stream.reported, stream.enrolled_at):
-                continue
-            position.held = False
-            position.changed = True
-            stream.touch(sid, position)
-            stream.holds.drop(sid, now)
-            # In one write: a position that came back with a hold that the pubend no longer has would be met by
-            # a gap where there was nothing for it.
-            row = [position_row(sid, stream.pubend, position)] if stream.is_durable(sid) else []
-            self._hosting.write_holds(stream, *row)
-
-    def _send_holds(self, now: int) -> None:
-        for stream in self._streams():
-            row = stream.holds.due(now)
-            if row is not None:
-                self._hosting.effects.append(AskHold(row))
+        self._checkpoints.begin()
 
     # --------------------------------------------------------------------------------------------- time
 
@@ -431,7 +335,7 @@ class SubscriberHostingBroker:
                     self._subscribing.is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now, None)
                 )
                 self._await_beat(now)
-        self._send_holds(now)
+        self._checkpoints.send_holds(now)
         for stream in self._streams():
             stream.turns.pump(now, wall)
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
@@ -445,7 +349,7 @@ class SubscriberHostingBroker:
         return {
             "subscriptions": len(self._hosting.registry),
             "consumers": len(self._hosting.around.consumers),
-            "pubends": {stream.pubend: _stream_status(stream) for stream in self._streams()},
+            "pubends": {stream.pubend: stream.status() for stream in self._streams()},
         }
 
     def _say_silence(self) -> None:
@@ -456,7 +360,7 @@ class SubscriberHostingBroker:
     def _repeat(self) -> None:
         self._hosting.announce_version()
         for stream in self._streams():
-            self._report(stream)
+            self._checkpoints.report(stream)
 
     def _go_on_telling(self, now: int) -> None:
         if self._listings.telling:
@@ -493,55 +397,3 @@ class SubscriberHostingBroker:
             self._hosting.tell(consumer.channel.session, Detached(sid, Code.TOKEN_AHEAD, reason))
             self._end_consumption(sid, now, wall)
         self._watch_ahead(now)
-
-
-def _with_rows(
-    subscriptions: Iterable[Subscription], found: Iterator[tuple[int, dict[PubendId, PositionRow]]]
-) -> Iterator[tuple[Subscription, dict[PubendId, PositionRow]]]:
-    """Each subscription and what is known of its positions; both come in the order of ids."""
-    at, rows = next(found, (FOREVER, {}))
-    for subscription in subscriptions:
-        while at < subscription.sid:
-            at, rows = next(found, (FOREVER, {}))
-        yield subscription, rows if at == subscription.sid else {}
-
-
-def _recovered(subscription: Subscription, stream: Constream, row: PositionRow | None) -> Position:
-    """A position after a restart: what it had released can only be known from what was reported (T49)."""
-    released = stream.reported
-    if row is None:
-        start = subscription.start_on(stream.pubend, stream.meta.created)
-        return Position(start, acked=start, released=max(start, released))
-    since = row.since or FOREVER
-    recovered = row.acked if row.held else max(row.acked, released)
-    return Position(row.start, since, row.acked, row.quiet_from, released=recovered, held=row.held)
-
-
-def _recovered_pfs(context: RoleContext, pfs: Pfs, row: bytes | None, sids: Container[int]) -> dict[int, Tick]:
-    """The last tick of each subscription: where its chain was known to end, and what was written since."""
-    last_ticks: dict[int, Tick] = {}
-    after = pfs.chopped
-    if row is not None:
-        chains = decode_chains(row)
-        last_ticks.update(pfs.recover_chains(chains, sids))
-        after = max(after, chains.upto)
-    for index, data in context.reader.records(pfs.stream, after):
-        last_ticks.update(pfs.recover(index, data, sids))
-    return last_ticks
-
-
-def _stream_status(stream: Constream) -> dict[str, object]:
-    return {
-        "head": stream.head,
-        "latest_delivered": stream.latest_delivered,
-        "released": stream.reported,
-        "live": len(stream.live),
-        "readers": len(stream.turns.readers),
-        "pinned": len(stream.pinning),
-        "pinned_by": stream.pinning.lowest_few(_SHOWN),
-        "holds": len(stream.holds.row),
-        "demoted": stream.turns.demoted,
-        "promoted": stream.turns.promoted,
-        "interrupted": stream.turns.interrupted,
-        **stream.turns.shelf.status(),
-    }

@@ -7,18 +7,23 @@ move and is progress reported; only what an earlier checkpoint reported is chopp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from struct import Struct
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gapless.core.effects import Delete, Operation, Set
 from gapless.core.roles import RecoveryReader
+from gapless.core.routing import AskHold, Progress, Report
 from gapless.core.ticks import FOREVER, PubendId, Tick
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.positions import Position
+
+if TYPE_CHECKING:
+    from gapless_shb.core.hosting import Hosting
 
 PUBENDS = "shb/pubends"
 POSITIONS = "shb/positions"
@@ -101,6 +106,69 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
     for sid in stream.take_changed():
         operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
     return operations, claim
+
+
+class Checkpoints:
+    """The checkpoints of an SHB, one after the other, and what each allows to be said."""
+
+    def __init__(self, hosting: Hosting, is_creating: Callable[[int], bool]) -> None:
+        """`is_creating`: whether a subscription is not acknowledged to its client yet."""
+        self.under_way = False
+        """Whether one is being written."""
+        self._hosting = hosting
+        self._is_creating = is_creating
+
+    def begin(self) -> None:
+        """Writes what there is to write."""
+        operations: list[Operation] = []
+        claims: list[Claim] = []
+        for stream in self._hosting.streams.values():
+            stream_operations, claim = checkpoint(stream)
+            operations += stream_operations
+            claims.append(claim)
+        if operations:
+            self.under_way = True
+            self._hosting.write(operations, ("checkpoint", tuple(claims)))
+
+    def on_durable(self, claims: Iterable[Claim], now: int) -> None:
+        """It is on disk: now its claims may be made."""
+        self.under_way = False
+        for claim in claims:
+            stream = self._hosting.streams[claim.pubend]
+            stream.durable(claim.latest_delivered, claim.released)
+            self.report(stream)
+            self._lift_holds(stream, claim, now)
+        self.send_holds(now)
+
+    def report(self, stream: Constream) -> None:
+        """Says how far a pubend is delivered and released, as a durable checkpoint has it."""
+        progress = Progress(self._hosting.around.shb, stream.pubend, stream.reported, stream.latest_delivered)
+        self._hosting.effects.append(Report(progress))
+
+    def _lift_holds(self, stream: Constream, claim: Claim, now: int) -> None:
+        """A hold goes when what its subscription has durably released reaches what was reported (T49)."""
+        for sid, released in claim.held:
+            position = stream.positions.get(sid)
+            waits = stream.holds.waits_for(sid) or self._is_creating(sid)
+            if position is None or waits or not stream.enrolled:
+                continue
+            if released < max(stream.reported, stream.enrolled_at):
+                continue
+            position.held = False
+            position.changed = True
+            stream.touch(sid, position)
+            stream.holds.drop(sid, now)
+            # In one write: a position that came back with a hold that the pubend no longer has would be met by
+            # a gap where there was nothing for it.
+            row = [position_row(sid, stream.pubend, position)] if stream.is_durable(sid) else []
+            self._hosting.write_holds(stream, *row)
+
+    def send_holds(self, now: int) -> None:
+        """Sends the rows of holds that are due."""
+        for stream in self._hosting.streams.values():
+            row = stream.holds.due(now)
+            if row is not None:
+                self._hosting.effects.append(AskHold(row))
 
 
 def released(stream: Constream) -> Tick:

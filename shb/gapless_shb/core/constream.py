@@ -29,6 +29,8 @@ from gapless_shb.core.turns import Turns
 
 _BUFFER_BYTES = 32 << 20
 """How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
+_SHOWN = 20
+"""How many of those that pin a log `gapless doctor` is told, at most: the first to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,19 @@ class Constream:
             return False
         self.enrolled, self.enrolled_at = True, at
         return True
+
+    def status(self) -> dict[str, object]:
+        """What `gapless doctor` shows of it."""
+        return {
+            "head": self.head,
+            "latest_delivered": self.latest_delivered,
+            "released": self.reported,
+            "live": len(self.live),
+            "pinned": len(self.pinning),
+            "pinned_by": self.pinning.lowest_few(_SHOWN),
+            "holds": len(self.holds.row),
+            **self.turns.status(),
+        }
 
     # ------------------------------------------------------------------------------------ positions
 

@@ -55,6 +55,16 @@ class Turns:
         self.interrupted = 0
         """How often readers could have gone on, and what is live had its turn."""
 
+    def status(self) -> dict[str, int]:
+        """What `gapless doctor` shows of them."""
+        return {
+            "readers": len(self.readers),
+            "demoted": self.demoted,
+            "promoted": self.promoted,
+            "interrupted": self.interrupted,
+            **self.shelf.status(),
+        }
+
     # -------------------------------------------------------------------------------- who has one
 
     def start(self, consumer: Consumer, position: Position, at: Tick) -> None:

@@ -7,6 +7,7 @@ from sim.switches.switch import Switch
 
 _BROKER = "gapless_shb.core.broker"
 _SHB = f"{_BROKER}:SubscriberHostingBroker"
+_CHECKPOINTS = "gapless_shb.core.checkpoint:Checkpoints"
 _CONSTREAM = "gapless_shb.core.constream:Constream"
 _TURNS = "gapless_shb.core.turns:Turns"
 _DELIVERY = "gapless_shb.core.delivery:Delivery"
@@ -18,7 +19,7 @@ _CHECKPOINT = "gapless_shb.core.checkpoint:checkpoint"
 _SHELF = "gapless_shb.core.shelf:Shelf"
 _PAGES = "gapless_shb.core.pages"
 _UNKNOWN = "max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)"
-_PROGRESS = "Progress(self._shb, stream.pubend, stream.reported, stream.latest_delivered)"
+_PROGRESS = "Progress(self._hosting.around.shb, stream.pubend, stream.reported, stream.latest_delivered)"
 _OLD_TOKEN = (
     "an application that returns to a token older than what it acknowledged (it restores a backup), while the PHB"
     " still has the events (min_retain of some seconds)"
@@ -109,7 +110,7 @@ PROGRESS = (
         "volatile_delivered_reported",
         ("T9", "1.5 latestDelivered"),
         "Progress says how far the head is, not how far the PFS holds durably.",
-        (Edit(f"{_SHB}._report", _PROGRESS, _PROGRESS.replace("stream.latest_delivered)", "stream.head)")),),
+        (Edit(f"{_CHECKPOINTS}.report", _PROGRESS, _PROGRESS.replace("stream.latest_delivered)", "stream.head)")),),
         ("I8", "I5"),
         "Early release with max_retain shorter than an SHB's sync may take (a stall of some seconds); then the SHB"
         " loses power. A seam oracle sees it at once: delivered is above the durable checkpoint.",
@@ -120,12 +121,12 @@ PROGRESS = (
         "Progress says what is acknowledged in memory, not what is checkpointed.",
         (
             Edit(
-                f"{_SHB}._report",
+                f"{_CHECKPOINTS}.report",
                 f"progress = {_PROGRESS}",
                 "delivered, head = stream.latest_delivered, stream.head\n"
                 "    pinned = [position.release(delivered, head) for position in stream.pinning.values()]\n"
                 "    released = max(stream.reported, min([delivered, *pinned]))\n"
-                "    progress = Progress(self._shb, stream.pubend, released, delivered)",
+                "    progress = Progress(self._hosting.around.shb, stream.pubend, released, delivered)",
             ),
         ),
         ("I8", "I5"),
@@ -206,7 +207,7 @@ PROGRESS = (
         "After a restart of the SHB what a subscription had released is only what it had acknowledged.",
         (
             Edit(
-                f"{_BROKER}:_recovered",
+                "gapless_shb.core.recovery:_recovered",
                 "recovered = row.acked if row.held else max(row.acked, released)",
                 "recovered = row.acked",
             ),

@@ -7,6 +7,7 @@ from sim.switches.switch import Switch
 
 _BROKER = "gapless_shb.core.broker"
 _SHB = f"{_BROKER}:SubscriberHostingBroker"
+_CHECKPOINTS = "gapless_shb.core.checkpoint:Checkpoints"
 _CONSTREAM = "gapless_shb.core.constream:Constream"
 _TURNS = "gapless_shb.core.turns:Turns"
 _POSITION = "gapless_shb.core.positions:Position"
@@ -144,7 +145,7 @@ HOLDING = (
         "A hold goes with the first checkpoint after it was answered, not when the subscription has released enough.",
         (
             Edit(
-                f"{_SHB}._lift_holds",
+                f"{_CHECKPOINTS}._lift_holds",
                 "if released < max(stream.reported, stream.enrolled_at):",
                 "if released < 0:",
             ),
@@ -159,7 +160,7 @@ HOLDING = (
         "A hold stays for ever.",
         (
             Edit(
-                f"{_SHB}._lift_holds",
+                f"{_CHECKPOINTS}._lift_holds",
                 "if released < max(stream.reported, stream.enrolled_at):",
                 "if position.held:",
             ),

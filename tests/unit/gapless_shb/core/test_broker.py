@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from gapless.errors import VolumeCorruptError
-from unit.gapless_shb.core.harness import Disk, World
-from unit.gapless_shb.core.test_constream import push, world_with
+from unit.gapless_shb.core.harness import World
 
 
 @pytest.mark.parametrize("first", range(0, 300, 20))
@@ -33,36 +29,3 @@ def test_early_release_shows_as_gaps_and_nothing_else_does(first: int) -> None:
         world.settle()
 
         world.check()
-
-
-def test_a_pfs_that_cannot_be_read_after_a_restart_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S08: one damaged record of it keeps no broker from serving; what it covered is fetched, and pins the log."""
-    world, client, _stream = world_with("w = 1")
-    push(world, 5)
-    world.detach(client)
-    push(world, 30)
-    for _ in range(3):
-        world.pass_time(5_000)
-        world.sync()
-    read = Disk.records
-
-    def damaged(disk: Disk, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
-        yield from [*read(disk, stream, after)][:1]
-        raise VolumeCorruptError("block checksum mismatch")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Disk, "records", damaged)
-        world.crash()
-    (alarm,) = world.alarms
-    assert "the PFS of p@1 is damaged" in alarm
-    for _ in range(3):
-        world.pass_time(5_000)
-        world.sync()
-    world.release()
-    assert world.lost < min(row[0] for row in world.log if row[1]["w"] == 1)
-
-    world.settle()
-
-    world.alarms.clear()
-    world.check()
-    assert client.consumed

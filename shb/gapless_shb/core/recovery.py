@@ -1,0 +1,96 @@
+"""What an SHB knows again after a restart: its pubends, what the PFS holds, every position (algorithms.md 3.3; T49)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+
+from gapless.core.effects import Alarm
+from gapless.core.roles import RoleContext
+from gapless.core.routing import PubendMeta
+from gapless.core.ticks import FOREVER, PubendId, Tick
+from gapless.errors import VolumeCorruptError
+from gapless_shb.core.checkpoint import PositionRow, PubendRow, recover_positions, recover_pubends
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
+from gapless_shb.core.positions import Position
+from gapless_shb.core.subscriptions import Subscription
+
+
+def recover(hosting: Hosting, context: RoleContext) -> None:
+    """Puts in all pubends, with the positions of all subscriptions that the registry has."""
+    sids = {subscription.sid for subscription in hosting.registry}
+    chains = dict(context.reader.scan(CHAINS))
+    last_ticks: dict[PubendId, dict[int, Tick]] = {}
+    for pubend, row in recover_pubends(context.reader):
+        stream = hosting.streams[pubend] = _recovered_stream(hosting, context, pubend, row)
+        # What the PFS holds for a subscription must be known before anything asks whether it is quiet.
+        try:
+            last_ticks[pubend] = _recovered_pfs(context, stream.pfs, chains.get(pubend.encode()), sids)
+        except VolumeCorruptError as error:
+            last_ticks[pubend] = _give_up_pfs(hosting, stream.pfs, error)
+    for subscription, rows in _with_rows(hosting.registry, recover_positions(context.reader)):
+        for stream in hosting.streams.values():
+            position = _recovered(subscription, stream, rows.get(stream.pubend))
+            position.last_tick = last_ticks[stream.pubend].get(subscription.sid, 0)
+            stream.add(subscription.sid, position, subscription.version)
+            if position.held:
+                stream.holds.put(subscription.sid, position.acked, context.now)
+
+
+def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, row: PubendRow) -> Constream:
+    chopped = context.reader.first(stream_name(pubend))
+    pfs = Pfs(pubend, row.latest_delivered, chopped, imprecise=hosting.around.catch_up.imprecise)
+    meta = PubendMeta(pubend, "", row.topics, created=row.created)
+    stream = Constream(meta, row.latest_delivered, pfs, hosting.around)
+    stream.released = stream.reported = row.released
+    if row.enrolled_at is not None:
+        stream.enrol(row.enrolled_at)
+    stream.holds.version = row.hold_version
+    return stream
+
+
+def _recovered_pfs(context: RoleContext, pfs: Pfs, row: bytes | None, sids: Container[int]) -> dict[int, Tick]:
+    """The last tick of each subscription: where its chain was known to end, and what was written since."""
+    last_ticks: dict[int, Tick] = {}
+    after = pfs.chopped
+    if row is not None:
+        chains = decode_chains(row)
+        last_ticks.update(pfs.recover_chains(chains, sids))
+        after = max(after, chains.upto)
+    for index, data in context.reader.records(pfs.stream, after):
+        last_ticks.update(pfs.recover(index, data, sids))
+    return last_ticks
+
+
+def _give_up_pfs(hosting: Hosting, pfs: Pfs, error: VolumeCorruptError) -> dict[int, Tick]:
+    """The PFS tells nothing of what it covered: that is fetched again, and pins the log until then.
+
+    Returns the last tick that each subscription may have there.
+    """
+    pfs.lose()
+    text = f"the PFS of {pfs.pubend} is damaged, what it covered is fetched instead: {error}"
+    hosting.effects.append(Alarm(text))
+    return {subscription.sid: pfs.sealed_upto for subscription in hosting.registry}
+
+
+def _with_rows(
+    subscriptions: Iterable[Subscription], found: Iterator[tuple[int, dict[PubendId, PositionRow]]]
+) -> Iterator[tuple[Subscription, dict[PubendId, PositionRow]]]:
+    """Each subscription and what is known of its positions; both come in the order of ids."""
+    at, rows = next(found, (FOREVER, {}))
+    for subscription in subscriptions:
+        while at < subscription.sid:
+            at, rows = next(found, (FOREVER, {}))
+        yield subscription, rows if at == subscription.sid else {}
+
+
+def _recovered(subscription: Subscription, stream: Constream, row: PositionRow | None) -> Position:
+    """A position after a restart: what it had released can only be known from what was reported (T49)."""
+    released = stream.reported
+    if row is None:
+        start = subscription.start_on(stream.pubend, stream.meta.created)
+        return Position(start, acked=start, released=max(start, released))
+    since = row.since or FOREVER
+    recovered = row.acked if row.held else max(row.acked, released)
+    return Position(row.start, since, row.acked, row.quiet_from, released=recovered, held=row.held)

@@ -1,0 +1,71 @@
+"""What an SHB makes durable, and when it may say so (algorithms.md 1.5, 3.3; T9, T42, T49)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gapless.core.effects import Write
+from gapless_shb.core.checkpoint import recover_positions
+from unit.gapless_shb.core.harness import PUBEND, World
+from unit.gapless_shb.core.test_constream import push, world_with
+
+
+def checkpoints(world: World) -> list[Write]:
+    """Those that are not durable yet."""
+    cookies: list[tuple[Any, Write]] = [(write.cookie, write) for write in world.disk.pending]
+    return [write for cookie, write in cookies if cookie is not None and cookie[0] == "checkpoint"]
+
+
+def test_progress_is_reported_when_the_checkpoint_is_durable_and_not_before() -> None:
+    world, _client, stream = world_with()
+    push(world, 3)
+    delivered = stream.latest_delivered
+
+    world.pass_time(300)
+    assert len(checkpoints(world)) == 1
+    assert stream.latest_delivered == delivered < stream.head
+    assert world.progress[1] <= delivered
+
+    world.sync()
+    assert stream.latest_delivered == world.progress[1] == stream.head
+
+
+def test_one_checkpoint_is_under_way_at_a_time() -> None:
+    """What comes meanwhile is in the next, and claimed by the next only (T42)."""
+    world, _client, stream = world_with()
+    push(world, 3)
+    world.pass_time(300)
+    head = stream.head
+    push(world, 3)
+    world.pass_time(300)
+    assert len(checkpoints(world)) == 1
+
+    world.sync()
+    assert stream.latest_delivered == head
+    world.pass_time(300)
+    world.sync()
+    assert stream.latest_delivered == stream.head > head
+
+
+def test_a_hold_goes_with_its_position_when_the_pubend_keeps_it_and_it_has_done_its_work() -> None:
+    world, client, stream = world_with("w = 9")
+    push(world, 3)
+    sid, position = client.sid, stream.positions[client.sid]
+    position.held = position.changed = True
+    stream.touch(sid, position)
+    stream.holds.put(sid, position.acked, world.now)
+    world.shb._hosting.write_holds(stream)
+    for _ in range(3):
+        world.pass_time(5_000)
+        world.sync()
+    assert stream.positions[sid].held, "it is not known yet that the pubend keeps it: a late row would bring it back"
+
+    world._step_held()
+    for _ in range(3):
+        world.pass_time(5_000)
+        world.sync()
+
+    assert not stream.positions[sid].held
+    assert stream.holds.row == {}
+    ((_, rows),) = recover_positions(world.disk)
+    assert not rows[PUBEND].held

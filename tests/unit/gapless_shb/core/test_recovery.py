@@ -1,0 +1,111 @@
+"""What an SHB knows again after a restart (algorithms.md 3.3; T49)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gapless.core.ticks import FOREVER
+from gapless.errors import VolumeCorruptError
+from gapless_shb.core.checkpoint import PositionRow
+from gapless_shb.core.recovery import _recovered, _with_rows
+from unit.gapless_shb.core.harness import PUBEND, Disk, World
+from unit.gapless_shb.core.test_constream import push, world_with
+
+
+def rest(world: World) -> None:
+    """Everything that is written becomes durable, and is reported."""
+    for _ in range(3):
+        world.pass_time(5_000)
+        world.sync()
+
+
+def test_a_pubend_stands_where_the_last_durable_checkpoint_left_it() -> None:
+    world, client, stream = world_with()
+    push(world, 5)
+    rest(world)
+    push(world, 5)
+    world.pass_time(5_000)  # this checkpoint is not durable
+
+    world.crash()
+
+    again = world.shb._hosting.streams[PUBEND]
+    assert again is not stream
+    assert again.head == again.latest_delivered == stream.latest_delivered < stream.head
+    assert (again.reported, again.enrolled_at) == (stream.reported, stream.enrolled_at)
+    assert again.holds.version >= stream.holds.version
+    assert again.positions[client.sid].last_tick == world.log[4][0]
+
+
+def test_what_was_reported_as_released_is_released_after_a_restart() -> None:
+    """It had nothing of its own to acknowledge, so no row tells how far it went along."""
+    world, client, stream = world_with("w = 9")
+    push(world, 9)
+    rest(world)
+    world.crash()
+
+    position = world.shb._hosting.streams[PUBEND].positions[client.sid]
+    assert position.acked < stream.reported == position.released
+
+
+def test_a_pfs_that_cannot_be_read_after_a_restart_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S08: one damaged record of it keeps no broker from serving; what it covered is fetched, and pins the log."""
+    world, client, _stream = world_with("w = 1")
+    push(world, 5)
+    world.detach(client)
+    push(world, 30)
+    rest(world)
+    read = Disk.records
+
+    def damaged(disk: Disk, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        yield from [*read(disk, stream, after)][:1]
+        raise VolumeCorruptError("block checksum mismatch")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "records", damaged)
+        world.crash()
+    (alarm,) = world.alarms
+    assert "the PFS of p@1 is damaged" in alarm
+    rest(world)
+    world.release()
+    assert world.lost < min(row[0] for row in world.log if row[1]["w"] == 1)
+
+    world.settle()
+
+    world.alarms.clear()
+    world.check()
+    assert client.consumed
+
+
+@pytest.mark.parametrize(
+    ("row", "acked", "since", "released"),
+    [
+        (None, 5, FOREVER, 70),
+        (PositionRow(5, 60, 50, 10, held=False), 60, 10, 70),
+        (PositionRow(5, 90, 50, 0, held=False), 90, FOREVER, 90),
+        (PositionRow(5, 60, 50, 10, held=True), 60, 10, 60),
+    ],
+)
+def test_a_position_has_released_what_was_reported_unless_it_is_held(
+    row: PositionRow | None, acked: int, since: int, released: int
+) -> None:
+    """Of one that has a hold nothing was part of what was reported."""
+    subscription: Any = SimpleNamespace(start_on=lambda _pubend, _created: 5)
+    stream: Any = SimpleNamespace(pubend=PUBEND, reported=70, meta=SimpleNamespace(created=0))
+
+    position = _recovered(subscription, stream, row)
+
+    assert (position.start, position.acked, position.since, position.released) == (5, acked, since, released)
+
+
+def test_rows_find_their_subscriptions() -> None:
+    """A subscription may have none, and a row that is left over belongs to nobody."""
+    subscriptions: Any = [SimpleNamespace(sid=sid) for sid in (2, 3, 5)]
+    rows: Any = iter([(1, {"p": 1}), (2, {"p": 2}), (4, {"p": 4}), (5, {"p": 5}), (6, {"p": 6})])
+
+    found: list[Any] = [(subscription.sid, row) for subscription, row in _with_rows(subscriptions, rows)]
+
+    assert found == [(2, {"p": 2}), (3, {}), (5, {"p": 5})]
