@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -147,6 +147,21 @@ class Account:
         """Whether it outlives a session."""
         return self.row.name is not None
 
+    def match_from(self, share: Share, base: Tick) -> None:
+        """Looks anew at everything above a tick."""
+        history, matches = share.history, self.row.matches
+        share.base = base
+        letters = ((tick, history.events[tick].letter) for tick in history.ticks[bisect_right(history.ticks, base) :])
+        share.ticks = [tick for tick, letter in letters if matches(letter.topic, letter.properties)]
+
+    def note(self, event: Logged) -> None:
+        """An event has come to light: it may match."""
+        share = self.shares.get(event.pubend)
+        if share is None or event.tick <= share.base:
+            return
+        if self.row.matches(event.letter.topic, event.letter.properties):
+            add_tick(share.ticks, event.tick)
+
     def excuse(self, consumer: Consumer, pubend: PubendId, spans: Iterable[tuple[Tick, Tick]]) -> None:
         """A consumer knows that events may be lost there."""
         excused = self.excused.setdefault(consumer, {}).setdefault(pubend, IntervalSet())
@@ -167,23 +182,9 @@ class Account:
         return f"row {self.row.number} ({self.row.client_id}:{self.row.name})"
 
 
-class Presents:
-    """What the pubends of each broker take for the present, at most: their clocks never go back."""
-
-    def __init__(self) -> None:
-        self._highest: dict[str, tuple[int, int]] = {}
-        """Per broker a time (ms since 1970) that they cannot have been beyond at a time of the world."""
-
-    def note(self, broker: str, now: int, wall: int) -> None:
-        """They may be as far as this now."""
-        self._highest[broker] = max(wall, self.latest(broker, now)), now
-
-    def latest(self, broker: str, now: int) -> int:
-        """How far they may be now."""
-        highest, at = self._highest.get(broker, (0, 0))
-        return highest + passed_at_most(now - at)
-
-
-def passed_at_most(nanoseconds: int) -> int:
-    """How many milliseconds that may be by a fast clock."""
-    return nanoseconds * 21 // 20_000_000 + 1
+def add_tick(ticks: list[Tick], tick: Tick) -> None:
+    """Puts a tick in its place, once."""
+    if not ticks or tick > ticks[-1]:
+        ticks.append(tick)
+    elif ticks[bisect_left(ticks, tick) : bisect_left(ticks, tick) + 1] != [tick]:
+        insort(ticks, tick)

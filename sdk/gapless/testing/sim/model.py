@@ -7,15 +7,14 @@ predicate that the workload wrote down beside the selector, once per event, neve
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery
 from gapless.core.effects import Chop, Put
 from gapless.core.messages import StartAt, Subscribe, Subscribed
-from gapless.core.ticks import wall_at
-from gapless.testing.sim.accounts import Account, History, Logged, Presents, Share, passed_at_most
+from gapless.testing.sim.accounts import Account, History, Logged, Share, add_tick
+from gapless.testing.sim.aging import Ages
 from gapless.testing.sim.lapsing import Lapses
 from gapless.testing.sim.observing import Oracle, Violation
 from gapless.testing.sim.producer import key_of
@@ -63,10 +62,6 @@ class Model(Oracle):
         self.members: dict[PubendId, dict[ShbId, Tick]] = {}
         """Who counts at a pubend, and from where."""
         self.retired_shbs: dict[ShbId, None] = {}
-        self.retains: dict[str, list[float]] = {}
-        """For which times PHBs were told to keep events at most, if they ever were."""
-        self.retains_bytes: dict[str, list[int]] = {}
-        """How many bytes PHBs were told to keep at most, likewise."""
         self.wiped_brokers: dict[str, None] = {}
         """Whose disk was replaced by an empty one."""
         self.damaged_brokers: dict[str, None] = {}
@@ -74,9 +69,8 @@ class Model(Oracle):
         self.calm_since = -1
         self.listeners: list[Callable[[Logged], None]] = []
         """Told of each event when it comes to light; the log may have had it for a while."""
-        self._presents = Presents()
-        self._began: dict[str, int] = {}
-        """When each broker began to recover the last time."""
+        self.ages = Ages(world)
+        """Which events may be gone because they are old."""
         self.followed: list[Account] = []
         """The accounts whose matching is looked at as events come."""
         self._lapses = Lapses()
@@ -108,7 +102,7 @@ class Model(Oracle):
         history = self.histories.get(pubend)
         if share is None and history is not None:
             share = account.shares[pubend] = Share(history)
-            self._match_from(account, share, 0)
+            account.match_from(share, 0)
         return share
 
     def events(self, item: Delivery) -> list[Event]:
@@ -145,25 +139,13 @@ class Model(Oracle):
         owed = (tick for tick in share.between(0, upto) if self.is_late(account, share, tick))
         return next(owed, None)
 
-    def is_early(self, history: History, tick: Tick) -> bool:
-        """Whether an event may be gone although somebody needs it: if its PHB was told so, and it is old enough."""
-        retains, limits = self.retains.get(history.broker), self.retains_bytes.get(history.broker)
-        if limits and history.bytes_above(tick) > min(limits):
-            return True
-        return bool(retains) and self.is_older(history, tick, min(retains or ()))
-
-    def is_older(self, history: History, tick: Tick, seconds: float) -> bool:
-        """Whether a pubend can have taken a tick for that old."""
-        return self._presents.latest(history.broker, self.world.now) - wall_at(tick) >= int(seconds * 1000)
-
     # At the seam.
 
     def opened(self, broker: str, meta: routing.PubendMeta, members: Mapping[ShbId, Tick]) -> None:
         """A pubend is there."""
         self._history(meta.pubend, broker)
         self.members[meta.pubend] = dict(members)
-        self._note_policy(broker)
-        self._note_clock(broker, meta.stable, self._began.get(broker, 0))
+        self.ages.opened(broker, meta.stable)
 
     def known(self, broker: str, knowledge: routing.Knowledge) -> None:
         """The truth grows."""
@@ -174,7 +156,7 @@ class Model(Oracle):
                 self._log(history, tick, _key(data, index))
         history.lost = max(history.lost, knowledge.lost)
         if not knowledge.reply:
-            self._note_clock(broker, knowledge.hi)
+            self.ages.note_clock(broker, knowledge.hi)
 
     def wanted(self, broker: str, interest: routing.Interest) -> None:
         """An SHB is there."""
@@ -193,7 +175,7 @@ class Model(Oracle):
 
     def vanished(self, broker: str) -> None:
         """A broker is about to recover."""
-        self._began[broker] = self.world.now
+        self.ages.vanished(broker)
 
     # In the brokers.
 
@@ -209,7 +191,7 @@ class Model(Oracle):
         for pubend, upto in chops(operations):
             history = self._history(pubend, broker.name)
             history.lost = max(history.lost, upto)
-            self._note_clock(broker.name, 0)
+            self.ages.note_clock(broker.name, 0)
 
     def wiped(self, broker: SimBroker) -> None:
         """Everything on a disk is gone: its pubends, and the subscriptions of its SHB."""
@@ -275,7 +257,8 @@ class Model(Oracle):
         account.unsubscribed = False
         if account not in self.followed:
             self.followed.append(account)
-            account.shares = {pubend: self._caught_up(account, share) for pubend, share in account.shares.items()}
+            for share in account.shares.values():
+                account.match_from(share, share.base)
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
         """A subscription is there: from now on it is owed what matches."""
@@ -305,9 +288,9 @@ class Model(Oracle):
             if share is None:
                 share = account.shares[pubend] = Share(history, lost_at_start=history.lost)
                 is_latest = first and consumer.wanted.start is StartAt.LATEST
-                self._match_from(account, share, tick if is_latest else min(tick, history.lost) if first else 0)
+                account.match_from(share, tick if is_latest else min(tick, history.lost) if first else 0)
             elif tick < share.base:
-                self._match_from(account, share, tick)
+                account.match_from(share, tick)
             if share.start is None:
                 share.start = tick
 
@@ -355,25 +338,12 @@ class Model(Oracle):
         if letter is None:
             raise Violation("I1", f"{history.pubend} has an event at {tick}, key {key}, which nobody published")
         event = history.events[tick] = Logged(history.pubend, tick, letter)
-        _add(history.ticks, tick)
+        add_tick(history.ticks, tick)
         self.places[key] = event
         for account in self.followed:
-            share = account.shares.get(history.pubend)
-            if share is not None and tick > share.base and account.row.matches(letter.topic, letter.properties):
-                _add(share.ticks, tick)
+            account.note(event)
         for listen in self.listeners:
             listen(event)
-
-    def _match_from(self, account: Account, share: Share, base: Tick) -> None:
-        """Looks at everything above a tick anew."""
-        history, matches = share.history, account.row.matches
-        share.base = base
-        letters = ((tick, history.events[tick].letter) for tick in history.ticks[bisect_right(history.ticks, base) :])
-        share.ticks = [tick for tick, letter in letters if matches(letter.topic, letter.properties)]
-
-    def _caught_up(self, account: Account, share: Share) -> Share:
-        self._match_from(account, share, share.base)
-        return share
 
     def _is_used(self, account: Account) -> bool:
         if any(self.alive(consumer) for consumer in account.consumers):
@@ -402,23 +372,6 @@ class Model(Oracle):
         self._hearing.forget(broker.name)
         self._lapses.forget(broker.name)
 
-    def _note_policy(self, broker: str) -> None:
-        section = self.world.brokers[broker].loaded.config.role("phb")
-        for pubend in section.get("pubends", ()):
-            # A policy of somebody else's may want anything gone, at any age.
-            seconds = 0.0 if "release" in pubend else pubend.get("max_retain_seconds")
-            if seconds is not None:
-                self.retains.setdefault(broker, []).append(seconds)
-            if pubend.get("max_retain_bytes") is not None:
-                self.retains_bytes.setdefault(broker, []).append(pubend["max_retain_bytes"])
-
-    def _note_clock(self, broker: str, tick: Tick, since: int | None = None) -> None:
-        """A pubend's present is at this tick at least, since then; or where the wall clock is."""
-        now = self.world.now
-        shown = self.world.brokers[broker].node_clock.wall(now)
-        passed = passed_at_most(now - since) if since is not None else 0
-        self._presents.note(broker, now, max(shown, wall_at(tick) + passed))
-
 
 def begins_of(consumer: Consumer, begins: Mapping[PubendId, Tick]) -> dict[PubendId, Tick]:
     """Where a consumer begins: where its application asked for, else where the broker says.
@@ -439,10 +392,3 @@ def chops(operations: Sequence[Operation]) -> Iterator[tuple[PubendId, Tick]]:
 def _key(data: EventBatch, index: int) -> int:
     event = data.events[index]
     return key_of(event[len(event) - data.body_lengths[index] :])
-
-
-def _add(ticks: list[Tick], tick: Tick) -> None:
-    if not ticks or tick > ticks[-1]:
-        ticks.append(tick)
-    elif ticks[bisect_left(ticks, tick) : bisect_left(ticks, tick) + 1] != [tick]:
-        insort(ticks, tick)

@@ -97,7 +97,7 @@ class I5GapLegal(Judge):
 
     def _released_early(self, share: Share, gap: Gap) -> bool:
         """Whether all that it tells of can have been too old: what is younger is there, whoever wants it."""
-        return self.model.is_early(share.history, min(gap.end, share.history.lost))
+        return self.model.ages.is_early(share.history, min(gap.end, share.history.lost))
 
 
 def _opening(share: Share, gap: Gap, cause: str) -> Iterator[tuple[str, Tick]]:

@@ -64,7 +64,7 @@ class I8Release(Judge):
             return
         # The shorter promise wins, where early release is on.
         least = self.world.options.min_retain_seconds
-        if least and not self.model.is_older(history, upto, least) and not self.model.is_early(history, upto):
+        if least and not self.model.ages.is_older(history, upto, least) and not self.model.ages.is_early(history, upto):
             self.fail(f"{pubend} releases everything up to {upto}, which is not {least} s old")
         for account in self.model.followed:
             if account.exists and account.durable and account.shb not in self.model.retired_shbs:
@@ -103,4 +103,4 @@ class I8Release(Judge):
             max(counted_from, self._progress.get((shb, history.pubend), (0, 0))[1])
             for shb, counted_from in self.model.members[history.pubend].items()
         ]
-        return self.model.is_early(history, tick) and all(tick <= upto for upto in delivered)
+        return self.model.ages.is_early(history, tick) and all(tick <= upto for upto in delivered)

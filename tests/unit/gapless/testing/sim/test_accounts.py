@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gapless.testing.sim.accounts import Account, History, Presents, Share, passed_at_most
-from gapless.testing.sim.options import SECOND
+from gapless.testing.sim.accounts import Account, History, Logged, Share, add_tick
 from unit.gapless.testing.sim.worlds import row
 
 
@@ -65,12 +65,29 @@ def test_a_consumer_is_excused_where_it_was_told_of_gaps() -> None:
     assert not account.is_excused(one, "q@1", 15)
 
 
-def test_the_present_of_a_broker_goes_on_and_never_back() -> None:
-    presents = Presents()
-    presents.note("node1", 0, 10_000)
-    later = presents.latest("node1", SECOND)
-    presents.note("node1", SECOND, 5_000)
+def test_what_matches_is_looked_at_above_a_tick_only() -> None:
+    """Also what comes to light late, or twice."""
+    history, account = History("p@1", "node1"), Account(row(), "node1")
+    account.row.matches = lambda _topic, properties: properties["k"] == 1
+    share = account.shares["p@1"] = Share(history)
+    for tick, k in ((10, 1), (20, 1), (30, 2), (40, 1)):
+        letter: Any = SimpleNamespace(topic="t", properties={"k": k})
+        history.events[tick] = Logged("p@1", tick, letter)
+        add_tick(history.ticks, tick)
 
-    assert 11_000 < later < 11_100, "a fast clock gains a little"
-    assert presents.latest("node1", SECOND) == later + passed_at_most(0)
-    assert presents.latest("node2", SECOND) < 2_000
+    account.match_from(share, 10)
+    assert share.ticks == [20, 40]
+    share.ticks = [40]
+    for tick in (10, 20, 30, 40, 20):
+        account.note(history.events[tick])
+    assert share.ticks == [20, 40]
+    account.note(Logged("q@1", 50, history.events[40].letter))
+    assert share.ticks == [20, 40], "another pubend's"
+
+
+def test_a_tick_gets_its_place_once() -> None:
+    ticks: list[int] = []
+    for tick in (20, 10, 30, 20, 10, 25):
+        add_tick(ticks, tick)
+
+    assert ticks == [10, 20, 25, 30]

@@ -5,10 +5,7 @@ from __future__ import annotations
 from gapless.core.client.effects import Attached
 from gapless.core.effects import Chop, Operation, Put
 from gapless.core.messages import Subscribed
-from gapless.core.ticks import tick_at
-from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.model import begins_of, chops
-from gapless.testing.sim.options import SECOND
 from unit.gapless.testing.sim.oracles.hands import EARLIEST, NODE, SHB, Hands, P, violates
 
 
@@ -153,28 +150,6 @@ def test_who_reads_late_that_it_has_a_subscription_may_have_lost_it_already() ->
     assert not hands.model.accounts[1].exists
     hands.attached(consumer, 1, p=5)
     assert hands.model.accounts[1].exists
-
-
-def test_an_event_may_be_too_old_by_a_clock_that_was_ahead() -> None:
-    hands = Hands(max_retain_seconds=1.0)
-    at = tick_at(WALL_BEGIN)
-    hands.opens()
-    hands.log((at, 1))
-    history = hands.model.histories[P]
-
-    hands.world.now = SECOND // 2
-    assert not hands.model.is_early(history, at)
-    hands.say(at, tick_at(WALL_BEGIN + 1000))
-    assert hands.model.is_early(history, at), "the pubend itself was as far as that"
-
-
-def test_without_a_policy_nothing_is_too_old() -> None:
-    hands = Hands()
-    hands.opens()
-    hands.log((10, 1))
-    hands.world.now = 1000 * SECOND
-
-    assert not hands.model.is_early(hands.model.histories[P], 10)
 
 
 def test_a_consumer_begins_where_its_application_said() -> None:
