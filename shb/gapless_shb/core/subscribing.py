@@ -217,7 +217,7 @@ class Subscribing:
             if not self._is_ready(creation):
                 continue
             held = any(stream.positions[sid].held for stream in self._hosting.streams.values())
-            if held and not creation.resolved:
+            if (held or not creation.subscription.begun) and not creation.resolved:
                 creation.resolved, creation.durable = True, False
                 self._begin(creation.subscription)
                 continue

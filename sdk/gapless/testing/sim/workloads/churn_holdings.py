@@ -284,6 +284,8 @@ class Holding:
             scene.probe("taken over")
         elif isinstance(error, SubscriptionNotFoundError) and not self.living:
             scene.probe("removed while consumed")
+        elif isinstance(error, TokenMismatchError) and self._was_made_anew_in_vain():
+            scene.probe("removed while consumed")
         elif isinstance(error, TokenMismatchError) and self._was_created_unheard():
             scene.probe("created unheard")
             self.row.start_token, self.row.start = None, StartAt.LATEST
@@ -291,6 +293,10 @@ class Holding:
             self._lost(customer)
         else:
             raise wrong(self.lane, f"the consumption is over: {type(error).__name__}: {error}")
+
+    def _was_made_anew_in_vain(self) -> bool:
+        """Whether a request with a foreign token, asked again behind the removal, may have made another one."""
+        return not self.living and any(customer.expects is not None for customer in self.alive())
 
     def _was_created_unheard(self) -> bool:
         """Whether it may exist since an earlier request to create it with another subscription's token.
