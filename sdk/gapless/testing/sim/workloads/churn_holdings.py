@@ -186,7 +186,7 @@ class Holding:
         self.remover = client
         self.scene.removals.append(self)
         self.home = None
-        for customer in self.alive():
+        for customer in list(self.alive()):
             if customer.pending and customer.client is client:
                 self.depart(customer)
         self.ask_for_removal()
