@@ -231,7 +231,7 @@ class Subscribing:
             return
         sid = creation.subscription.sid
         held = any(stream.positions[sid].held for stream in self._hosting.streams.values())
-        if held and not creation.resolved:
+        if (held or not creation.subscription.begun) and not creation.resolved:
             creation.resolved, creation.durable = True, False
             self._begin(creation.subscription)
             return

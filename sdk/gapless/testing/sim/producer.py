@@ -71,6 +71,7 @@ class Producer:
         self.named = named
         self.name = outbox.name if named else f"~{outbox.name}/{client.instance}"
         self.life = client.life
+        self.asked_at = client.world.now
         self.open = False
         self.over = False
         self.next = 0

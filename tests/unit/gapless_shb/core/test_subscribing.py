@@ -183,6 +183,24 @@ def test_while_it_waits_for_its_hold_only_the_pfs_can_say_that_nothing_came(name
     assert stream.turns.silent(position)[1] == silent_upto
 
 
+def test_one_whose_hold_went_before_it_had_begun_begins_when_somebody_comes() -> None:
+    """Found by the simulator (local 7499): created across a crash, it was given to all who asked, at the same time."""
+    desk = Desk()
+    desk.ask(1)
+    desk.world.sync()
+    subscription = desk.world.shb._hosting.registry.get(desk.subscribed(1).sid)
+    assert subscription is not None
+    desk.world.shb._on_session_ended(SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    subscription.begun = False
+
+    desk.ask(2)
+    assert desk.answer(2) is None, "that it has begun must be durable"
+    desk.world.sync()
+    desk.ask(3)
+    assert desk.subscribed(2).sid == subscription.sid
+    assert desk.refused(3).code is m.Code.IN_USE
+
+
 def test_a_creation_that_is_taken_back_is_answered() -> None:
     """Found by the simulator (stories, local router, seed 9): its creator waited for ever."""
     desk = Desk()

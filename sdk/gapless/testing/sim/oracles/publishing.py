@@ -32,7 +32,8 @@ class I7Publish(Judge):
         """Who published a letter first."""
         self._shared: dict[int, None] = {}
         """Letters that more than one producer published."""
-        self._producers: dict[str, list[Producer]] = {}
+        self._active: dict[str, dict[Producer, int]] = {}
+        """By name: when each producer published something last, or had a receipt."""
         self._claimed: dict[int, str] = {}
         """Letters that are said to be logged, and were not seen in a log yet."""
         model.listeners.append(self.logged)
@@ -42,9 +43,7 @@ class I7Publish(Judge):
         for letter in letters:
             if self._hands.setdefault(letter.key, producer) is not producer:
                 self._shared[letter.key] = None
-        producers = self._producers.setdefault(producer.name, [])
-        if producer not in producers:
-            producers.append(producer)
+        self._active.setdefault(producer.name, {})[producer] = self.world.now
         if self._refused:
             for letter in letters:
                 self._refused.pop(letter.key, None)
@@ -68,6 +67,7 @@ class I7Publish(Judge):
     def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
         """What it says is so."""
         outbox = producer.outbox.name
+        self._active.setdefault(producer.name, {})[producer] = self.world.now
         self._receipted.setdefault(outbox, {})[letter.key] = None
         history = self.model.histories.get(pubend)
         if not durable:
@@ -101,7 +101,8 @@ class I7Publish(Judge):
         """A named publisher that comes back learns how many of its letters are logged: the first so many."""
         if not producer.named or self.model.has_lost_disks:
             return
-        if any(other is not producer and other.alive for other in self._producers.get(producer.name, ())):
+        active = self._active.get(producer.name, {}).items()
+        if any(other is not producer and (other.alive or last >= producer.asked_at) for other, last in active):
             return  # a twin: what it is told may be as old as its last pause
         letters, places = producer.outbox.letters, self.model.places
         receipted = len(self._receipted.get(producer.outbox.name, ()))

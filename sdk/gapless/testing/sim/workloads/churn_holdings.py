@@ -191,7 +191,7 @@ class Holding:
         self.remover = client
         self.scene.removals.append(self)
         self.home = None
-        for customer in self.alive():
+        for customer in list(self.alive()):
             if customer.pending and customer.client is client:
                 self.depart(customer)
         self.ask_for_removal()
@@ -299,7 +299,7 @@ class Holding:
             scene.probe("in use")
         elif isinstance(error, SubscriptionTakenOverError) and self.attempts > 1:
             scene.probe("taken over")
-        elif isinstance(error, SubscriptionNotFoundError) and not self.living:
+        elif not self.living and self._is_gone(error):
             scene.probe("removed while consumed")
         elif isinstance(error, TokenMismatchError) and self._was_created_unheard():
             scene.probe("created unheard")
@@ -315,6 +315,11 @@ class Holding:
             self._lost(customer)
         else:
             raise wrong(self.lane, f"the consumption is over: {type(error).__name__}: {error}")
+
+    def _is_gone(self, error: GaplessError) -> bool:
+        """Whether it was removed; a request with a foreign token, asked again behind that, makes another one."""
+        in_vain = any(customer.expects is not None for customer in self.alive())
+        return isinstance(error, SubscriptionNotFoundError) or (isinstance(error, TokenMismatchError) and in_vain)
 
     def _was_created_unheard(self) -> bool:
         """Whether it may exist since an earlier request to create it with another subscription's token.

@@ -70,7 +70,7 @@ class Hands:
         """Somebody who publishes."""
         client = SimpleNamespace(name="client2", running=True, boots=1, addresses=[NODE])
         outbox = Outbox(name, "a.b")
-        defaults = {"over": False, "named": True, "waiting": 0}
+        defaults = {"over": False, "named": True, "waiting": 0, "asked_at": self.world.now}
         return Stand(client=client, outbox=outbox, name=name, **{**defaults, **fields})
 
     def letter(self, key: int, k: int = 1, topic: str = "a.b") -> Letter:

@@ -99,6 +99,17 @@ def test_it_is_removed() -> None:
     assert stage.scene.removals == []
 
 
+def test_everybody_of_the_process_that_waits_leaves_before_it_is_removed() -> None:
+    """Found by the simulator (local 8117): every other one was left, and made it anew."""
+    stage = Stage()
+    holding = stage.hold()
+    holding.try_in_vain(stage.first, replace(holding.row.wanted(), selector="k = 1"), SubscriptionMismatchError)
+    holding.consume(stage.first)
+    holding.remove(stage.first)
+
+    assert [customer for customer in holding.alive() if customer.pending] == []
+
+
 def test_a_removal_that_a_crash_interrupted_is_asked_for_again() -> None:
     stage = Stage()
     holding = stage.hold()
