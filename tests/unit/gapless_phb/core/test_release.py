@@ -231,3 +231,15 @@ def test_waits_for_an_acknowledgement_double() -> None:
 
     assert [waits.first(), waits.next(), waits.next(), waits.next(), waits.next()] == [3, 6, 12, 20, 20]
     assert waits.first() == 3
+
+
+def test_a_policy_is_called_by_what_it_says_or_by_its_class() -> None:
+    """Found by the simulator: told as an object at an address, no two listings were alike."""
+
+    class Nameless:
+        def release(self, state: PubendState) -> int:
+            return 0
+
+    assert release(PubendSettings()).policy == ""
+    assert release(PubendSettings(policy=Nameless())).policy == "Nameless"
+    assert "10" in release(PubendSettings(policy=Limits(10))).policy

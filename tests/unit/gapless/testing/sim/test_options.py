@@ -80,7 +80,7 @@ def test_late_frames_are_drawn_from_a_stream_of_their_own() -> None:
 
 
 def test_one_node_has_only_stories_that_need_no_second_one() -> None:
-    drawn_here = [draw_options(seed, Choices(seed), router="local") for seed in range(200)]
+    drawn_here = [draw_options(seed, Choices(seed), router="local") for seed in range(400)]
 
     assert {options.story for options in drawn_here} == {"", *(name for name, n in STORIES.items() if n["shbs"] == 1)}
     assert all(options.together and options.shbs == 1 for options in drawn_here)
