@@ -63,6 +63,10 @@ class I4ExactlyOnce(Judge):
             if database.token.get(pubend, tick) != tick:
                 self._go_back(database, pubend, tick)
             database.token[pubend] = tick
+        if consumer.wanted.positions is not None:
+            for pubend in [pubend for pubend in database.token if pubend not in base]:
+                self._go_back(database, pubend, 0)  # older than the pubend: everything of it comes once more
+                del database.token[pubend]
 
     def told(self, consumer: Consumer, item: Item) -> None:
         """Something is in an application's hands."""

@@ -102,6 +102,21 @@ def test_who_goes_back_to_an_older_token_takes_his_effects_back() -> None:
     hands.commit(again, p=20)
 
 
+def test_a_token_that_names_no_pubend_takes_all_effects_back() -> None:
+    """Found by the simulator (hostile 9011): it was read before there was any pubend."""
+    hands = Hands(I4ExactlyOnce)
+    hands.log((10, 1), (20, 2))
+    row = hands.row()
+    reader = hands.attach(row, p=5)
+    hands.hand(reader, (10, 1), (20, 2))
+    hands.commit(reader, p=20)
+    row.token = hands.token()
+
+    again = hands.attach(row)
+    hands.hand(again, (10, 1))
+    hands.commit(again, p=10)
+
+
 def test_a_zombie_commits_nothing() -> None:
     hands = Hands(I4ExactlyOnce)
     hands.log((10, 1))
