@@ -18,11 +18,12 @@ KEEP_LITTLE: dict[str, Any] = {
             {"name": "telemetry", "topics": ["telemetry.#"], "max_retain_bytes": 20_000},
             {"name": "default"},
         ],
-    }
+    },
+    "shb": {"catchup_bytes": 0},  # else it has in memory what its PHB has given up, and nothing is missing
 }
 LEASES: dict[str, Any] = {
     "phb": {"release_seconds": 0.1, "pubends": [{"name": "p", "min_retain_seconds": 0.0, "min_retain_bytes": 0}]},
-    "shb": {"subscription_lease_seconds": 1.0},
+    "shb": {"subscription_lease_seconds": 1.0, "catchup_bytes": 0},
 }
 
 

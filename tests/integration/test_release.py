@@ -11,7 +11,10 @@ import pytest
 import gapless
 from integration.nodes_in_process import running_node
 
-EARLY = {"phb": {"pubends": [{"name": "default", "max_retain_seconds": 2.0}]}}
+EARLY = {
+    "phb": {"pubends": [{"name": "default", "max_retain_seconds": 2.0}]},
+    "shb": {"catchup_bytes": 0},  # else it has in memory what its PHB has given up, and nothing is missing
+}
 AT_ONCE = {"phb": {"pubends": [{"name": "default", "min_retain_seconds": 0.0, "min_retain_bytes": 0}]}}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import multiprocessing
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -100,7 +101,8 @@ def sweep(recording: Recording, cases: Sequence[Case], *, processes: int, real: 
     """The verdicts over all cases, in no particular order."""
     chunks = list(_chunks(cases))
     work = partial(_work, recording.directory, real=real)
-    with ProcessPoolExecutor(processes) as pool:
+    # A process that is forked from one in which RocksDB was open waits for ever for its threads.
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         for verdicts in pool.map(work, chunks):
             yield from verdicts
 
