@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 
 import gapless
-from bench.fanout import BATCH, BODY
+from bench.fanout import BATCH, messages, take_quarter
 from bench.processes import Broker, medians, running, running_broker, table
 from gapless.node.driver import run as run_loop
 
@@ -40,15 +40,7 @@ async def subscriber(url: str, number: int, wanted: int, barrier: Barrier) -> No
             session.subscribe("bench.catchup", name=f"s{number}", selector=f"w = {number & 3}") as subscription,
         ):
             await barrier.ready()
-            got = 0
-            async for batch in subscription.batches(max_events=4096):
-                assert isinstance(batch, gapless.Batch)
-                assert all(event.properties["w"] == number & 3 for event in batch)
-                got += len(batch)
-                await subscription.acknowledge(batch.token)
-                if got >= wanted:
-                    break
-            assert got == wanted
+            assert await take_quarter(subscription, number, wanted) == wanted
         await barrier.gone()
 
 
@@ -104,12 +96,8 @@ async def publish(url: str, count: int, seconds: float) -> float:
         publisher = session.publisher("bench.catchup")
         flying: set[asyncio.Task[object]] = set()
         for start in range(0, count, BATCH):
-            batch = [
-                gapless.Message(BODY, {"w": index & 3, "x": index * 0.5, "origin": "JFK"})
-                for index in range(start, start + BATCH)
-            ]
             await asyncio.sleep(began + seconds * start / count - time.perf_counter())
-            flying.add(asyncio.create_task(publisher.send_batch(batch)))
+            flying.add(asyncio.create_task(publisher.send_batch(messages(start))))
             if len(flying) >= 8:
                 _, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait(flying)

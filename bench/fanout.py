@@ -42,14 +42,20 @@ async def subscriber(url: str, number: int, wanted: int, ready: Callable[[], Non
         session.subscribe("bench.fanout", name=f"s{number}", selector=f"w = {number & 3}") as subscription,
     ):
         ready()
-        got = 0
-        async for batch in subscription.batches(max_events=4096):
-            assert isinstance(batch, gapless.Batch)
-            assert all(event.properties["w"] == number & 3 for event in batch)
-            got += len(batch)
-            await subscription.acknowledge(batch.token)
-            if got >= wanted:
-                break
+        await take_quarter(subscription, number, wanted)
+
+
+async def take_quarter(subscription: gapless.Subscription[gapless.Event], number: int, wanted: int) -> int:
+    """Takes so many events, each of which must be the subscriber's, and acknowledges each batch; returns how many."""
+    got = 0
+    async for batch in subscription.batches(max_events=4096):
+        assert isinstance(batch, gapless.Batch)
+        assert all(event.properties["w"] == number & 3 for event in batch)
+        got += len(batch)
+        await subscription.acknowledge(batch.token)
+        if got >= wanted:
+            break
+    return got
 
 
 async def subscribers(url: str, first: int, step: int, total: int, wanted: int) -> None:
@@ -78,17 +84,21 @@ def client(arguments: list[str]) -> None:
 # ------------------------------------------------------------------------------------------- one round
 
 
+def messages(start: int) -> list[gapless.Message]:
+    """A batch of events, of which each subscriber wants a quarter."""
+    return [
+        gapless.Message(BODY, {"w": index & 3, "x": index * 0.5, "origin": "JFK"})
+        for index in range(start, start + BATCH)
+    ]
+
+
 async def publish(url: str, count: int) -> None:
     """Batches of 256, eight in flight."""
     async with gapless.connect(url) as connection, connection.session() as session:
         publisher = session.publisher("bench.fanout")
         flying: set[asyncio.Task[object]] = set()
         for start in range(0, count, BATCH):
-            batch = [
-                gapless.Message(BODY, {"w": index & 3, "x": index * 0.5, "origin": "JFK"})
-                for index in range(start, start + BATCH)
-            ]
-            flying.add(asyncio.create_task(publisher.send_batch(batch)))
+            flying.add(asyncio.create_task(publisher.send_batch(messages(start))))
             if len(flying) >= 8:
                 _, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait(flying)

@@ -11,7 +11,7 @@ import pytest
 import gapless
 from integration.nodes_in_process import running_node
 
-EARLY = {
+EARLY: dict[str, Any] = {
     "phb": {"pubends": [{"name": "default", "max_retain_seconds": 2.0}]},
     "shb": {"catchup_bytes": 0},  # else it has in memory what its PHB has given up, and nothing is missing
 }

@@ -110,10 +110,12 @@ class Release:
     def policy(self) -> str:
         """What goes early, for people; "" where nothing does."""
         policy = self._settings.policy
-        kind = type(policy)
+        if policy is None:
+            return ""
         # Who describes itself in no way is called by its class, not by where it lies in memory.
+        kind = type(policy)
         is_nameless = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
-        return "" if policy is None else kind.__name__ if is_nameless else str(policy)
+        return kind.__name__ if is_nameless else str(policy)
 
     def target(self, time: Tick) -> Tick:
         """L': up to where the log may be given up at `time`. While nobody is counted, nothing may.
