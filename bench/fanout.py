@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gapless
 from bench.floor import HEAD, PUBLISH
@@ -45,7 +46,7 @@ async def subscriber(url: str, number: int, wanted: int, ready: Callable[[], Non
         await take_quarter(subscription, number, wanted)
 
 
-async def take_quarter(subscription: gapless.Subscription[gapless.Event], number: int, wanted: int) -> int:
+async def take_quarter(subscription: gapless.Subscription[gapless.Event, Any], number: int, wanted: int) -> int:
     """Takes so many events, each of which must be the subscriber's, and acknowledges each batch; returns how many."""
     got = 0
     async for batch in subscription.batches(max_events=4096):
