@@ -439,7 +439,11 @@ class Router(Protocol):
 
     # Local clients and storage.
     def open(self, now: int, request: OpenRequest, reply_to: Hashable) -> Effects:
-        """Place a publisher; ends in exactly one Placed."""
+        """Place a publisher; ends in exactly one Placed.
+
+        Openings of one name are submitted in the order in which they were placed at a broker: one that comes
+        behind a later one, from a process that is over, fences the process which took its place.
+        """
 
     def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
         """Place a batch; ends in exactly one Placed."""

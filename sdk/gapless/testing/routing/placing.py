@@ -36,6 +36,27 @@ class _Attempt:
     said: list[Said] = field(default_factory=list)
 
 
+class _Openings:
+    """Those of one name at one broker: the order in which they were placed, and how far they were submitted."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._count = 0
+        self._reached = 0
+
+    def place(self, opening: Hashable) -> None:
+        """An instance opens the publisher, or tries again."""
+        self._count += 1
+        self._numbers[opening] = self._count
+
+    def submit(self, opening: Hashable) -> bool:
+        """A PHB is asked to. False: another one that was placed later was submitted already."""
+        number = self._numbers.get(opening, self._reached)
+        is_in_order = number >= self._reached
+        self._reached = max(self._reached, number)
+        return is_in_order
+
+
 @dataclass(slots=True)
 class _Submission:
     """What a router last handed to its PHB under one address."""
@@ -52,6 +73,7 @@ class Placings:
         self._attempts: dict[Hashable, _Attempt] = {}
         self._submitted: dict[tuple[BrokerId, Hashable], _Submission] = {}
         self._logged: dict[tuple[PubendId, str, int], Tick] = {}
+        self._openings: dict[str, dict[BrokerId, _Openings]] = {}
 
     def ask(self, broker: BrokerId, asked: Asked, reply_to: Hashable) -> None:
         """A session asks a router. Raises ContractError (CORES) if it uses one address for two things."""
@@ -65,6 +87,8 @@ class Placings:
             attempt = self._attempts[key] = _Attempt()
         if not any(_equal(asked, before) for before in attempt.asked):
             attempt.asked.append(asked)
+        if isinstance(asked, OpenRequest):
+            self._openings.setdefault(asked.publisher, {}).setdefault(broker, _Openings()).place(key)
 
     def submit(self, broker: BrokerId, asked: Asked, reply_to: Hashable) -> None:
         """A router hands it to its PHB: only what was asked, and as it was. None: nobody waits for the answer."""
@@ -72,6 +96,8 @@ class Placings:
         attempt = self._attempts.get(key)
         if attempt is None or not any(_equal(asked, before) for before in attempt.asked):
             raise _breach(f"{_name(asked)} is submitted, and nobody asked for it")
+        if isinstance(asked, OpenRequest):
+            self._check_order(asked)
         if reply_to is None:
             return
         submission = self._submitted.get((broker, reply_to))
@@ -82,6 +108,12 @@ class Placings:
             raise _breach(f"{_name(asked)} is submitted under {reply_to!r}, where another answer is on its way")
         submission.key = key
         submission.unanswered += 1
+
+    def _check_order(self, asked: OpenRequest) -> None:
+        """An instance fences those before it: one that is over must not come behind the one in its place."""
+        brokers = self._openings[asked.publisher].values()
+        if not all(openings.submit(_key(asked)) for openings in brokers):
+            raise _breach(f"{_name(asked)} by {asked.instance!r} is submitted behind one that was placed later")
 
     def answer(self, broker: BrokerId, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> None:
         """A PHB says how it ended."""

@@ -46,6 +46,27 @@ def test_an_opening_as_the_phb_said(seam: Seam) -> None:
     place(seam, OPENED, "you")
 
 
+def test_openings_in_the_order_in_which_they_were_placed(seam: Seam) -> None:
+    """A process, the one in its place, and the first one again: each fences the one before."""
+    successor = replace(OPENING, instance="successor")
+    for number, opening in enumerate([OPENING, successor, replace(OPENING, attempt=2)]):
+        seam.call("p", "open", opening, number)
+        seam.say("q", SubmitOpen(opening, number))
+        seam.say("q", SubmitOpen(opening, None))
+
+    with breaks(Clause.PLACE, "behind one that was placed later"):
+        seam.say("q", SubmitOpen(successor, None))
+
+
+def test_openings_at_several_brokers_are_in_no_order(seam: Seam) -> None:
+    successor = replace(OPENING, instance="successor")
+    seam.call("p", "open", OPENING, 1)
+    seam.call("q", "open", successor, 2)
+
+    seam.say("p", SubmitOpen(successor, None))
+    seam.say("p", SubmitOpen(OPENING, None))
+
+
 def test_the_phb_of_another_broker_says_it(seam: Seam) -> None:
     seam.say("q", Submit(BATCH, 7))
     seam.call("q", "submitted", 7, PUBEND, LOGGED)
