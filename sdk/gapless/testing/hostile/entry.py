@@ -29,7 +29,7 @@ Line: TypeAlias = "tuple[str, int]"
 
 
 def line_of(message: OpenRequest | Pub) -> Line:
-    """The line of a batch; openings are one by themselves."""
+    """The line of a batch; the openings of a name are one by themselves, with at most one that is asked."""
     return (message.publisher, message.epoch if isinstance(message, Pub) else -1)
 
 
@@ -64,7 +64,13 @@ class Entry:
         self._lives: dict[BrokerId, int] = {}
 
     def open(self, request: OpenRequest, reply_to: Hashable) -> None:
-        """Opens a publisher where it was, or where its name says."""
+        """Opens a publisher where it was, or where its name says.
+
+        An opening of that name which was not answered yet is asked no more: it may be of a process that is
+        over, and would fence this one if it came behind it.
+        """
+        for number in list(self._lines.get(line_of(request), ())):
+            self._end(number, "the publisher was opened again")
         owner = self._station.owners.get(request.pubend) if request.pubend else self._home(request.publisher)
         self._ask(request, reply_to, owner)
 

@@ -83,7 +83,7 @@ class Requests:
             return
         origin, line = self._origin(sender), line_of(message)
         origin.raise_floor(line, floor)
-        if origin.waits_for(before, number, line) and not self._overtakes(message):
+        if origin.waits_for(before, number, line) and not self._station.hostility.happens("unordered"):
             origin.held[before] = (number, message)
             _shorten(origin.held)
             return
@@ -91,10 +91,6 @@ class Requests:
         while following is not None:
             self._take_up(sender, origin, *following)
             following = origin.held.pop(following[0], None)
-
-    def _overtakes(self, message: OpenRequest | Pub) -> bool:
-        """A batch may; an opening may not: that of a process which is over would fence the next one."""
-        return isinstance(message, Pub) and self._station.hostility.happens("unordered")
 
     def _take_up(self, sender: From, origin: Origin, number: int, message: OpenRequest | Pub) -> None:
         """It is this question's turn: it is submitted, unless it was, or may no longer be."""

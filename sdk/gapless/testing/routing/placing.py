@@ -40,21 +40,22 @@ class _Openings:
     """Those of one name at one broker: the order in which they were placed, and how far they were submitted."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
+        self._numbers: dict[Hashable, list[int]] = {}
         self._count = 0
         self._reached = 0
 
     def place(self, opening: Hashable) -> None:
-        """An instance opens the publisher, or tries again."""
+        """An instance opens the publisher, or asks for it once more."""
         self._count += 1
-        self._numbers[opening] = self._count
+        self._numbers.setdefault(opening, []).append(self._count)
 
     def submit(self, opening: Hashable) -> bool:
-        """A PHB is asked to. False: another one that was placed later was submitted already."""
-        number = self._numbers.get(opening, self._reached)
-        is_in_order = number >= self._reached
-        self._reached = max(self._reached, number)
-        return is_in_order
+        """A PHB is asked to. False: each time it was placed, another one that was placed later is submitted already."""
+        if opening not in self._numbers:
+            return True
+        following = [number for number in self._numbers[opening] if number >= self._reached]
+        self._reached = min(following, default=self._reached)
+        return bool(following)
 
 
 @dataclass(slots=True)

@@ -87,6 +87,19 @@ def test_a_question_is_repeated_and_given_up_once(side: Side) -> None:
     assert side.placed() == []
 
 
+def test_an_opening_is_asked_no_more_once_there_is_a_later_one(side: Side) -> None:
+    """It may be of a process that is over: it would fence the one in its place, if it came behind it."""
+    side.entry.open(OpenRequest("loader", "i", 1, None, P), "o1")
+    side.entry.open(OpenRequest("another", "i", 1, None, P), "p1")
+    side.entry.open(OpenRequest("loader", "j", 1, None, P), "o2")
+
+    assert side.placed() == [("o1", Verdict.RETRY)]
+    assert [address for _, address in side.sent()][-1] == (FAR, LIFE, 3, 0, 3)
+    side.answer(3, ok(0))
+    side.pass_time(PATIENCE)
+    assert side.placed() == [("o2", Verdict.OK), ("p1", Verdict.RETRY)]
+
+
 def test_a_refusal_ends_what_its_publisher_placed_later(side: Side) -> None:
     for first in (1, 2, 3):
         side.entry.place(pub(first), f"r{first}")

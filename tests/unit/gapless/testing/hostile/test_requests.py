@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from gapless.core.routing import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.routing_frames import Answer
@@ -99,17 +98,6 @@ def test_what_is_not_to_wait_does_not() -> None:
     side.ask(2, pub(1))
 
     assert side.submitted() == [3, 2]
-
-
-def test_an_opening_waits_in_any_case() -> None:
-    """That of a process which is over would fence the process in its place, if it came behind it."""
-    side = Side({"unordered": 1.0})
-    side.ask(3, replace(OPENING, instance="the next"), before=2)
-    assert side.parts.effects() == []
-
-    side.ask(2, OPENING)
-    opened = [effect.request.instance for effect in side.parts.effects() if isinstance(effect, SubmitOpen)]
-    assert opened == [OPENING.instance, "the next"]
 
 
 def test_nothing_waits_for_what_was_given_up(side: Side) -> None:
