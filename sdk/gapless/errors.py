@@ -86,7 +86,12 @@ class TokenMismatchError(InvalidTokenError):
 
 
 class TokenAheadError(TokenMismatchError):
-    """A checkpoint token stands beyond what the broker knows: the broker has lost data it once served."""
+    """A checkpoint token stands beyond what the broker knows: the broker has lost data it once served.
+
+    One false alarm is possible: a subscription was started at a time, was removed before anything of a pubend
+    had come, and another one is created with its token; and the pubend turns out to have been down at that time.
+    Nothing is lost then: create it with that time as its start.
+    """
 
 
 class SubscriptionError(GaplessError):

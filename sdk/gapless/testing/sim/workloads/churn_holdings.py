@@ -16,6 +16,7 @@ from gapless.errors import (
     SubscriptionMismatchError,
     SubscriptionNotFoundError,
     SubscriptionTakenOverError,
+    TokenAheadError,
     TokenMismatchError,
 )
 from gapless.testing.sim.workloads.churn_customers import EAGER, Customer, Habits, without_token
@@ -311,7 +312,7 @@ class Holding:
             self.row.token, self.row.tokens = None, []
         elif isinstance(error, SubscriptionMismatchError) and scene.has_ever_lapsed(self.row.client_id, self.row.name):
             scene.probe("made another after a lapse")
-        elif isinstance(error, STRANGE) and scene.lossy:
+        elif self._seems_lost(error):
             self._lost(customer)
         else:
             raise wrong(self.lane, f"the consumption is over: {type(error).__name__}: {error}")
@@ -327,6 +328,12 @@ class Holding:
         The answer was lost, and the same request, asked again, finds it there: then the token is foreign.
         """
         return not self.row.created and self.row.start_token is not None
+
+    def _seems_lost(self, error: GaplessError) -> bool:
+        """Whether the broker does not know what it should, or cannot know that it should not."""
+        if isinstance(error, TokenAheadError) and self.scene.is_of_a_start(self.row.start_token):
+            return True
+        return isinstance(error, STRANGE) and self.scene.lossy
 
     def _lost(self, customer: Customer) -> None:
         """The broker does not know what it should: the application begins anew, under the same name perhaps."""
