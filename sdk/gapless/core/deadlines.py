@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-Timer = TypeVar("Timer", bound=Enum)
+Timer = TypeVar("Timer", bound=Hashable)
 
 
 class Deadlines(Generic[Timer]):
-    """At most one deadline per member of an enum, in monotonic integer nanoseconds."""
+    """At most one deadline per timer, in monotonic integer nanoseconds."""
 
     __slots__ = ("_at", "_next")
 
@@ -36,9 +36,19 @@ class Deadlines(Generic[Timer]):
         if at < self._at.get(timer, at + 1):
             self.set(timer, at)
 
+    def set_later(self, timer: Timer, at: int) -> None:
+        """The timer expires at this time, unless it is set and expires later."""
+        if at > self._at.get(timer, at - 1):
+            self.set(timer, at)
+
     def clear(self, timer: Timer) -> None:
         """The timer does not expire."""
         self._at.pop(timer, None)
+        self._next = None
+
+    def clear_all(self) -> None:
+        """No timer expires."""
+        self._at.clear()
         self._next = None
 
     def next(self) -> int | None:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gapless.core.client.backoff import Backoff
-from gapless.core.client.deadlines import Deadlines, Timer
 from gapless.core.client.effects import Answered, Failed, Result
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, request_error
+from gapless.core.client.timers import Key, Timer
+from gapless.core.deadlines import Deadlines
 from gapless.core.messages import (
     ClientMessage,
     Code,
@@ -41,7 +42,7 @@ class Question:
 class Asking:
     """The questions of one connection."""
 
-    def __init__(self, outbox: Outbox, deadlines: Deadlines, backoff: Callable[[], Backoff]) -> None:
+    def __init__(self, outbox: Outbox, deadlines: Deadlines[Key], backoff: Callable[[], Backoff]) -> None:
         self._outbox = outbox
         self._deadlines = deadlines
         self._backoff = backoff
@@ -76,7 +77,7 @@ class Asking:
         for number, question in self._questions.items():
             question.uncertain = True
             question.rows = []
-            self._deadlines.stop(Timer.QUESTION, number)
+            self._deadlines.clear((Timer.QUESTION, number))
 
     def on_deadline(self, number: int) -> None:
         """The time to ask once more has come."""
@@ -115,7 +116,7 @@ class Asking:
         question = self._questions[message.request]
         if message.code in TEMPORARY:
             due = self._outbox.now + question.backoff.next()
-            self._deadlines.set(Timer.QUESTION, due, message.request)
+            self._deadlines.set((Timer.QUESTION, message.request), due)
             return
         del self._questions[message.request]
         gone = question.uncertain and message.code is Code.NOT_FOUND

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gapless.core.client.backoff import Backoff
-from gapless.core.client.deadlines import Deadlines
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.subscribing import Phase, SubscriptionCore, Wanted
+from gapless.core.client.timers import Key
+from gapless.core.deadlines import Deadlines
 from gapless.core.messages import (
     Code,
     Deliver,
@@ -28,7 +29,7 @@ from gapless.errors import GaplessError, RemoteProtocolError
 class Attachments:
     """Finds the subscription that a message or a command is for; one that is over is forgotten."""
 
-    def __init__(self, outbox: Outbox, deadlines: Deadlines, backoff: Callable[[], Backoff]) -> None:
+    def __init__(self, outbox: Outbox, deadlines: Deadlines[Key], backoff: Callable[[], Backoff]) -> None:
         self._outbox = outbox
         self._deadlines = deadlines
         self._backoff = backoff

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from gapless.core.client.asking import Asking
 from gapless.core.client.attachments import Attachments
 from gapless.core.client.backoff import Backoff
-from gapless.core.client.deadlines import Deadlines, Timer
 from gapless.core.client.effects import (
     Closed,
     Connected,
@@ -40,7 +39,9 @@ from gapless.core.client.publishers import Publishers
 from gapless.core.client.reaching import Reaching
 from gapless.core.client.refusals import TEMPORARY, error_of
 from gapless.core.client.settings import Settings
+from gapless.core.client.timers import Key, Timer
 from gapless.core.codec import decode_server, session_of
+from gapless.core.deadlines import Deadlines
 from gapless.core.messages import (
     PROTOCOL,
     Alive,
@@ -110,7 +111,7 @@ class ClientCore:
         delays = Backoff(random, self._settings.backoff_first, self._settings.backoff_most)
         self._reaching = Reaching(addresses, delays)
         self._outbox = Outbox()
-        self._deadlines = Deadlines()
+        self._deadlines: Deadlines[Key] = Deadlines()
         self._opened_at = 0
         self._liveness = Liveness(self._outbox, self._deadlines)
         self._acknowledged_at = -self._settings.acknowledge
@@ -240,7 +241,9 @@ class ClientCore:
         """Everything up to these positions is done with. Sent at the end of this turn, or a little later."""
         self._at(now)
         if self._attachments.acknowledge(subscription, positions):
-            self._deadlines.set_earlier(Timer.ACKNOWLEDGE, max(now, self._acknowledged_at + self._settings.acknowledge))
+            self._deadlines.set_earlier(
+                (Timer.ACKNOWLEDGE, 0), max(now, self._acknowledged_at + self._settings.acknowledge)
+            )
 
     def drain(self, subscription: int, now: int) -> None:
         """From now on `take` finds nothing."""
@@ -310,7 +313,7 @@ class ClientCore:
         address = self._reaching.next()
         self._outbox.link = self._reaching.turn
         self._outbox.emit(Dial(self._outbox.link, address))
-        self._deadlines.set(Timer.CONNECT, self._outbox.now + self._settings.connect)
+        self._deadlines.set((Timer.CONNECT, 0), self._outbox.now + self._settings.connect)
 
     def _on_greeting(self, payload: bytes) -> None:
         if session_of(payload):
@@ -337,7 +340,7 @@ class ClientCore:
         self._opened_at = now
         self._reaching.on_open()
         self._outbox.session = welcome.session
-        self._deadlines.stop(Timer.CONNECT)
+        self._deadlines.clear((Timer.CONNECT, 0))
         self._liveness.begin(welcome.heartbeat_ms)
         self._outbox.tell(RaiseLimit(self._outbox.link, welcome.max_frame_bytes))
         self._outbox.tell(Connected(self._reaching.address, welcome.node, welcome.network))
@@ -373,7 +376,7 @@ class ClientCore:
             self._outbox.tell(Unreachable(reasons))
         self.phase = Phase.WAITING
         self._outbox.link = 0
-        self._deadlines.set(Timer.CONNECT, now + self._reaching.delay())
+        self._deadlines.set((Timer.CONNECT, 0), now + self._reaching.delay())
 
     def _end_session(self) -> None:
         self._outbox.session = 0
@@ -393,7 +396,7 @@ class ClientCore:
         self._publishers.fail_all(PublishUncertainError(f"{reason} before the broker answered"))
         self._attachments.fail_all(error or ConnectionClosedError(reason))
         self._asking.fail_all(error or ConnectionClosedError(reason))
-        self._deadlines.clear()
+        self._deadlines.clear_all()
         self._outbox.tell(Closed(error))
 
     # In a session.

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client.backoff import Backoff
-from gapless.core.client.deadlines import Deadlines
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.publishing import Phase, PublisherCore
+from gapless.core.client.timers import Key
+from gapless.core.deadlines import Deadlines
 from gapless.core.messages import Published, PublisherOpened, PublishRefused, Welcome
 from gapless.errors import GaplessError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class Publishers:
     """Finds the publisher that a message or a command is for; one that is over is forgotten."""
 
-    def __init__(self, outbox: Outbox, deadlines: Deadlines, backoff: Callable[[], Backoff]) -> None:
+    def __init__(self, outbox: Outbox, deadlines: Deadlines[Key], backoff: Callable[[], Backoff]) -> None:
         self._outbox = outbox
         self._deadlines = deadlines
         self._backoff = backoff

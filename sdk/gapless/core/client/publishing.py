@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
 from gapless.core.client.batches import Batch, Batches
-from gapless.core.client.deadlines import Deadlines, Timer
 from gapless.core.client.effects import Answered, Failed, Notice, NotPublished, PublisherReady, Receipted
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, publish_error
+from gapless.core.client.timers import Key, Timer
+from gapless.core.deadlines import Deadlines
 from gapless.core.messages import (
     Code,
     OpenPublisher,
@@ -60,7 +61,7 @@ class PublisherCore:
         topic: str | None,
         backoff: Backoff,
         outbox: Outbox,
-        deadlines: Deadlines,
+        deadlines: Deadlines[Key],
     ) -> None:
         self.number = number
         self.name = name
@@ -197,7 +198,7 @@ class PublisherCore:
         if self.phase is Phase.OVER:
             return
         self.phase = Phase.OVER
-        self._deadlines.stop(Timer.PUBLISHER, self.number)
+        self._deadlines.clear((Timer.PUBLISHER, self.number))
         for batch in self._batches:
             fate = error
             if batch.uncertain and not isinstance(error, PublishUncertainError):
@@ -258,11 +259,11 @@ class PublisherCore:
 
     def _pause(self, due: int) -> None:
         self._paused = True
-        self._deadlines.set_later(Timer.PUBLISHER, due, self.number)
+        self._deadlines.set_later((Timer.PUBLISHER, self.number), due)
 
     def _resume(self) -> None:
         self._paused = False
-        self._deadlines.stop(Timer.PUBLISHER, self.number)
+        self._deadlines.clear((Timer.PUBLISHER, self.number))
 
     def _on_opening_refused(self, refused: PublishRefused, now: int) -> None:
         if refused.code in TEMPORARY or refused.code is Code.RESUME:

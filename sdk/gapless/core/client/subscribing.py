@@ -16,12 +16,13 @@ from enum import Enum
 
 from gapless.core.client.acknowledging import Acknowledging
 from gapless.core.client.backoff import Backoff
-from gapless.core.client.deadlines import Deadlines, Timer
 from gapless.core.client.effects import Answered, Arrived, Attached, Failed, Notice
 from gapless.core.client.items import Delivery, Item
 from gapless.core.client.lane import Lane
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, error_of, request_error
+from gapless.core.client.timers import Key, Timer
+from gapless.core.deadlines import Deadlines
 from gapless.core.events import DeliveredColumns
 from gapless.core.messages import (
     Acknowledge,
@@ -82,7 +83,9 @@ class Phase(Enum):
 class SubscriptionCore:
     """One subscription of one connection."""
 
-    def __init__(self, number: int, wanted: Wanted, backoff: Backoff, outbox: Outbox, deadlines: Deadlines) -> None:
+    def __init__(
+        self, number: int, wanted: Wanted, backoff: Backoff, outbox: Outbox, deadlines: Deadlines[Key]
+    ) -> None:
         self.number = number
         self.wanted = wanted
         self.phase = Phase.IDLE
@@ -157,7 +160,7 @@ class SubscriptionCore:
         """What is buffered stays; nothing else is certain."""
         if self.phase is not Phase.OVER:
             self.phase = Phase.IDLE
-            self._deadlines.stop(Timer.SUBSCRIPTION, self.number)
+            self._deadlines.clear((Timer.SUBSCRIPTION, self.number))
 
     def on_subscribed(self, subscribed: Subscribed) -> None:
         """The broker has attached this subscription."""
@@ -179,7 +182,7 @@ class SubscriptionCore:
         """The broker does not attach this subscription, now or ever."""
         if failed.code in TEMPORARY:
             self.phase = Phase.IDLE
-            self._deadlines.set(Timer.SUBSCRIPTION, now + self._backoff.next(), self.number)
+            self._deadlines.set((Timer.SUBSCRIPTION, self.number), now + self._backoff.next())
             if not self._stalled:
                 self._stalled = True
                 what = f"subscription {self.wanted.name!r}" if self.durable else "a subscription"
@@ -286,7 +289,7 @@ class SubscriptionCore:
     def end(self) -> None:
         """It is over: what is buffered is dropped. Its positions stay."""
         self.phase = Phase.OVER
-        self._deadlines.stop(Timer.SUBSCRIPTION, self.number)
+        self._deadlines.clear((Timer.SUBSCRIPTION, self.number))
         self._full.clear()
         self._buffered_events = self._buffered_bytes = 0
 

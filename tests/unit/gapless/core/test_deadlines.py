@@ -18,7 +18,9 @@ class Timer(Enum):
 
 timers = st.sampled_from(Timer)
 times = st.integers(0, 9)
-changes = st.lists(st.tuples(st.sampled_from(("set", "earlier", "clear", "expire")), timers, times))
+changes = st.lists(
+    st.tuples(st.sampled_from(("set", "earlier", "later", "clear", "clear all", "expire")), timers, times)
+)
 
 
 @settings(deadline=None)
@@ -39,6 +41,16 @@ def test_the_table_is_what_a_list_would_say(changes: list[tuple[str, Timer, int]
                         *((time, other) for time, other in expected if other is not timer),
                         (at, timer),
                     ]
+            case "later":
+                deadlines.set_later(timer, at)
+                if before is None or at > before:
+                    expected = [
+                        *((time, other) for time, other in expected if other is not timer),
+                        (at, timer),
+                    ]
+            case "clear all":
+                deadlines.clear_all()
+                expected = []
             case "clear":
                 deadlines.clear(timer)
                 expected = [(time, other) for time, other in expected if other is not timer]
