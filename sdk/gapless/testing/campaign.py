@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 
 from gapless.testing.sim.choices import Choices
@@ -34,9 +34,7 @@ class Plan:
         """What a seed is made of."""
         choices = Choices(seed)
         drawn = draw_options(seed, choices, router=router, workload=self.workload, faults=self.faults)
-        drawn = with_policies(drawn, choices.stream("policies"))
-        # With these two a few seeds in a thousand still fail, and are to be mended (docs/topics/simulator.md).
-        return replace(drawn, pfs="precise", subscription_lease_seconds=None)
+        return with_policies(drawn, choices.stream("policies"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """What a reader has asked the network for, and what has come back (algorithms.md 3.6).
 
-`TickFetch` asks for the ticks that the PFS named; `RangeFetch` asks for a whole range of which the PFS
-knows nothing, and filters what comes. Either ends in segments, in order: events, and gaps.
+`TickFetch` asks for the ticks that the PFS named, and filters what comes if the PFS may have named others too;
+`RangeFetch` asks for a whole range of which the PFS knows nothing, and filters what comes. Either ends in
+segments, in order: events, and gaps.
 """
 
 from __future__ import annotations
@@ -35,9 +36,13 @@ Segment: TypeAlias = "EventBatch | GapSegment"
 class TickFetch:
     """Wants exactly these ticks; all others up to `upto` are silence for the subscription."""
 
-    def __init__(self, start: Tick, ticks: Sequence[Tick], upto: Tick) -> None:
+    def __init__(
+        self, start: Tick, ticks: Sequence[Tick], upto: Tick, imprecise_for: BatchMatcher | None = None
+    ) -> None:
+        """`imprecise_for`: the subscription's matcher, where not all of these ticks may have matched it."""
         self.start = start
         self.upto = upto
+        self._imprecise_for = imprecise_for
         self._ticks = ticks
         self._wanted = set(ticks)
         self._pieces: list[EventBatch] = []
@@ -66,7 +71,10 @@ class TickFetch:
         """Events and gaps in order. Ticks of `silent` are silence whatever became of them."""
         self._pieces.sort(key=lambda piece: piece.ticks[0])
         lost = sorted(tick for tick in self._wanted if not silent[0] < tick <= silent[1])
-        return interleave(self.start, merge(self._pieces), [(tick - 1, tick) for tick in lost])
+        events = merge(self._pieces)
+        if self._imprecise_for is not None:
+            events = refilter(events, self._imprecise_for)
+        return interleave(self.start, events, [(tick - 1, tick) for tick in lost])
 
 
 def near_ranges(ticks: Sequence[Tick], near: Tick) -> Ranges:

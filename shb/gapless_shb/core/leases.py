@@ -59,6 +59,8 @@ class Lapsed(msgspec.Struct, array_like=True, frozen=True):
     """From where it was owed events: where it stands by a token that does not name the pubend."""
     positions: dict[PubendId, Tick]
     """Up to where it was done with everything: where it stands without a token."""
+    created: int = 0
+    """Wall milliseconds, as of the subscription: from when on it is owed events of pubends found later."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -159,9 +161,10 @@ class Leases:
         hosting = self._hosting
         client_id, name = subscription.client_id, subscription.name
         on = {stream.pubend: stream.positions[subscription.sid] for stream in hosting.streams.values()}
-        starts = {pubend: position.start for pubend, position in on.items()}
-        settled = {pubend: position.settled for pubend, position in on.items()}
-        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, settled)
+        # Its token may have named pubends that are not known here yet: there it stands where it began.
+        starts = subscription.start | {pubend: position.start for pubend, position in on.items()}
+        settled = subscription.start | {pubend: position.settled for pubend, position in on.items()}
+        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, settled, subscription.created)
         operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
         self._lapsed.pop((client_id, name), None)
         self._lapsed[client_id, name] = lapsed
@@ -219,13 +222,27 @@ class Leases:
             return request
         given = list(request.positions or ()) if request.start is StartAt.TOKEN else []
         named = {position.pubend for position in given}
-        streams = self._hosting.streams
         given += [
-            Position(pubend, streams[pubend].outside_void(tick))
-            for pubend, tick in (lapsed.starts if request.start is StartAt.TOKEN else lapsed.positions).items()
-            if pubend in streams and pubend not in named
+            Position(pubend, tick)
+            for pubend, tick in self._there(lapsed.starts if request.start is StartAt.TOKEN else lapsed.positions)
+            if pubend not in named
         ]
         return replace(request, start=StartAt.TOKEN, positions=given)
+
+    def created(self, client_id: str, name: str | None, wall: int) -> int:
+        """When the subscription of a name counts as created, in wall milliseconds: now, or when what lapsed was."""
+        lapsed = self._lapsed.get((client_id, name or ""))
+        return wall if lapsed is None or not lapsed.created else lapsed.created
+
+    def _there(self, ticks: dict[PubendId, Tick]) -> Iterable[tuple[PubendId, Tick]]:
+        """Without pubends that have begun anew since."""
+        streams = self._hosting.streams
+        names = {pubend.rpartition("@")[0] for pubend in streams}
+        for pubend, tick in ticks.items():
+            if pubend in streams:
+                yield pubend, streams[pubend].outside_void(tick)
+            elif pubend.rpartition("@")[0] not in names:
+                yield pubend, tick
 
 
 def _name(client_id: str, name: str) -> bytes:

@@ -66,7 +66,7 @@ class Pfs:
     def __init__(self, pubend: PubendId, sealed_upto: Tick, chopped: Tick, *, imprecise: bool = False) -> None:
         self.pubend = pubend
         self.stream = stream_name(pubend)
-        self._imprecise = imprecise
+        self.imprecise = imprecise
         """Whether new blocks say only who matched anything in them (S1 4.2): smaller, and filtered again when read."""
         self.sealed_upto = sealed_upto
         """Every block up to here has been asked to be written, so any `Read` sees it."""
@@ -170,7 +170,7 @@ class Pfs:
 
     def _close_block(self, ticks: Sequence[Tick], masks: dict[int, int]) -> None:
         index = ticks[-1]
-        self._closed.append(Put(self.stream, index, encode(ticks, masks, self._previous, imprecise=self._imprecise)))
+        self._closed.append(Put(self.stream, index, encode(ticks, masks, self._previous, imprecise=self.imprecise)))
         self._previous.update(dict.fromkeys(masks, index))
         self._note_spacing(index)
 
@@ -195,7 +195,7 @@ class Pfs:
         return self._previous.get(sid, 0)
 
     def open_ticks(self, sid: int, after: Tick) -> list[Tick]:
-        """The subscription's ticks above `after` in what is not sealed."""
+        """The subscription's ticks above `after` in what is not sealed; if that is imprecise, and others with them."""
         closed = (Block(put.index, put.record) for put in self._closed if put.index > after)
         found = [tick for block in closed for tick in block.ticks_of(sid) if tick > after]
         for step in self._steps:

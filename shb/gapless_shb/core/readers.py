@@ -145,7 +145,8 @@ class Reader:
         elif self.horizon < host.pfs.sealed_upto:
             self._read_pfs(host)
         else:
-            self._ask_ticks(host.pfs.open_ticks(self.consumer.sid, self.horizon), host.head, host, now)
+            matcher = self._matcher if host.pfs.imprecise else None
+            self._ask_ticks(host.pfs.open_ticks(self.consumer.sid, self.horizon), host.head, host, now, matcher)
 
     def _take(self, page: Page, host: Host, now: int, wall: int) -> None:
         """Sends its share of a page, or waits for it."""
@@ -207,11 +208,13 @@ class Reader:
             return 1 << 63
         return max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)
 
-    def _ask_ticks(self, ticks: list[Tick], upto: Tick, host: Host, now: int) -> None:
+    def _ask_ticks(
+        self, ticks: list[Tick], upto: Tick, host: Host, now: int, imprecise_for: BatchMatcher | None = None
+    ) -> None:
         if not ticks:
             self._ready_upto = max(self._ready_upto, upto)
             return
-        self._fetch = TickFetch(self.horizon, ticks, upto)
+        self._fetch = TickFetch(self.horizon, ticks, upto, imprecise_for)
         host.fetch(self._fetch.ranges(), now)
 
     def _harvest(self, host: Host) -> None:

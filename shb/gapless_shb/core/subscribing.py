@@ -164,7 +164,7 @@ class Subscribing:
             request.name or "",
             selector_filter.topics,
             selector_filter.selector,
-            wall,
+            self._leases.created(session.client_id, request.name, wall),
             known | elsewhere,
             begun=not any(needs_hold for _, needs_hold in starts.values()),
             origin=origin_of(original) if request.start is StartAt.TOKEN else None,

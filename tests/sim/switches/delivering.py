@@ -257,6 +257,15 @@ SHARING = (
         'A selective durable subscriber that is away, at an SHB with `pfs = "imprecise"`.',
     ),
     Switch(
+        "imprecise_in_memory_not_filtered",
+        ("T12",),
+        "What a full imprecise block has of a subscription is taken for what matched it, until the block is written.",
+        (Edit(f"{_READER}._plan", "self._matcher if host.pfs.imprecise else None", "None"),),
+        ("I1",),
+        'A selective durable subscriber that is a little behind, at an SHB with `pfs = "imprecise"` that is told of'
+        " more events at once than a block has.",
+    ),
+    Switch(
         "turn_forgets_who_waits",
         ("T26",),
         "Readers whose turn did not come before that of what is live never get one.",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gapless.core.intervals import IntervalSet
+from gapless.core.messages import StartAt
 
 if TYPE_CHECKING:
+    from gapless.core.client import Wanted
     from gapless.core.ticks import PubendId, ShbId, Tick
     from gapless.testing.sim.consumer import Consumer, Row
     from gapless.testing.sim.producer import Letter
@@ -118,6 +120,8 @@ class Account:
     """When its application first had it; -1: it never had."""
     begun_with_token: bool = False
     """It was created at a token, maybe of a subscription that a lost disk had, and not where its row says."""
+    first_token: Mapping[PubendId, Tick] = field(default_factory=dict)
+    """Where the token stood that it was first created at."""
     removed: bool = False
     """Somebody has asked for it to be removed: nothing more is owed."""
     unsubscribed: bool = False
@@ -146,6 +150,15 @@ class Account:
     def durable(self) -> bool:
         """Whether it outlives a session."""
         return self.row.name is not None
+
+    def begin(self, sid: int, wanted: Wanted, now: int) -> None:
+        """A subscription is created for it, for the first time or again, and its application has it."""
+        self.begun_with_token = wanted.start is StartAt.TOKEN
+        if not self.sid and self.begun_with_token:
+            self.first_token = wanted.positions or {}
+        self.sid = sid
+        self.attached_at = now
+        self.shares.clear()
 
     def match_from(self, share: Share, base: Tick) -> None:
         """Looks anew at everything above a tick."""

@@ -125,6 +125,10 @@ class Model(Oracle):
         """Up to where whoever had a subscription has told its home that it is done with."""
         return self._hearing.upto(account.broker, account.sid, pubend)
 
+    def has_lapsed(self, consumer: Consumer) -> bool:
+        """Whether what a consumer had has lapsed, even if it was made anew for another one since."""
+        return self._lapses.has(self.accounts[consumer.row.number].broker, consumer.core.sid)
+
     def is_late(self, account: Account, share: Share, tick: Tick) -> bool:
         """Whether an event of a pubend that was found after the subscription began is owed to it.
 
@@ -272,16 +276,13 @@ class Model(Oracle):
         lapsed = lapsed and not self._lapses.is_moved(account.broker, account.row.name)
         account.skipped = self._skipped(consumer, account, begins) if lapsed else None
         account.remade = another and account.exists and account.durable
-        account.sid = result.sid
-        # It may have lapsed while the answer was on its way.
-        account.lapsed = self._lapses.has(account.broker, result.sid)
         first = another or account.damaged
         if first:
+            account.begin(result.sid, consumer.wanted, self.world.now)
             # The answer may be older than the disk: whoever reads it late has what is gone already.
             account.damaged = not self._hearing.has_given(account.broker, result.sid)
-            account.attached_at = self.world.now
-            account.begun_with_token = consumer.wanted.start is StartAt.TOKEN
-            account.shares.clear()
+        # It may have lapsed while the answer was on its way.
+        account.lapsed = self._lapses.has(account.broker, result.sid)
         for pubend, tick in begins_of(consumer, begins).items():
             history = self._history(pubend, "")
             share = account.shares.get(pubend)

@@ -70,6 +70,16 @@ def test_pieces_that_come_out_of_order_are_put_in_order() -> None:
     assert shown(fetch.segments((0, 0))) == [[10, 20, 30, 40]]
 
 
+def test_ticks_of_which_some_may_not_have_matched_are_filtered_again() -> None:
+    """What is lost of them may have matched."""
+    matcher = BatchMatcher()
+    matcher.add(1, Filter(("#",), "n > 12"))
+    fetch = TickFetch(0, [5, 10, 20, 30], 40, matcher)
+    fetch.offer(Knowledge("p@1", 5, 40, batch(10, 20, 30), lost=5))
+
+    assert shown(fetch.segments((0, 0))) == [(0, 5), [20, 30]]
+
+
 def test_far_ticks_are_asked_for_one_by_one_and_near_ones_together() -> None:
     """A sparse subscriber does not fetch what lies between."""
     assert TickFetch(0, [1 << 10, 2 << 10, 1 << 40], 1 << 41).ranges() == ((1023, 2 << 10), ((1 << 40) - 1, 1 << 40))

@@ -8,11 +8,13 @@ import pytest
 
 from gapless.core import messages as m
 from gapless.core.roles import SessionEnded
-from gapless.core.ticks import MILLISECOND
+from gapless.core.routing import PubendMeta, Seen
+from gapless.core.ticks import MILLISECOND, tick_at
 from gapless_shb.core import leases
 from gapless_shb.core.broker import Timing
 from gapless_shb.core.leases import LAPSED, LEASES, beat_of
-from unit.gapless_shb.core.harness import PUBEND
+from gapless_shb.core.subscriptions import SKEW
+from unit.gapless_shb.core.harness import BASE, PUBEND
 from unit.gapless_shb.core.test_subscribing import Desk
 
 LEASE = 16_000
@@ -318,6 +320,38 @@ class TestItsReturn:
         back = office.returning(2, m.StartAt.TOKEN, positions=[], token_sid=answer.sid)
 
         assert back.positions[0].tick == answer.positions[0].tick
+
+    def test_begins_where_it_did_on_pubends_that_are_found_only_then(self) -> None:
+        """Its token had named one of them; to the others it is owed what came since it was created first."""
+        office = Office()
+        later = BASE + 300_000 * MILLISECOND
+        begun = [m.Position(PUBEND, BASE), m.Position("q@1", later)]
+        office.returning(1, m.StartAt.TOKEN, positions=begun)
+        created = office.world.wall
+        office.leave(1)
+        office.pass_beats(200)
+        back = office.returning(2, m.StartAt.LATEST)
+
+        for pubend in ("q@1", "r@1"):
+            meta = PubendMeta(pubend, "node", created=BASE, stable=later)
+            office.world.shb._on_seen(Seen(meta, BASE), office.world.now, office.world.wall)
+        starts = [office.world.shb._hosting.streams[pubend].positions[back.sid].start for pubend in ("q@1", "r@1")]
+        assert starts == [later, max(BASE, tick_at(created) - SKEW)]
+
+    def test_leaves_out_pubends_that_have_begun_anew(self) -> None:
+        """Their ticks say nothing any more."""
+        office = Office()
+        office.returning(1, m.StartAt.TOKEN, positions=[m.Position(PUBEND, BASE), m.Position("q@1", BASE)])
+        office.leave(1)
+        office.pass_beats(18)
+        meta = PubendMeta("q@2", "node", created=BASE, stable=BASE)
+        office.world.shb._on_seen(Seen(meta, BASE), office.world.now, office.world.wall)
+        office.world.pump()
+
+        office.ask(2)
+
+        [back] = office.world.shb._hosting.registry
+        assert sorted(back.start) == [PUBEND, "q@2"], "as if nobody had named q"
 
     def test_and_the_same_request_again_finds_it(self) -> None:
         """Its answer was lost: the token is the one that it was made anew with."""

@@ -7,6 +7,7 @@ from gapless.core.effects import Put, ReadResult, Tell, Transmit
 from gapless.core.events import EventBatch, Extras, encode_event
 from gapless.core.routing import Knowledge, Ranges
 from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, PubendId
+from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import Position
@@ -233,6 +234,22 @@ def test_ticks_of_open_records_need_no_read() -> None:
 
     assert not bench.reads
     assert bench.fetches == [((59, 60),)]
+
+
+def test_a_full_block_in_memory_may_say_who_and_not_what_too() -> None:
+    """An imprecise block is closed when it is full, and not sealed before the next checkpoint (local 247 and 503)."""
+    bench = Bench(credit=2000, head=2000)
+    ticks = range(1, TICKS_MAX + 1)
+    bench.pfs.imprecise, bench.pfs.sealed_upto = True, 0
+    bench.pfs.append(ticks).masks.update({7: (1 << 999) - 1, 8: (1 << TICKS_MAX) - 1})
+    bench.pfs.step_done()
+    bench.position.last_tick = 999
+    bench.step()
+    assert bench.fetches == [((0, TICKS_MAX),)]
+
+    bench.offer(0, 2000, *ticks)
+
+    assert bench.said == [999, "silence 2000"], "as many as the selector matches"
 
 
 def test_expiry_is_per_event_and_never_means_never() -> None:

@@ -233,7 +233,7 @@ class I10Start(Judge):
         """What an application was given is there until somebody removes it."""
         account = self.model.accounts[consumer.row.number]
         if isinstance(error, SubscriptionNotFoundError) and account.exists and account.durable:
-            if self.model.is_given_up_by_name(account):
+            if self.model.is_given_up_by_name(account) or self.model.has_lapsed(consumer):
                 return
             self.fail(f"{consumer.lane} is not there any more ({error}), and nobody had removed it")
 
@@ -255,12 +255,11 @@ class I10Start(Judge):
     def _wanted_from(account: Account, pubend: PubendId) -> Tick:
         """What lies before the time, or the token, it asked for is not owed, even if it is published later.
 
-        Clocks differ: a time may be one to come, and a token made from it, too.
+        Clocks differ: a time may be one to come, and a token made from it, too. It may be the token of another
+        subscription that it was created at, and not what its row says: where one of its name had lapsed.
         """
         asked = [consumer.wanted.start_wall for consumer in account.consumers]
-        token = account.row.start_token
-        named = 0 if token is None else token.ticks.get(pubend, 0) + 1
-        return max(tick_at(max(asked)), named)
+        return max(tick_at(max(asked)), account.first_token.get(pubend, -1) + 1)
 
     def _floor(self, consumer: Consumer, account: Account, share: Share) -> Tick | None:
         """Everything that matches above it is owed; None where nothing can be said."""

@@ -80,6 +80,10 @@ class Holding:
         """Whether its lease has run out since it was attached last."""
         return self.scene.has_lapsed(self.row.client_id, self.row.name, self.sid)
 
+    def _has_lapsed_for(self, customer: Customer) -> bool:
+        """Whether what a consumer had has lapsed, even if another one has made it anew since."""
+        return self.scene.has_lapsed(self.row.client_id, self.row.name, customer.core.sid)
+
     def customers_of(self, client: SimClient) -> list[Customer]:
         """Whoever wants it in a process, leaving out those that ask for what must be refused."""
         return [customer for customer in self.alive() if customer.client is client and customer.expects is None]
@@ -305,7 +309,7 @@ class Holding:
         elif isinstance(error, TokenMismatchError) and self._was_created_unheard():
             scene.probe("created unheard")
             self.row.start_token, self.row.start = None, StartAt.LATEST
-        elif isinstance(error, SubscriptionNotFoundError) and self.lapsed:
+        elif isinstance(error, SubscriptionNotFoundError) and (self.lapsed or self._has_lapsed_for(customer)):
             scene.probe("lapsed")
         elif isinstance(error, TokenMismatchError) and scene.has_ever_lapsed(self.row.client_id, self.row.name):
             scene.probe("token from before a lapse")

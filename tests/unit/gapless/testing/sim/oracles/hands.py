@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gapless.core.client import Delivery, Gap, Silence
 from gapless.core.client.effects import Attached
 from gapless.core.client.subscribing import Phase
-from gapless.core.effects import Chop
+from gapless.core.effects import Chop, Set
 from gapless.core.events import DeliveredColumns, EventBatch, EventColumns, encode_event
 from gapless.core.messages import Acknowledge, Acknowledged, StartAt, Subscribed
 from gapless.core.routing import Interest, Knowledge, Progress, PubendMeta, Stamp, Want
@@ -168,7 +169,7 @@ class Hands:
             attached=False,
             stopped=False,
             error=None,
-            core=SimpleNamespace(phase=Phase.ASKING),
+            core=SimpleNamespace(phase=Phase.ASKING, sid=0),
         )
         client.consumers[consumer.number] = consumer  # type: ignore[assignment]
         self.observe.subscribing(consumer)
@@ -179,10 +180,15 @@ class Hands:
         row = consumer.row
         made = not row.created if created is None else created
         row.created = consumer.attached = True
-        consumer.sid = sid
+        consumer.sid = consumer.core.sid = sid
         self.observe.served(NODE, consumer.number, Subscribed(consumer.number, sid, 1, b"", made, []))
         consumer.core.phase = Phase.ATTACHED
         self.observe.attached(consumer, Attached(sid, 1, made), self.positions(**begins))
+
+    def lapse(self, row: Row, sid: int = 1) -> None:
+        """The SHB gives it up: nobody has consumed it for its whole lease."""
+        lapsed = msgspec.msgpack.encode([sid, row.client_id, row.name, 0, {}, {}])
+        self.observe.written(self.world.brokers[NODE], [Set("shb/lapsed", b"key", lapsed)])
 
     def leave(self, consumer: Any) -> None:
         """It consumes no more."""

@@ -1,18 +1,15 @@
-"""I1, I2, I3 and I10, each with something that breaks it and something that nearly does."""
+"""I1, I2 and I3, each with something that breaks it and something that nearly does."""
 
 from __future__ import annotations
-
-from contextlib import nullcontext
 
 import pytest
 
 from gapless.core.ticks import tick_at
-from gapless.errors import SubscriptionNotFoundError
 from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.options import SECOND
-from gapless.testing.sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
+from gapless.testing.sim.oracles.delivery import I1Match, I2Order, I3Gapless
 from gapless.testing.sim.oracles.gaps import I5GapLegal
-from unit.gapless.testing.sim.oracles.hands import EARLIEST, LATEST, NODE, SHB, TOKEN, Hands, violates
+from unit.gapless.testing.sim.oracles.hands import SHB, TOKEN, Hands, violates
 
 AT = tick_at(WALL_BEGIN)
 
@@ -274,99 +271,3 @@ def test_i3_and_what_came_before_that_is_not() -> None:
 
     hands.hand(reader, (30, 3))
     hands.hand(reader, (40, 4))
-
-
-# I10
-
-
-def test_i10_what_is_published_after_the_subscription_lies_behind_its_start() -> None:
-    hands = Hands(I10Start)
-    hands.opens()
-    hands.attach(hands.row(start=LATEST), p=15)
-    hands.letter(1)
-    hands.log((16, 1))
-    hands.world.now += 1
-
-    with violates("I10"):
-        hands.say(0, 10, (10, 2))
-
-
-def test_i10_what_was_on_its_way_may_lie_before_it() -> None:
-    hands = Hands(I10Start)
-    hands.opens()
-    hands.letter(1)
-    hands.attach(hands.row(start=LATEST), p=15)
-
-    hands.log((10, 1))
-
-
-def test_i10_the_earliest_is_all_that_is_not_lost() -> None:
-    hands = Hands(I10Start)
-    hands.opens()
-    hands.log((10, 1), (20, 2), (30, 3))
-    hands.chop(10)
-
-    hands.attach(hands.row(start=EARLIEST), 1, p=19)
-    with violates("I10"):
-        hands.attach(hands.row(start=EARLIEST), 2, p=20)
-
-
-def test_i10_without_a_token_it_goes_on_where_the_application_has_acknowledged() -> None:
-    hands = Hands(I10Start)
-    hands.opens()
-    row = hands.row(keeps_token=False)
-    reader = hands.attach(row, p=5)
-    hands.log((10, 1), (20, 2))
-    hands.acknowledge(reader, p=10)
-    hands.leave(reader)
-
-    hands.leave(hands.attach(row, p=7))
-    hands.leave(hands.attach(row, p=19))
-    with violates("I10"):
-        hands.attach(row, p=20)
-
-
-@pytest.mark.parametrize("removed", [False, True])
-def test_i10_what_was_given_is_there_until_somebody_removes_it(*, removed: bool) -> None:
-    hands = Hands(I10Start)
-    hands.opens()
-    row = hands.row()
-    reader = hands.attach(row, p=15)
-    if removed:
-        hands.observe.unsubscribing(row)
-
-    with nullcontext() if removed else violates("I10"):
-        hands.observe.lost_subscription(reader, SubscriptionNotFoundError("it does not exist any more"))
-
-
-def test_i10_who_gives_up_what_a_lost_disk_had_removes_what_was_made_anew() -> None:
-    hands = Hands(I10Start)
-    hands.opens()
-    before = hands.row(name="s")
-    hands.attach(before, p=5)
-    hands.observe.wiped(hands.world.brokers[NODE])
-    reader = hands.attach(hands.row(name="s"), p=9)
-    hands.observe.unsubscribing(before)
-
-    hands.observe.lost_subscription(reader, SubscriptionNotFoundError("it was removed"))
-
-
-def test_i10_a_subscription_does_not_vanish() -> None:
-    hands = Hands(I10Start)
-    hands.opens()
-    row = hands.row()
-    hands.leave(hands.attach(row, 1, p=5))
-    hands.leave(hands.attach(row, 1, p=5))
-
-    with violates("I10"):
-        hands.attach(row, 2, p=9)
-
-
-def test_i10_unless_somebody_has_removed_it() -> None:
-    hands = Hands(I10Start)
-    hands.opens()
-    row = hands.row()
-    hands.leave(hands.attach(row, 1, p=5))
-    hands.observe.unsubscribing(row)
-
-    hands.attach(row, 2, p=9)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import msgspec
-
-from gapless.core.effects import Set
 from gapless.core.messages import Code, Detach, Detached, Subscribed
 from gapless.testing.sim.options import SECOND
 from gapless.testing.sim.oracles.leasing import I8Leases
@@ -23,8 +20,7 @@ def served(lease: float | None = 2.0) -> Hands:
 
 def lapse(hands: Hands, after: float = 0.0) -> None:
     hands.world.now += int(after * SECOND)
-    row = msgspec.msgpack.encode([1, "client1", "one", 0, {}, {}])
-    hands.observe.written(hands.world.brokers[NODE], [Set("shb/lapsed", b"key", row)])
+    hands.lapse(hands.row(name="one"))
 
 
 def test_somebody_has_it() -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from gapless.core.client.effects import Attached
 from gapless.core.client.subscribing import Phase
+from gapless.core.effects import Set
 from gapless.core.messages import InUse
 from gapless.errors import (
     GaplessError,
@@ -15,6 +18,7 @@ from gapless.errors import (
     SubscriptionTakenOverError,
     TokenMismatchError,
 )
+from gapless.testing.sim.lapsing import LAPSED
 from unit.gapless.testing.sim.workloads.churning import Commits, Stage, publish
 
 
@@ -180,6 +184,22 @@ def test_an_end_without_a_good_reason_is_wrong(error: GaplessError) -> None:
 
     with pytest.raises(AssertionError, match=f"client1:one: the consumption is over: {type(error).__name__}"):
         holding.on_over(customer, error)
+
+
+@pytest.mark.parametrize("lapsed", [False, True])
+def test_whoever_had_what_has_lapsed_ends_rightly_although_another_one_has_made_it_anew(*, lapsed: bool) -> None:
+    stage = Stage()
+    holding = stage.hold()
+    before = holding.consumer()
+    assert before is not None
+    if lapsed:
+        row = msgspec.msgpack.encode([holding.sid, "client1", "one", 0, {}, {}])
+        stage.scene.written(stage.world.brokers["node1"], [Set(LAPSED, b"key", row)])
+    holding.sid += 1
+
+    with nullcontext() if lapsed else pytest.raises(AssertionError, match="the consumption is over"):
+        holding.on_over(before, SubscriptionNotFoundError("?"))
+    assert stage.probed("lapsed") == lapsed
 
 
 def test_an_attachment_that_should_have_been_refused_is_wrong() -> None:
