@@ -302,20 +302,24 @@ class Shelf:
         self._weight += page.weight - page.weighed
         page.weighed = page.weight
 
-    def tidy(self, *, busy: bool) -> None:
-        """Lets go of the pages that were not used for longest.
+    def tidy(self, runnable: Iterable[int]) -> None:
+        """Lets go of the pages that were not used for longest; `runnable`: the readers whose turn is still to come.
 
-        As long as readers are busy, some may be about to take what has just come for them: then twice as much may
-        be here. What was asked for stays in any case.
+        What was asked for stays in any case, and so does the page that such a reader is about to take: it would
+        be read and asked for again, and might have gone again when the reader's turn comes.
         """
-        limit = 2 * self._pages_bytes if busy else self._pages_bytes
-        if self._weight <= limit:
+        if self._weight <= self._pages_bytes:
             return
+        due = {self._index_behind(self._readers[sid].horizon) for sid in runnable if sid in self._readers}
         for page in list(self._pages.values()):
-            if page.index not in self._asked:
+            if page.index not in self._asked and page.index not in due:
                 self._remove(page)
             if self._weight <= self._pages_bytes:
                 return
+
+    def _index_behind(self, horizon: Tick) -> Tick:
+        at = bisect_right(self._order, horizon)
+        return self._order[at] if at < len(self._order) else FOREVER
 
     def _remove(self, page: Page) -> None:
         self._pages_dropped += 1

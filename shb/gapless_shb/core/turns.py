@@ -125,7 +125,7 @@ class Turns:
             budget -= max(credit - reader.consumer.credit_events, 1)
             self._stepped(reader)
         self.interrupted += bool(self._runnable)
-        self.shelf.tidy(busy=bool(self._runnable))
+        self.shelf.tidy(self._runnable)
         self.shelf.start_reads()
         self._pump_at = now
 

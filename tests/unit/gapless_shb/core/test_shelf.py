@@ -195,11 +195,24 @@ def test_what_was_used_last_is_kept_and_what_was_asked_for_in_any_case() -> None
     big = rig.page(0)
     big.fill(events(*[10] * 40), 0)
     rig.page(0)
-    rig.shelf.tidy(busy=False)
+    rig.shelf.tidy([])
 
     assert rig.shelf.page(10) is None, "it was not used for longest"
     assert rig.shelf.expects
     assert rig.page(20).asked, "the answer to it is under way"
+
+
+def test_what_a_reader_is_about_to_take_stays_until_its_turn_has_come() -> None:
+    rig = Rig(kept_bytes=0).with_blocks([10], [20], [30])
+    rig.ask(7)
+    rig.arrive(10, 20, 30)
+    rig.readers[7].horizon = 10
+
+    rig.shelf.tidy([7])
+    assert [rig.shelf.page(at) is not None for at in (0, 10, 20)] == [False, True, False]
+
+    rig.shelf.tidy([])
+    assert rig.shelf.page(10) is None
 
 
 def test_who_is_a_little_behind_is_served_from_memory() -> None:
