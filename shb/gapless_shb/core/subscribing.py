@@ -207,17 +207,19 @@ class Subscribing:
     def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
         """A pubend keeps these holds, from these ticks on.
 
-        A subscription that is being created begins there, if that is later than it asked. For one that has
-        begun, whose hold could not keep what was released early, the difference is a gap: its reader finds it.
+        A subscription that is being created begins there, if that is later than it asked. For one that was put at
+        an earlier place, by a token or where one of its name had lapsed, and for one that has begun, whose hold
+        could not keep what was released early, the difference is a gap: its reader finds it.
         """
         for sid, held_from in resolved:
             at = max(held_from, stream.meta.created)
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
             if subscription is None or position is None or subscription.begun or position.start >= at:
                 continue
+            if subscription.origin is not None and position.acked:
+                continue
             position.start = at
-            if subscription.origin is None or not position.acked:
-                position.acknowledge(at, 0)  # no token names an earlier place that a gap would begin at
+            position.acknowledge(at, 0)
             subscription.start = {**subscription.start, stream.pubend: at}
             stream.touch(sid, position)
 

@@ -38,8 +38,9 @@ class Lapses:
         found = list(lapses(operations))
         for sid, client_id, name in found:
             self._sids[broker, sid] = None
+            if (broker, client_id, name) not in self._names:  # else nobody has had what was made anew before
+                self._moved.pop((broker, name), None)
             self._names[broker, client_id, name] = None
-            self._moved.pop((broker, name), None)
         return [sid for sid, _, _ in found]
 
     def heard(self, broker: str, request: Subscribe) -> None:

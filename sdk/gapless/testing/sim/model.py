@@ -86,10 +86,12 @@ class Model(Oracle):
 
     def is_given_up_by_name(self, account: Account) -> bool:
         """Whether a namesake is: who gives up what a lost disk had removes by its name what was made anew."""
+        return self.has_lost_disks and any(other.removed for other in self.namesakes(account))
+
+    def namesakes(self, account: Account) -> Iterator[Account]:
+        """All rows of a name, a subscription's own among them."""
         names = account.row.client_id, account.row.name
-        return self.has_lost_disks and any(
-            other.removed for other in self.accounts.values() if (other.row.client_id, other.row.name) == names
-        )
+        return (other for other in self.accounts.values() if (other.row.client_id, other.row.name) == names)
 
     def share(self, consumer: Consumer, pubend: PubendId) -> Share | None:
         """A consumer's subscription on a pubend; None of a pubend that never logged or said anything."""
@@ -270,8 +272,9 @@ class Model(Oracle):
         account.shb = self.shb_of.get(account.broker, "")
         another = result.sid != account.sid
         account.unsubscribed = False
-        if another and self._lapses.take(account.broker, account.row.client_id, account.row.name):
-            account.resumed = True
+        if another:
+            made_anew = self._lapses.take(account.broker, account.row.client_id, account.row.name)
+            account.resumed = account.resumed or made_anew or account.lapsed
         lapsed = another and account.lapsed and not account.damaged
         lapsed = lapsed and not self._lapses.is_moved(account.broker, account.row.name)
         account.skipped = self._skipped(consumer, account, begins) if lapsed else None

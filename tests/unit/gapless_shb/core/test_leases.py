@@ -321,6 +321,19 @@ class TestItsReturn:
 
         assert back.positions[0].tick == answer.positions[0].tick
 
+    def test_begins_there_each_time_until_it_has_acknowledged_what_has_gone_meanwhile(self) -> None:
+        """Found by the simulator (hostile 3096, local 4066): who asked again began behind it, and met no gap."""
+        office, answer, acked = self.lapsed()
+        office.world.lost = acked
+        token: dict[str, Any] = {"positions": [], "token_sid": answer.sid, "token_generation": 1}
+
+        starts = []
+        for number in (2, 3):
+            starts += office.returning(number, m.StartAt.TOKEN, **token).positions
+            office.leave(number)
+
+        assert starts == answer.positions * 2
+
     def test_begins_where_it_did_on_pubends_that_are_found_only_then(self) -> None:
         """Its token had named one of them; to the others it is owed what came since it was created first."""
         office = Office()

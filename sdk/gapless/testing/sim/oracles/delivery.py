@@ -251,15 +251,16 @@ class I10Start(Judge):
                     f"published after that, was logged at {event.tick}"
                 )
 
-    @staticmethod
-    def _wanted_from(account: Account, pubend: PubendId) -> Tick:
+    def _wanted_from(self, account: Account, pubend: PubendId) -> Tick:
         """What lies before the time, or the token, it asked for is not owed, even if it is published later.
 
         Clocks differ: a time may be one to come, and a token made from it, too. It may be the token of another
-        subscription that it was created at, and not what its row says: where one of its name had lapsed.
+        subscription that it was created at, and not what its row says: where one of its name had lapsed. Or that
+        one had asked for such a time, and it goes on there.
         """
-        asked = [consumer.wanted.start_wall for consumer in account.consumers]
-        return max(tick_at(max(asked)), account.first_token.get(pubend, -1) + 1)
+        accounts = list(self.model.namesakes(account)) if account.resumed else [account]
+        asked = max(consumer.wanted.start_wall for each in accounts for consumer in each.consumers)
+        return max(tick_at(asked), *(each.first_token.get(pubend, -1) + 1 for each in accounts))
 
     def _floor(self, consumer: Consumer, account: Account, share: Share) -> Tick | None:
         """Everything that matches above it is owed; None where nothing can be said."""

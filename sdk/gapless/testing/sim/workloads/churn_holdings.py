@@ -236,7 +236,7 @@ class Holding:
     def before_attached(self, customer: Customer, attached: Attached) -> None:
         """The broker has attached a consumer. Should it have? And is this the subscription that it was? Then."""
         scene, row = self.scene, self.row
-        if not row.created:
+        if not row.created or attached.created:
             self.touch()
         lapsed, strange = self.lapsed, customer.expects is not None
         excused = scene.lossy or scene.has_ever_lapsed(self.row.client_id, self.row.name)

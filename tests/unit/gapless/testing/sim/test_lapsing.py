@@ -49,3 +49,13 @@ def test_a_token_moves_what_is_made_anew() -> None:
     assert known.is_moved("node1", "one")
     known.note("node1", [ROW])
     assert not known.is_moved("node1", "one")
+
+
+def test_also_if_that_lapses_before_anybody_has_had_it() -> None:
+    """Hostile 4101, with leases in every run: the answer to the request with the token was lost."""
+    known = Lapses()
+    known.note("node1", [ROW])
+    known.heard("node1", asked(StartAt.TOKEN))
+    known.note("node1", [msgspec.structs.replace(ROW, value=msgspec.msgpack.encode([8, "c", "one", 0, {}, {}]))])
+
+    assert known.is_moved("node1", "one")

@@ -101,6 +101,18 @@ def test_another_subscription_of_a_row_begins_anew() -> None:
     assert hands.model.accounts[1].remade
 
 
+def test_whatever_had_lapsed_is_resumed_when_it_is_attached_again_whoever_has_made_it_anew() -> None:
+    """Local 4035, with leases in every run: two rows of one name, of which one had asked before the other was."""
+    hands = Hands()
+    row, other = hands.row(name="s"), hands.row(name="s")
+    hands.leave(hands.attach(row, 1, p=5))
+    hands.lapse(row, 1)
+    hands.leave(hands.attach(other, 2, p=5))
+    hands.attach(row, 2, p=5)
+
+    assert [hands.model.accounts[number].resumed for number in (1, 2)] == [True, True]
+
+
 def test_acknowledgements_only_rise() -> None:
     hands = Hands()
     hands.log((10, 1))

@@ -116,6 +116,23 @@ def test_i10_the_token_of_another_one_that_it_was_created_at_may_name_a_time_to_
         hands.log((20, 1))
 
 
+@pytest.mark.parametrize("lapsed", [False, True])
+def test_i10_nor_what_lies_before_such_a_time_that_an_earlier_one_of_its_name_had_asked_for(*, lapsed: bool) -> None:
+    """Local 3306 and hostile 4179, with leases in every run: where one has lapsed, the next one goes on."""
+    hands = Hands(I10Start)
+    hands.opens()
+    earlier = hands.row(name="s", start=TOKEN, start_token=hands.token(p=27))
+    hands.attach(earlier, 1, p=27)
+    if lapsed:
+        hands.lapse(earlier, 1)
+    hands.attach(hands.row(name="s"), 2, p=27)
+    hands.world.now += 1
+    hands.letter(1)
+
+    with nullcontext() if lapsed else violates("I10"):
+        hands.log((20, 1))
+
+
 def test_i10_who_gives_up_what_a_lost_disk_had_removes_what_was_made_anew() -> None:
     hands = Hands(I10Start)
     hands.opens()

@@ -19,6 +19,7 @@ from gapless.errors import (
     TokenMismatchError,
 )
 from gapless.testing.sim.lapsing import LAPSED
+from gapless.testing.sim.workloads.churn_holdings import Holding
 from unit.gapless.testing.sim.workloads.churning import Commits, Stage, publish
 
 
@@ -186,6 +187,25 @@ def test_an_end_without_a_good_reason_is_wrong(error: GaplessError) -> None:
         holding.on_over(customer, error)
 
 
+def lapse(stage: Stage, holding: Holding) -> None:
+    row = msgspec.msgpack.encode([holding.sid, "client1", "one", 0, {}, {}])
+    stage.scene.written(stage.world.brokers["node1"], [Set(LAPSED, b"key", row)])
+
+
+def test_what_goes_on_after_a_lapse_may_be_missing_in_a_listing_until_then() -> None:
+    """Hostile 3127 and 4140, with leases in every run."""
+    stage = Stage()
+    holding = stage.hold()
+    customer = holding.consumer()
+    assert customer is not None
+    lapse(stage, holding)
+    stage.run(1)
+    before = stage.application.touched["one"]
+    holding.before_attached(customer, Attached(holding.sid + 1, 1, created=True))
+
+    assert before < stage.application.touched["one"] == stage.world.now
+
+
 @pytest.mark.parametrize("lapsed", [False, True])
 def test_whoever_had_what_has_lapsed_ends_rightly_although_another_one_has_made_it_anew(*, lapsed: bool) -> None:
     stage = Stage()
@@ -193,8 +213,7 @@ def test_whoever_had_what_has_lapsed_ends_rightly_although_another_one_has_made_
     before = holding.consumer()
     assert before is not None
     if lapsed:
-        row = msgspec.msgpack.encode([holding.sid, "client1", "one", 0, {}, {}])
-        stage.scene.written(stage.world.brokers["node1"], [Set(LAPSED, b"key", row)])
+        lapse(stage, holding)
     holding.sid += 1
 
     with nullcontext() if lapsed else pytest.raises(AssertionError, match="the consumption is over"):
