@@ -59,8 +59,7 @@ TAKING_OVER = (
                 '        request = __import__("msgspec").structs.replace(request, **left)\n',
             ),
         ),
-        ("P1", "V1"),
-        "Who takes over has a smaller window than the one before, and more waits for it than it takes at once. Or the"
-        " one before had used its credit up: then nobody says again that there is room.",
+        ("P1",),
+        "Who takes over has a smaller window than the one before, and more waits for it than it takes at once.",
     ),
 )
