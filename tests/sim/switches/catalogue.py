@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sim.switches import clients, delivering, network, pubend, release, storage, subscribing
+from sim.switches import clients, delivering, network, pubend, release, storage, subscribing, taking_over
 from sim.switches.switch import Switch
 
 SWITCHES: tuple[Switch, ...] = (
@@ -21,6 +21,7 @@ SWITCHES: tuple[Switch, ...] = (
     *delivering.PROGRESS,
     *delivering.CONSUMERS,
     *delivering.SHARING,
+    *taking_over.TAKING_OVER,
     *network.INTEREST,
     *network.CACHES,
     *network.CURIOSITY,

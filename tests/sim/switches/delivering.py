@@ -368,20 +368,4 @@ CONSUMERS = (
         ("I5", "I3"),
         f"{_OLD_TOKEN[0].upper()}{_OLD_TOKEN[1:]}. The gap that its client makes of it is above `lost`.",
     ),
-    Switch(
-        "zombie_acknowledges",
-        ("T35",),
-        "Whoever once consumed a subscription can acknowledge for it.",
-        (
-            Edit(
-                f"{_SHB}._on_acknowledge",
-                "if consumer is None or consumer.channel.session != session.number:",
-                "if consumer is None:",
-            ),
-        ),
-        ("I8", "I5"),
-        "Two processes of one client: the second takes the subscription over with the token that was committed last;"
-        " the first does not hear of it (that way is cut), goes on, and acknowledges what it had been sent, above the"
-        " second one's position; then the PHB chops. Heard are the acknowledgements of the holder alone.",
-    ),
 )

@@ -24,6 +24,7 @@ PROBES = (
     "story.exchange.came back to nothing",
     "story.usurper.took over unheard",
     "story.usurper.the other one went on",
+    "story.usurper.took over from itself",
     "story.crowd.came back together",
 )
 
@@ -143,7 +144,9 @@ class Exchange(Returning):
 class Usurper(Returning):
     """Takes a subscription over from a process that does not hear of it, and goes on saying what it has read.
 
-    What that one acknowledges no longer counts: its successor has come back to an older token.
+    What that one acknowledges no longer counts: its successor has come back to an older token. Nor does it count
+    that it has room for more events, and what it says of that may even be of the same session: a process whose
+    reading hangs takes its subscription over from itself, and just then the reading goes on.
     """
 
     kind = "usurper"
@@ -152,6 +155,10 @@ class Usurper(Returning):
         """The one who acknowledges what it has not committed, and the one who takes over."""
         self.row = self.subscription(INTERESTS[0])
         self.consumer: Consumer | None = None
+        # A stream of its own, for it came later: what was drawn before it is what it was.
+        self.turns = self.world.choices.stream(f"workload.{self.name}/turns")
+        self.window = self.turns.pick((0, 4, 12))
+        self.successors_window = self.turns.pick((0, 4, 12))
         self.part(self.live)
         self.part(self.usurp, self.book.other_process(self.client))
 
@@ -159,7 +166,7 @@ class Usurper(Returning):
         """Reads slowly, and commits seldom."""
         habits: dict[str, Any] = {"acknowledges": "early", "commit_every": 20, "portion": 1, "pace": 150 * MILLISECOND}
         while True:
-            self.consumer = yield from self.book.attach(client, self.row, **habits)
+            self.consumer = yield from self.book.attach(client, self.row, window=self.window, **habits)
             assert self.consumer is not None, "nobody removes it"
             yield over(self.consumer)
             self.book.check(self.consumer.error, SubscriptionTakenOverError)
@@ -167,23 +174,41 @@ class Usurper(Returning):
 
     def usurp(self, client: SimClient) -> Script:
         """Takes over, reads hardly anything, and leaves again."""
-        broker, network = self.client.addresses[0], self.world.network
         while True:
             yield self.time(1_000, 4_000)
             first = self.consumer
             if first is None or first.over or not first.core.buffered_events:
                 continue
-            self.probe("took over unheard")
-            network.cut(broker, self.client.name)
-            second = yield from self.book.attach(
-                client, self.row, in_use=InUse.TAKEOVER, acknowledges="never", pace=SECOND
-            )
-            assert second is not None, "nobody removes it"
-            yield self.time(1_000, 4_000)
-            if not first.over:
-                self.probe("the other one went on")
-            network.heal(broker, self.client.name)
-            second.leave()
+            if self.turns.chance(0.4):
+                yield from self._succeed(first)
+            else:
+                yield from self._usurp(client, first)
+
+    def _usurp(self, client: SimClient, first: Consumer) -> Script:
+        broker, network = self.client.addresses[0], self.world.network
+        self.probe("took over unheard")
+        network.cut(broker, self.client.name)
+        second = yield from self.book.attach(
+            client, self.row, in_use=InUse.TAKEOVER, window=self.successors_window, acknowledges="never", pace=SECOND
+        )
+        assert second is not None, "nobody removes it"
+        yield self.time(1_000, 4_000)
+        if not first.over:
+            self.probe("the other one went on")
+        network.heal(broker, self.client.name)
+        second.leave()
+
+    def _succeed(self, first: Consumer) -> Script:
+        """Its reading hangs until all that it has room for is there; it goes on when it is succeeded."""
+        first.stopped = True
+        yield either(self.world, over(first), self.time(300, 900))
+        self.probe("took over from itself")
+        wanted = self.book.wanted(self.row, InUse.TAKEOVER, self.successors_window)
+        second = Consumer(self.client, self.row, wanted, acknowledges="never", pace=SECOND)
+        first.go_on()
+        yield attached(second)
+        yield self.time(1_000, 4_000)
+        second.leave()
 
 
 class Crowd(Returning):

@@ -1,0 +1,65 @@
+"""Broken rules of who has a subscription: what another one says of it counts for nobody (algorithms.md 3.3, 3.10)."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit
+from sim.switches.switch import Switch
+
+_SHB = "gapless_shb.core.broker:SubscriberHostingBroker"
+_OF_ANOTHER_SESSION = "if consumer is None or consumer.channel.session != session.number:"
+_OF_ANOTHER_REQUEST = "if credit.request not in {0, consumer.request}:"
+
+TAKING_OVER = (
+    Switch(
+        "zombie_acknowledges",
+        ("T35",),
+        "Whoever once consumed a subscription can acknowledge for it.",
+        (Edit(f"{_SHB}._on_acknowledge", _OF_ANOTHER_SESSION, "if consumer is None:"),),
+        ("I8", "I5"),
+        "Two processes of one client: the second takes the subscription over with the token that was committed last;"
+        " the first does not hear of it (that way is cut), goes on, and acknowledges what it had been sent, above the"
+        " second one's position; then the PHB chops. Heard are the acknowledgements of the holder alone.",
+    ),
+    Switch(
+        "credit_of_another_session",
+        ("T26",),
+        "Whoever once consumed a subscription can give credit for it.",
+        (
+            Edit(f"{_SHB}._on_credit", _OF_ANOTHER_SESSION, "if consumer is None:"),
+            Edit(
+                f"{_SHB}._on_credit",
+                _OF_ANOTHER_REQUEST,
+                f"if consumer.channel.session == session.number and {_OF_ANOTHER_REQUEST.removeprefix('if ')}",
+            ),
+        ),
+        ("P1",),
+        "A second process takes a subscription over, while the first one goes on to take what it has and to give"
+        " credit; the second one has a small window, and more waits for it than it takes at once.",
+    ),
+    Switch(
+        "credit_of_the_one_before",
+        ("T26",),
+        "What a consumer gives credit for counts for the one that took the subscription over from it in its session.",
+        (Edit(f"{_SHB}._on_credit", _OF_ANOTHER_REQUEST, "if credit.request < 0:"),),
+        ("P1",),
+        "A process takes a subscription over from itself while credit of its earlier consumer is on its way: that one"
+        " had a small window full of events, and takes them just then. The later one has a small window, too, and"
+        " more waits for it than it takes at once.",
+    ),
+    Switch(
+        "credit_inherited",
+        ("T26",),
+        "Whoever takes a subscription over goes on with what credit the one before had left, not with its own.",
+        (
+            Edit(
+                "gapless_shb.core.subscribing:Subscribing._attach_existing",
+                "        self._hosting.detach(sid)\n",
+                "        self._hosting.detach(sid)\n"
+                '        left = {"credit_events": holder.credit_events, "credit_bytes": holder.credit_bytes}\n'
+                '        request = __import__("msgspec").structs.replace(request, **left)\n',
+            ),
+        ),
+        ("P1",),
+        "Who takes over has a smaller window than the one before, and more waits for it than it takes at once.",
+    ),
+)
