@@ -8,6 +8,7 @@ from bench.peers.systems.kafka import AioKafka, Kafka
 from bench.peers.systems.nats import Nats
 from bench.peers.systems.ours import Gapless
 from bench.peers.systems.rabbitmq import RabbitMq
+from bench.peers.systems.rabbitmq_streams import RabbitMqStreams
 from bench.peers.systems.redis import Redis
 
 SYSTEMS: dict[str, System] = {
@@ -18,6 +19,7 @@ SYSTEMS: dict[str, System] = {
     "kafka-aio": AioKafka(),
     "redis": Redis(),
     "rabbitmq": RabbitMq(),
+    "rabbitmq-streams": RabbitMqStreams(),
     "activemq": ActiveMq(),
 }
 """Every system by the name that the command line and the figures know it by."""
