@@ -114,6 +114,7 @@ async def receive(system: System, address: str, topic: str, mine: list[Subscribe
             )
         )
         return {
+            "done_ns": max(tally.done_ns for tally in own),
             "cpu_seconds": time.process_time() - cpu,
             "cpu_ready_seconds": cpu_ready,
             "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,

@@ -69,6 +69,8 @@ class Tally:
     """Whether it notes how late each event is."""
     received: int = 0
     latencies_us: list[int] = field(default_factory=list)
+    done_ns: int = 0
+    """When it had got as many as it should, by the monotonic clock, which all processes share."""
     _checksum: int = 0
 
     def done(self) -> bool:
@@ -84,6 +86,8 @@ class Tally:
         """Bodies of events that it wants, as they were delivered."""
         self.received += len(bodies)
         self._checksum = zlib.crc32(b"".join([body[:8] for body in bodies]), self._checksum)
+        if self.done():
+            self.done_ns = time.monotonic_ns()
         if self.clocked:
             now = time.monotonic_ns()
             self.latencies_us += [(now - HEAD.unpack_from(body)[1]) // 1000 for body in bodies]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.peers.system import System
 from bench.peers.systems.activemq import ActiveMq
 from bench.peers.systems.kafka import AioKafka, Kafka
+from bench.peers.systems.limit import Limit
 from bench.peers.systems.nats import Nats
 from bench.peers.systems.ours import Gapless
 from bench.peers.systems.rabbitmq import RabbitMq
@@ -21,5 +22,6 @@ SYSTEMS: dict[str, System] = {
     "rabbitmq": RabbitMq(),
     "rabbitmq-streams": RabbitMqStreams(),
     "activemq": ActiveMq(),
+    "limit": Limit(),
 }
 """Every system by the name that the command line and the figures know it by."""
