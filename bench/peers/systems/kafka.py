@@ -168,7 +168,9 @@ def _consume(address: str, topic: str, subscriber: Subscriber, tally: Tally, rea
         ready()
         wanted, rhythm = header_wanted(subscriber), Rhythm()
         while not tally.done():
-            messages = consumer.consume(1000, timeout=0.1)
+            first = consumer.poll(1.0)
+            # `consume` would wait for as many as it may give: it is asked for no more than there is already.
+            messages = [first, *consumer.consume(999, timeout=0)] if first else []
             for message in messages:
                 if message.error():
                     raise KafkaException(message.error())
@@ -180,18 +182,22 @@ def _consume(address: str, topic: str, subscriber: Subscriber, tally: Tally, rea
 
 
 def _connect(consumer: Any, partition: Any) -> None:
-    """Asks for the position, which the coordinator of a new group may not be ready to tell."""
-    from confluent_kafka import KafkaException
+    """Asks for the position, which the coordinator of a new group may not be ready to tell, and begins there.
+
+    Told where to begin, the client asks for events at once; else it would ask for the position again.
+    """
+    from confluent_kafka import OFFSET_BEGINNING, KafkaException
 
     deadline = time.monotonic() + 30
     while True:
         try:
-            consumer.committed([partition], timeout=30)
+            position = consumer.committed([partition], timeout=30)[0].offset
         except KafkaException:  # "not coordinator", which the client does not call retriable
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
         else:
+            partition.offset = position if position >= 0 else OFFSET_BEGINNING
             consumer.assign([partition])
             return
 

@@ -59,8 +59,8 @@ class Gapless:
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Server]:
-        """The broker keeps its data in a temporary directory of its own."""
-        with running_broker() as broker:
+        """The broker as every benchmark starts it."""
+        with running_broker(under=directory) as broker:
             yield Server(broker.url, broker.pid)
 
     @contextlib.asynccontextmanager
