@@ -33,7 +33,9 @@ def running(directory: Path, port: int, settings: Mapping[str, object], plugins:
 
     It is ready when it listens on the port, which the settings have to say.
     """
-    (directory / "rabbitmq.conf").write_text("".join(f"{name} = {value}\n" for name, value in settings.items()), "utf-8")
+    (directory / "rabbitmq.conf").write_text(
+        "".join(f"{name} = {value}\n" for name, value in settings.items()), "utf-8"
+    )
     (directory / "plugins").write_text(f"[{plugins}].\n", "utf-8")
     environment = {
         "HOME": str(directory),
