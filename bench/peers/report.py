@@ -65,12 +65,12 @@ def _work(results: Results, work: str) -> Table:
     title = f"{work}: {_what(work)}"
     measured = [name for name in results.systems if results.rounds.get((work, name))]
     keys = list(results.medians(work, measured[0])) if measured else []
-    table = Table("system", *(SHORT[key] for key in keys), title=title)
+    table = Table("system", "acknowledged", *(SHORT[key] for key in keys), title=title)
     for name in results.systems:
         if name in measured:
             medians, ratios = results.medians(work, name), results.ratios(work, name)
             cells = [_number(medians[key]) + (f"\n({ratios[key]:,.2f} ×)" if ratios else "") for key in keys]
-            table.add_row(name, *cells, style="bold" if name == OURS else "")
+            table.add_row(name, SYSTEMS[name].acknowledged, *cells, style="bold" if name == OURS else "")
     return table
 
 
@@ -91,6 +91,7 @@ def as_json(results: Results, sizes: Sizes) -> dict[str, Any]:
                 "title": SYSTEMS[name].title,
                 "version": SYSTEMS[name].version(),
                 "filters_in": SYSTEMS[name].filters,
+                "acknowledged": SYSTEMS[name].acknowledged,
                 "promise": SYSTEMS[name].promise,
                 "portions_of_the_events": dict(SYSTEMS[name].portions),
             }
@@ -102,6 +103,7 @@ def as_json(results: Results, sizes: Sizes) -> dict[str, Any]:
                 "what": _what(work),
                 "medians": {name: results.medians(work, name) for name in results.systems},
                 "gapless_times_better": {name: results.ratios(work, name) for name in results.systems if name != OURS},
+                "rounds": {name: list(results.rounds.get((work, name), {}).values()) for name in results.systems},
                 "failed": {name: why for (of, name), why in results.failed.items() if of == work},
             }
             for work in results.works

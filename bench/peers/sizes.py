@@ -44,7 +44,7 @@ FULL = Sizes(
     selective_subscribers=1_000,
     paced_per_second=100,
     paced_seconds=8,
-    limit_seconds=240,
+    limit_seconds=120,
     visit_seconds=70,
 )
 QUICK = Sizes(

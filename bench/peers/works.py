@@ -158,4 +158,5 @@ def _deliveries(count: int, began_ns: int, usage: Usage, answers: list[dict[str,
 
 
 def _sum(answers: list[dict[str, Any]], key: str) -> float:
-    return sum(answer[key] for answer in answers)
+    total: float = sum(answer[key] for answer in answers)
+    return total

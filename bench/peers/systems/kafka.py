@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.peers.maven import Jars
-from bench.peers.system import WINDOW, RaceError, Server, answers, free_port, missing_package, started
+from bench.peers.system import WINDOW, Acknowledged, RaceError, Server, answers, free_port, missing_package, started
 from bench.peers.work import ORIGIN, Event, Rhythm, Subscriber, Tally
 
 KAFKA = "4.3.1"
@@ -53,6 +53,7 @@ class _Broker:
 
     filters: Literal["server", "client"] = "client"
     portions: Mapping[str, float] = {"selective": 0.04}
+    acknowledged: Acknowledged = "page cache"
     promise = (
         "The event is in the broker's page cache, which Kafka never syncs by itself: replication makes it durable, "
         "and here is one broker."

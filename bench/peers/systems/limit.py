@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from bench.peers.segment import DONE, FRAME, PLACE, PROPERTIES, PUBLISH, READ_BYTES
-from bench.peers.system import WINDOW, RaceError, Server, answers, free_port, started
+from bench.peers.system import WINDOW, Acknowledged, RaceError, Server, answers, free_port, started
 from bench.peers.work import BODY_SIZE, Event, Subscriber, Tally
 
 BATCH = 256
@@ -48,6 +48,7 @@ class Limit:
     title = "no broker: a segment file with fdatasync, raw loopback writes"
     filters: Literal["server", "client"] = "server"
     portions: Mapping[str, float] = {}
+    acknowledged: Acknowledged = "on the disk"
     promise = "The bytes are on the disk: appended to a file and synced (fdatasync). Nobody's position is kept."
 
     def missing(self) -> str:

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bench.peers.system import WINDOW, Server
+from bench.peers.system import WINDOW, Acknowledged, Server
 from bench.peers.work import ORIGIN, Event, Rhythm, Subscriber, Tally
 from bench.processes import running_broker
 
@@ -47,6 +47,7 @@ class Gapless:
     title = "gapless"
     filters: Literal["server", "client"] = "server"
     portions: Mapping[str, float] = {}
+    acknowledged: Acknowledged = "on the disk"
     promise = "The event is on the disk: logged and synced (fdatasync) before the receipt."
 
     def missing(self) -> str:

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.peers.system import WINDOW, Server, free_port
+from bench.peers.system import WINDOW, Acknowledged, Server, free_port
 from bench.peers.systems import rabbitmq_node
 from bench.peers.work import ORIGIN, Event, Subscriber, Tally
 
@@ -44,6 +44,7 @@ class RabbitMq:
     title = "RabbitMQ, quorum queues, aio-pika"
     filters: Literal["server", "client"] = "server"
     portions: Mapping[str, float] = dict.fromkeys(("publish", "live", "catchup", "selective"), 0.1)
+    acknowledged: Acknowledged = "on the disk"
     promise = "The event is on the disk, once for each queue it was routed to: the log of the queues is synced."
 
     def missing(self) -> str:

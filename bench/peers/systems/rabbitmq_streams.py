@@ -18,7 +18,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, Literal
 
-from bench.peers.system import WINDOW, RaceError, Server, free_port
+from bench.peers.system import WINDOW, Acknowledged, RaceError, Server, free_port
 from bench.peers.systems import rabbitmq_node
 from bench.peers.work import ORIGIN, Event, Rhythm, Subscriber, Tally
 
@@ -73,6 +73,7 @@ class RabbitMqStreams:
     title = "RabbitMQ Streams, rstream"
     filters: Literal["server", "client"] = "client"
     portions: Mapping[str, float] = {"live": 0.25, "catchup": 0.25, "selective": 0.04}
+    acknowledged: Acknowledged = "page cache"
     promise = (
         "The event is in the server's page cache, which streams never sync by themselves: replication makes it "
         "durable, and here is one node."
