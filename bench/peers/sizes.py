@@ -43,7 +43,7 @@ FULL = Sizes(
     selective_events=10_000,
     selective_subscribers=1_000,
     paced_per_second=100,
-    paced_seconds=8,
+    paced_seconds=6,
     limit_seconds=120,
     visit_seconds=70,
 )
