@@ -29,12 +29,13 @@ def draw(results: Results, file: Path) -> None:
     """One row for each kind of work; the ending of the file's name decides its format."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 0.8 + 3.4 * len(results.works)), layout="constrained")
+    figure = Figure(figsize=(13, 0.8 + 2.8 * len(results.works)), layout="constrained")
     panels = figure.subplots(len(results.works), 2, squeeze=False)
     for work, (left, right) in zip(results.works, panels, strict=True):
         names = [name for name in reversed(results.systems) if results.rounds.get((work, name))]
         _draw_rate(left, results, work, names)
         _draw_cpu(right, results, work, names)
+    figure.supxlabel("* acknowledges what is in the page cache: a power cut may take it", fontsize="medium")
     figure.savefig(file)
 
 
@@ -51,8 +52,8 @@ def _draw_rate(axes: Axes, results: Results, work: str, names: list[str]) -> Non
 
 
 def _labels(names: list[str]) -> list[str]:
-    """Names, and which of them acknowledge what a power cut still takes."""
-    return [name if SYSTEMS[name].acknowledged == "on the disk" else f"{name}\n(page cache)" for name in names]
+    """Names, with a mark at those that acknowledge what a power cut may take."""
+    return [name if SYSTEMS[name].acknowledged == "on the disk" else f"{name} *" for name in names]
 
 
 def _draw_cpu(axes: Axes, results: Results, work: str, names: list[str]) -> None:

@@ -52,7 +52,7 @@ class Nats:
         how = "sync_interval: always" if sync_always else "default sync"
         # One sync per event and nothing in between: the disk decides how many it takes.
         fewer = {"publish": 0.1, "live": 0.1, "catchup": 0.1, "selective": 0.2}
-        self.portions: Mapping[str, float] = fewer if sync_always else {"live": 0.25, "catchup": 0.25}
+        self.portions: Mapping[str, float] = fewer if sync_always else {"live": 0.25, "catchup": 0.25, "selective": 0.5}
         self.title = f"NATS JetStream, {how}, nats-py"
         self.acknowledged: Acknowledged = "on the disk" if sync_always else "page cache"
         self.promise = (
