@@ -70,9 +70,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def running_broker(configuration: str = "") -> Iterator[Broker]:
+def running_broker(configuration: str = "", under: Path | None = None) -> Iterator[Broker]:
     """A broker process on RocksDB and TCP, on a free port of loopback; its data is removed afterwards."""
-    data = Path(tempfile.mkdtemp(prefix="gapless-bench-"))
+    data = Path(tempfile.mkdtemp(prefix="gapless-bench-", dir=under))
     config = data / "gapless.toml"
     config.write_text(f'[storage]\npath = "{data}/volume"\n\n[[listen]]\naddress = "127.0.0.1:0"\n\n{configuration}')
     process = subprocess.Popen(

@@ -12,6 +12,7 @@ import asyncio
 import json
 import resource
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -91,21 +92,45 @@ WAYS: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
 # ------------------------------------------------------------------------------------------- receiving
 
 
+class Countdown:
+    """Called by each of so many, in whatever thread: with the last of them, something happens."""
+
+    def __init__(self, count: int, then: Callable[[], object]) -> None:
+        self._left = count
+        self._then = then
+        self._lock = threading.Lock()
+
+    def __call__(self) -> None:
+        """One more."""
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last:
+            self._then()
+
+
 async def receive(system: System, address: str, topic: str, mine: list[Subscriber]) -> None:
-    """Is these subscribers: `visit` makes them known, `receive` has them take what was or will be published."""
+    """Is these subscribers: they show up to be known (`published` is 0), or take what was or will be published."""
 
     async def everyone(published: int, *, clocked: bool) -> dict[str, Any]:
         own = tallies(mine, published, clocked=clocked) if published else [visit() for _ in mine]
-        waiting = len(mine)
         cpu = time.process_time()
-        cpu_ready = 0.0
 
-        def ready() -> None:
-            nonlocal waiting, cpu_ready
-            waiting -= 1
-            if not waiting:
-                cpu_ready = time.process_time() - cpu
-                say(ready=True)
+        def used() -> float:
+            return time.process_time() - cpu
+
+        def all_ready() -> None:
+            say(cpu_ready_seconds=used())
+            done()
+
+        # Some are done before others are ready, but that all are done is said behind that all are ready.
+        done = Countdown(
+            1 + sum(not tally.done() for tally in own),
+            lambda: say(done_ns=time.monotonic_ns(), cpu_seconds=used()),
+        )
+        ready = Countdown(len(mine), all_ready)
+        for tally in own:
+            tally.on_done = done
 
         await asyncio.gather(
             *(
@@ -114,11 +139,9 @@ async def receive(system: System, address: str, topic: str, mine: list[Subscribe
             )
         )
         return {
-            "cpu_seconds": time.process_time() - cpu,
-            "cpu_ready_seconds": cpu_ready,
             "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
             "wrong": [s.name for s, tally in zip(mine, own, strict=True) if not tally.correct],
-            "latencies_us": [latency for tally in own for latency in tally.latencies_us],
+            "latencies_us": [each for tally in own for each in tally.latencies_us[len(tally.latencies_us) // 4 :]],
         }
 
     say(here=True)

@@ -50,7 +50,7 @@ class Crew:
 
     def __init__(self, system: str, address: str, topic: str, directory: Path) -> None:
         self._where = (system, address, topic)
-        self._directory = directory
+        self.directory = directory
         self.processes: list[subprocess.Popen[str]] = []
 
     def publisher(self) -> Client:
@@ -75,7 +75,7 @@ class Crew:
             process.kill()
 
     def _spawn(self, *arguments: str) -> Client:
-        log = self._directory / f"client-{len(self.processes)}.log"
+        log = self.directory / f"client-{len(self.processes)}.log"
         with log.open("wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "bench.peers.client", *arguments],

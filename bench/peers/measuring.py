@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,19 @@ def _field(pid: int, file: str, name: str) -> int:
         if line.startswith(name):
             return int(line.split()[1])
     return 0
+
+
+def forget_cached(directory: Path) -> None:
+    """Has the kernel write back and forget what it keeps of these files, as it does in the course of time."""
+    for file in directory.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # servers remove files, too
+            if file.is_file():
+                descriptor = os.open(file, os.O_RDONLY)
+                try:
+                    os.fdatasync(descriptor)
+                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                finally:
+                    os.close(descriptor)
 
 
 @dataclass(frozen=True)

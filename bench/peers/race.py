@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,10 +63,25 @@ def race(systems: Sequence[str], results: Results, sizes: Sizes, tell: Callable[
             results.missing[name] = why
         else:
             results.systems.append(name)
-    for number in range(sizes.rounds):
-        start = number % max(1, len(results.systems))
-        for name in results.systems[start:] + results.systems[:start]:
-            _one_system(name, number, sizes, results, tell)
+    visits = [(number, name) for number in range(sizes.rounds) for name in _in_turn(results.systems, number)]
+    took: dict[str, float] = {}
+    for done, (number, name) in enumerate(visits):
+        left = estimate([name for _, name in visits[done:]], took, sizes.visit_seconds)
+        tell(f"round {number + 1} of {sizes.rounds}: {name} (about {left / 60:.0f} min to go)")
+        began = time.monotonic()
+        _one_system(name, number, sizes, results, tell)
+        took[name] = time.monotonic() - began
+
+
+def _in_turn(systems: list[str], number: int) -> list[str]:
+    """All of them, each round beginning with another one."""
+    start = number % max(1, len(systems))
+    return systems[start:] + systems[:start]
+
+
+def estimate(coming: Sequence[str], took: Mapping[str, float], guess: float) -> float:
+    """How many seconds these visits will take, from how long each system took the last time."""
+    return sum(took.get(name, guess) for name in coming)
 
 
 def _one_system(name: str, number: int, sizes: Sizes, results: Results, tell: Callable[[str], None]) -> None:
@@ -76,19 +92,21 @@ def _one_system(name: str, number: int, sizes: Sizes, results: Results, tell: Ca
             with crew(name, server.address, "warm", directory, QUICK.limit_seconds) as hands:
                 live(server, hands, QUICK)
         except (RaceError, OSError) as error:
-            tell(f"round {number + 1}, {name}: {error}")
+            tell(f"  it did not start: {error}")
             results.failed |= {(work, name): str(error) for work in results.works}
             return
         for work in results.works:
             if (work, name) in results.failed:
                 continue  # it would fail again, and may take its time to
-            tell(f"round {number + 1} of {sizes.rounds}: {name}, {work}")
+            began = time.monotonic()
             try:
                 figures = _one_work(name, work, server, directory, sizes)
             except RaceError as error:
-                tell(f"  {error}")
+                tell(f"  {work}: {error}")
                 results.failed[work, name] = str(error)
             else:
+                key, value = next(iter(figures.items()))
+                tell(f"  {work}: {time.monotonic() - began:.0f} s, {value:,.1f} {key.replace('_', ' ')}")
                 results.rounds.setdefault((work, name), {})[number] = figures
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from bench.peers.race import OURS, Results
 from bench.peers.sizes import Sizes
@@ -31,6 +32,8 @@ SHORT = {
     "latency_max_ms": "most ms",
 }
 """The figures as the head of a column says them."""
+WIDTH = 150
+"""Of the tables, where no terminal says how wide it is."""
 
 
 def tell(line: str) -> None:
@@ -40,7 +43,7 @@ def tell(line: str) -> None:
 
 def show(results: Results, sizes: Sizes) -> None:
     """A table of the systems and one of each work."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(_systems(results))
     for work in results.works:
         console.print(_work(results, work))
@@ -54,23 +57,33 @@ def _systems(results: Results) -> Table:
     table = Table("system", "versions", "filters in the", "when it has acknowledged an event", title="who runs")
     for name in results.systems:
         system = SYSTEMS[name]
-        fewer = "".join(f"\n{portion:.0%} of the events in {work}" for work, portion in system.portions.items())
-        table.add_row(f"{name}\n{system.title}{fewer}", system.version(), system.filters, system.promise)
+        table.add_row(
+            f"{name}\n{system.title}{_fewer(system.portions)}", system.version(), system.filters, system.promise
+        )
     for name, why in results.missing.items():
         table.add_row(f"{name}\n{SYSTEMS[name].title}", "–", SYSTEMS[name].filters, f"[bold]Did not run:[/] {why}")
     return table
+
+
+def _fewer(portions: Mapping[str, float]) -> str:
+    """In which work it is given fewer events, a line for each portion."""
+    lines = []
+    for portion in dict.fromkeys(portions.values()):
+        works = [work for work, of_work in portions.items() if of_work == portion]
+        lines.append(f"\n{portion:.0%} of the events in {', '.join(works)}")
+    return "".join(lines)
 
 
 def _work(results: Results, work: str) -> Table:
     title = f"{work}: {_what(work)}"
     measured = [name for name in results.systems if results.rounds.get((work, name))]
     keys = list(results.medians(work, measured[0])) if measured else []
-    table = Table("system", *(SHORT[key] for key in keys), title=title)
+    table = Table(Column("system", no_wrap=True), "acknowledged", *(SHORT[key] for key in keys), title=title)
     for name in results.systems:
         if name in measured:
             medians, ratios = results.medians(work, name), results.ratios(work, name)
             cells = [_number(medians[key]) + (f"\n({ratios[key]:,.2f} ×)" if ratios else "") for key in keys]
-            table.add_row(name, *cells, style="bold" if name == OURS else "")
+            table.add_row(name, SYSTEMS[name].acknowledged, *cells, style="bold" if name == OURS else "")
     return table
 
 
@@ -91,6 +104,7 @@ def as_json(results: Results, sizes: Sizes) -> dict[str, Any]:
                 "title": SYSTEMS[name].title,
                 "version": SYSTEMS[name].version(),
                 "filters_in": SYSTEMS[name].filters,
+                "acknowledged": SYSTEMS[name].acknowledged,
                 "promise": SYSTEMS[name].promise,
                 "portions_of_the_events": dict(SYSTEMS[name].portions),
             }
@@ -102,6 +116,7 @@ def as_json(results: Results, sizes: Sizes) -> dict[str, Any]:
                 "what": _what(work),
                 "medians": {name: results.medians(work, name) for name in results.systems},
                 "gapless_times_better": {name: results.ratios(work, name) for name in results.systems if name != OURS},
+                "rounds": {name: list(results.rounds.get((work, name), {}).values()) for name in results.systems},
                 "failed": {name: why for (of, name), why in results.failed.items() if of == work},
             }
             for work in results.works

@@ -21,6 +21,8 @@ class Sizes:
     paced_seconds: int
     limit_seconds: float
     """For one measurement; what takes longer is stopped."""
+    visit_seconds: float
+    """About how long a round takes one system: what is guessed until that is known."""
 
     def portion(self, portion: float) -> Sizes:
         """As many subscribers, and fewer events."""
@@ -41,8 +43,9 @@ FULL = Sizes(
     selective_events=10_000,
     selective_subscribers=1_000,
     paced_per_second=100,
-    paced_seconds=8,
-    limit_seconds=240,
+    paced_seconds=6,
+    limit_seconds=120,
+    visit_seconds=70,
 )
 QUICK = Sizes(
     rounds=1,
@@ -55,5 +58,6 @@ QUICK = Sizes(
     paced_per_second=100,
     paced_seconds=1,
     limit_seconds=60,
+    visit_seconds=15,
 )
 """To see that everything runs; the figures mean nothing."""

@@ -29,6 +29,9 @@ WINDOW = 4096
 START_SECONDS = 60
 
 
+Acknowledged = Literal["on the disk", "page cache"]
+
+
 class RaceError(Exception):
     """A system did not do what was asked of it; the race says so and goes on."""
 
@@ -57,8 +60,10 @@ class System(Protocol):
     """Where events that a subscriber does not want are dropped."""
     portions: Mapping[str, float]
     """How much of the events it is given in which work: all, but where the race would take too long with it."""
+    acknowledged: Acknowledged
+    """Where an event is when it has acknowledged it."""
     promise: str
-    """One sentence: what holds when it has acknowledged an event."""
+    """The same in a sentence or two: what holds then."""
 
     def missing(self) -> str:
         """Why it cannot run here, and what would help; nothing where it can. May fetch what it needs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple
@@ -69,6 +69,8 @@ class Tally:
     """Whether it notes how late each event is."""
     received: int = 0
     latencies_us: list[int] = field(default_factory=list)
+    on_done: Callable[[], object] = lambda: None
+    """Called once, when it has got as many as it should, in whatever thread that happens."""
     _checksum: int = 0
 
     def done(self) -> bool:
@@ -82,11 +84,14 @@ class Tally:
 
     def take(self, bodies: Sequence[bytes]) -> None:
         """Bodies of events that it wants, as they were delivered."""
+        was_done = self.done()
         self.received += len(bodies)
         self._checksum = zlib.crc32(b"".join([body[:8] for body in bodies]), self._checksum)
         if self.clocked:
             now = time.monotonic_ns()
             self.latencies_us += [(now - HEAD.unpack_from(body)[1]) // 1000 for body in bodies]
+        if self.done() and not was_done:
+            self.on_done()
 
 
 def tallies(mine: Iterable[Subscriber], published: int, *, clocked: bool = False) -> list[Tally]:

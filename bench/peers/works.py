@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.peers.crew import Client, Crew
-from bench.peers.measuring import Meter
+from bench.peers.measuring import Meter, Usage, forget_cached
 from bench.peers.sizes import Sizes
 from bench.peers.system import RaceError, Server
 
@@ -54,7 +54,10 @@ def selective(server: Server, crew: Crew, sizes: Sizes) -> Figures:
 
 
 def catchup(server: Server, crew: Crew, sizes: Sizes) -> Figures:
-    """Subscribers that want 25 % each and were away while the events were published; with their way back."""
+    """Subscribers that want 25 % each and were away while the events were published; with their way back.
+
+    What was published is on the disk alone, as after a long time: the kernel's copies of it are forgotten.
+    """
     count, total = sizes.events, sizes.subscribers
     publisher, clients = crew.publisher(), crew.subscribers(total, "quarter")
     _visit(clients)
@@ -62,28 +65,33 @@ def catchup(server: Server, crew: Crew, sizes: Sizes) -> Figures:
     publisher.tell(way="pipelined", first=0, count=count)
     publisher.answer()
     written = meter.read().written_bytes
-    meter, began = Meter(server.pid), time.perf_counter()
+    forget_cached(crew.directory)
+    meter, began = Meter(server.pid), time.monotonic_ns()
     _everyone(clients, published=count, clocked=False)
-    answers = _results(clients)
-    figures = _deliveries(count * total // 4, time.perf_counter() - began, meter, answers)
+    usage, answers = _finish(clients, meter)
+    figures = _deliveries(count * total // 4, began, usage, answers, before=0)
     return figures | {"written_bytes_per_event": (written + meter.read().written_bytes) / count}
 
 
 def latency(server: Server, crew: Crew, sizes: Sizes) -> Figures:
-    """As `live`, at a rate that every system can take: how late each event is where it is wanted."""
+    """As `live`, at a rate that every system can take: how late each event is where it is wanted.
+
+    The first quarter of them is not counted: some clients are still finding their way when they say they are ready.
+    """
     count = sizes.paced_per_second * sizes.paced_seconds
+    deliveries = count * sizes.subscribers // 4
     publisher, clients = crew.publisher(), crew.subscribers(sizes.subscribers, "quarter")
-    _everyone(clients, published=count, clocked=True)
+    before = _sum(_everyone(clients, published=count, clocked=True), "cpu_ready_seconds")
     meter = Meter(server.pid)
     publisher.tell(way="paced", count=count, per_second=sizes.paced_per_second)
-    answers = _results(clients)
+    usage, answers = _finish(clients, meter)
     late = sorted(latency for answer in answers for latency in answer["latencies_us"])
     return {
         "latency_p50_ms": late[len(late) // 2] / 1e3,
         "latency_p99_ms": late[len(late) * 99 // 100] / 1e3,
         "latency_max_ms": late[-1] / 1e3,
-        "server_cpu_us_per_delivery": 1e6 * meter.read().cpu_seconds / len(late),
-        "client_cpu_us_per_delivery": _client_cpu_us(answers, len(late), since="ready"),
+        "server_cpu_us_per_delivery": 1e6 * usage.cpu_seconds / deliveries,
+        "client_cpu_us_per_delivery": 1e6 * (_sum(answers, "cpu_seconds") - before) / deliveries,
     }
 
 
@@ -101,51 +109,54 @@ WORKS: dict[str, Callable[[Server, Crew, Sizes], Figures]] = {
 
 def _live(server: Server, crew: Crew, total: int, wanted: str, count: int) -> Figures:
     publisher, clients = crew.publisher(), crew.subscribers(total, wanted)
-    _everyone(clients, published=count, clocked=False)
-    meter, began = Meter(server.pid), time.perf_counter()
+    before = _sum(_everyone(clients, published=count, clocked=False), "cpu_ready_seconds")
+    meter, began = Meter(server.pid), time.monotonic_ns()
     publisher.tell(way="pipelined", first=0, count=count)
-    answers = _results(clients)
+    usage, answers = _finish(clients, meter)
     share = {"quarter": 4, "percent": 100}[wanted]
-    figures = _deliveries(count * total // share, time.perf_counter() - began, meter, answers, since="ready")
+    figures = _deliveries(count * total // share, began, usage, answers, before)
     return figures | {"written_bytes_per_event": meter.read().written_bytes / count}
 
 
-def _everyone(clients: list[Client], **order: Any) -> None:
-    """Tells all, and waits until the subscribers of all are connected."""
+def _everyone(clients: list[Client], **order: Any) -> list[dict[str, Any]]:
+    """Tells all, and waits until the subscribers of all are connected; what each process then says."""
     for client in clients:
         client.tell(**order)
-    for client in clients:
-        client.answer()
+    return [client.answer() for client in clients]
 
 
 def _visit(clients: list[Client]) -> None:
     """All subscribers come and go, and are known from then on."""
     _everyone(clients, published=0, clocked=False)
-    for client in clients:
+    for client in clients * 2:
         client.answer()
 
 
-def _results(clients: list[Client]) -> list[dict[str, Any]]:
-    """What all say in the end; each subscriber must have got exactly what it should."""
-    answers = [client.answer() for client in clients]
+def _finish(clients: list[Client], meter: Meter) -> tuple[Usage, list[dict[str, Any]]]:
+    """What the server has used when the last subscriber has its last event, and what all say then and when they left.
+
+    Each subscriber must have got exactly what it should.
+    """
+    done = [client.answer() for client in clients]
+    usage = meter.read()
+    answers = [then | client.answer() for then, client in zip(done, clients, strict=True)]
     if wrong := [name for answer in answers for name in answer["wrong"]]:
         raise RaceError(f"{len(wrong)} subscribers did not get exactly what they should: {', '.join(wrong[:5])}")
-    return answers
+    return usage, answers
 
 
-def _deliveries(count: int, seconds: float, meter: Meter, answers: list[dict[str, Any]], since: str = "") -> Figures:
-    usage = meter.read()
+def _deliveries(count: int, began_ns: int, usage: Usage, answers: list[dict[str, Any]], before: float) -> Figures:
+    """Both rate and processor time end with the last delivery: how the subscribers leave is not counted."""
+    seconds = (max(answer["done_ns"] for answer in answers) - began_ns) / 1e9
     return {
         "deliveries_per_second": count / seconds,
         "server_cpu_us_per_delivery": 1e6 * usage.cpu_seconds / count,
-        "client_cpu_us_per_delivery": _client_cpu_us(answers, count, since=since),
+        "client_cpu_us_per_delivery": 1e6 * (_sum(answers, "cpu_seconds") - before) / count,
         "server_peak_memory_mib": usage.peak_memory_bytes / MIB,
-        "client_peak_memory_mib": sum(answer["peak_memory_bytes"] for answer in answers) / MIB,
+        "client_peak_memory_mib": _sum(answers, "peak_memory_bytes") / MIB,
     }
 
 
-def _client_cpu_us(answers: list[dict[str, Any]], count: int, *, since: str) -> float:
-    """Processor time of the subscribers' processes per delivery, since the order or since all were connected."""
-    before = sum(answer["cpu_ready_seconds"] for answer in answers) if since == "ready" else 0.0
-    used: float = sum(answer["cpu_seconds"] for answer in answers) - before
-    return 1e6 * used / count
+def _sum(answers: list[dict[str, Any]], key: str) -> float:
+    total: float = sum(answer[key] for answer in answers)
+    return total

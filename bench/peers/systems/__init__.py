@@ -5,9 +5,11 @@ from __future__ import annotations
 from bench.peers.system import System
 from bench.peers.systems.activemq import ActiveMq
 from bench.peers.systems.kafka import AioKafka, Kafka
+from bench.peers.systems.limit import Limit
 from bench.peers.systems.nats import Nats
 from bench.peers.systems.ours import Gapless
 from bench.peers.systems.rabbitmq import RabbitMq
+from bench.peers.systems.rabbitmq_streams import RabbitMqStreams
 from bench.peers.systems.redis import Redis
 
 SYSTEMS: dict[str, System] = {
@@ -18,6 +20,8 @@ SYSTEMS: dict[str, System] = {
     "kafka-aio": AioKafka(),
     "redis": Redis(),
     "rabbitmq": RabbitMq(),
+    "rabbitmq-streams": RabbitMqStreams(),
     "activemq": ActiveMq(),
+    "limit": Limit(),
 }
 """Every system by the name that the command line and the figures know it by."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.peers.maven import Jars
-from bench.peers.system import Server, answers, free_port, missing_package, started
+from bench.peers.system import Acknowledged, Server, answers, free_port, missing_package, started
 from bench.peers.work import ORIGIN, Event, Subscriber, Tally
 
 ACTIVEMQ = "6.1.6"
@@ -108,7 +108,8 @@ class ActiveMq:
 
     title = "ActiveMQ Classic, STOMP, stomp.py"
     filters: Literal["server", "client"] = "server"
-    portions: Mapping[str, float] = dict.fromkeys(("publish", "live", "catchup", "selective"), 0.1)
+    portions: Mapping[str, float] = {"publish": 0.1, "live": 0.05, "catchup": 0.05, "selective": 0.04}
+    acknowledged: Acknowledged = "on the disk"
     promise = "The event is on the disk: KahaDB's journal is synced before the receipt."
 
     def missing(self) -> str:

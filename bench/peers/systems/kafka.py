@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.peers.maven import Jars
-from bench.peers.system import WINDOW, RaceError, Server, answers, free_port, missing_package, started
+from bench.peers.system import WINDOW, Acknowledged, RaceError, Server, answers, free_port, missing_package, started
 from bench.peers.work import ORIGIN, Event, Rhythm, Subscriber, Tally
 
 KAFKA = "4.3.1"
@@ -53,6 +53,7 @@ class _Broker:
 
     filters: Literal["server", "client"] = "client"
     portions: Mapping[str, float] = {"selective": 0.04}
+    acknowledged: Acknowledged = "page cache"
     promise = (
         "The event is in the broker's page cache, which Kafka never syncs by itself: replication makes it durable, "
         "and here is one broker."
@@ -168,7 +169,9 @@ def _consume(address: str, topic: str, subscriber: Subscriber, tally: Tally, rea
         ready()
         wanted, rhythm = header_wanted(subscriber), Rhythm()
         while not tally.done():
-            messages = consumer.consume(1000, timeout=0.1)
+            first = consumer.poll(1.0)
+            # `consume` would wait for as many as it may give: it is asked for no more than there is already.
+            messages = [first, *consumer.consume(999, timeout=0)] if first else []
             for message in messages:
                 if message.error():
                     raise KafkaException(message.error())
@@ -180,18 +183,22 @@ def _consume(address: str, topic: str, subscriber: Subscriber, tally: Tally, rea
 
 
 def _connect(consumer: Any, partition: Any) -> None:
-    """Asks for the position, which the coordinator of a new group may not be ready to tell."""
-    from confluent_kafka import KafkaException
+    """Asks for the position, which the coordinator of a new group may not be ready to tell, and begins there.
+
+    Told where to begin, the client asks for events at once; else it would ask for the position again.
+    """
+    from confluent_kafka import OFFSET_BEGINNING, KafkaException
 
     deadline = time.monotonic() + 30
     while True:
         try:
-            consumer.committed([partition], timeout=30)
+            position = consumer.committed([partition], timeout=30)[0].offset
         except KafkaException:  # "not coordinator", which the client does not call retriable
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
         else:
+            partition.offset = position if position >= 0 else OFFSET_BEGINNING
             consumer.assign([partition])
             return
 

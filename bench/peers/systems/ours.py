@@ -9,8 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bench.peers.system import WINDOW, Server
-from bench.peers.work import ORIGIN, Event, Subscriber, Tally
+from bench.peers.system import WINDOW, Acknowledged, Server
+from bench.peers.work import ORIGIN, Event, Rhythm, Subscriber, Tally
 from bench.processes import running_broker
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Gapless:
     title = "gapless"
     filters: Literal["server", "client"] = "server"
     portions: Mapping[str, float] = {}
+    acknowledged: Acknowledged = "on the disk"
     promise = "The event is on the disk: logged and synced (fdatasync) before the receipt."
 
     def missing(self) -> str:
@@ -59,8 +60,8 @@ class Gapless:
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Server]:
-        """The broker keeps its data in a temporary directory of its own."""
-        with running_broker() as broker:
+        """The broker as every benchmark starts it."""
+        with running_broker(under=directory) as broker:
             yield Server(broker.url, broker.pid)
 
     @contextlib.asynccontextmanager
@@ -74,7 +75,7 @@ class Gapless:
     async def receive(
         self, address: str, topic: str, subscriber: Subscriber, tally: Tally, ready: Callable[[], None]
     ) -> None:
-        """A durable subscription with a selector; each batch is acknowledged by its token."""
+        """A durable subscription with a selector; the token is acknowledged once a second and in the end."""
         import gapless
 
         async with (
@@ -85,9 +86,11 @@ class Gapless:
             ready()
             if tally.done():
                 return
+            rhythm = Rhythm()
             async for batch in subscription.batches(max_events=4096):
                 assert isinstance(batch, gapless.Batch)
                 tally.take([event.body for event in batch])
-                await subscription.acknowledge(batch.token)
+                if rhythm.due() or tally.done():
+                    await subscription.acknowledge(batch.token)
                 if tally.done():
                     return

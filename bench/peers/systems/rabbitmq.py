@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.peers.system import WINDOW, Server, answers, free_port, missing_package, started
+from bench.peers.system import WINDOW, Acknowledged, Server, free_port
+from bench.peers.systems import rabbitmq_node
 from bench.peers.work import ORIGIN, Event, Subscriber, Tally
 
-SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-"""Debian's; the one on the PATH changes the user, and with it the directories."""
 PREFETCH = 1000
 ACKNOWLEDGE_EVERY = 250
 QUORUM = {"x-queue-type": "quorum"}
@@ -48,42 +44,23 @@ class RabbitMq:
     title = "RabbitMQ, quorum queues, aio-pika"
     filters: Literal["server", "client"] = "server"
     portions: Mapping[str, float] = dict.fromkeys(("publish", "live", "catchup", "selective"), 0.1)
+    acknowledged: Acknowledged = "on the disk"
     promise = "The event is on the disk, once for each queue it was routed to: the log of the queues is synced."
 
     def missing(self) -> str:
         """The client comes from PyPI, the server from the system."""
-        if missing := missing_package("aio-pika"):
-            return missing
-        return "" if SCRIPT.exists() else f"there is no {SCRIPT} (Debian: apt-get install rabbitmq-server)"
+        return rabbitmq_node.missing("aio-pika")
 
     def version(self) -> str:
         """Of RabbitMQ and of aio-pika."""
-        server = next(SCRIPT.parents[1].glob("lib/rabbitmq_server-*")).name.rpartition("-")[2]
-        return f"{server}, aio-pika {version('aio-pika')}"
+        return f"{rabbitmq_node.server_version()}, aio-pika {version('aio-pika')}"
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Server]:
-        """A node of its own, with its own port mapper, which is ended, too."""
+        """A node of its own."""
         port = free_port()
-        (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\n", "utf-8")
-        (directory / "plugins").write_text("[].\n", "utf-8")
-        environment = {
-            "HOME": str(directory),
-            "ERL_EPMD_PORT": str(free_port()),
-            "RABBITMQ_NODENAME": "race@localhost",
-            "RABBITMQ_DIST_PORT": str(free_port()),
-            "RABBITMQ_MNESIA_BASE": str(directory),
-            "RABBITMQ_LOG_BASE": str(directory),
-            "RABBITMQ_LOGS": "-",
-            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
-        }
-        try:
-            with started([str(SCRIPT)], directory, lambda: answers(port), environment) as process:
-                yield Server(f"amqp://guest:guest@127.0.0.1:{port}/", process.pid)
-        finally:
-            mapper = [shutil.which("epmd") or "epmd", "-kill"]
-            subprocess.run(mapper, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, check=False)
+        with rabbitmq_node.running(directory, port, {"listeners.tcp.1": f"127.0.0.1:{port}"}) as pid:
+            yield Server(f"amqp://guest:guest@127.0.0.1:{port}/", pid)
 
     @contextlib.asynccontextmanager
     async def publisher(self, address: str, topic: str) -> AsyncIterator[_Publisher]:

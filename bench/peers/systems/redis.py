@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.peers.system import Server, answers, free_port, missing_package, started
+from bench.peers.system import Acknowledged, Server, answers, free_port, missing_package, started
 from bench.peers.work import ORIGIN, Event, Rhythm, Subscriber, Tally
 
 PIPELINE = 512
@@ -44,7 +44,8 @@ class Redis:
 
     title = "Redis Streams, AOF always, redis-py with hiredis"
     filters: Literal["server", "client"] = "client"
-    portions: Mapping[str, float] = {"selective": 0.5}
+    portions: Mapping[str, float] = {"selective": 0.25}
+    acknowledged: Acknowledged = "on the disk"
     promise = "The event is on the disk: its log is synced before the answer. All data must fit into memory."
 
     def missing(self) -> str:
