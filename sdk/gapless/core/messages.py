@@ -1,8 +1,9 @@
 """The client protocol: every message between a client and its broker (algorithms.md 3.10).
 
 Control messages are msgpack arrays tagged with a number; none contains itself. Events travel in
-binary messages, `Publish`, `PublishKeyed`, `Deliver` and `RangeEvents` (`gapless.core.codec`). Every frame but the first in each
-direction carries the session's number, so that a frame of an earlier session can be ignored.
+binary messages, `Publish`, `PublishKeyed`, `Deliver` and `RangeEvents` (`gapless.core.codec`). Every frame
+but the first in each direction carries the session's number, so that a frame of an earlier session can be
+ignored.
 """
 
 from __future__ import annotations
@@ -448,6 +449,7 @@ class Retired(ServerMessage, frozen=True, tag=33):
     """Those that have counted it until now; none if it had been retired before, and has not come back."""
     before: bool
     """Whether it had been retired before."""
+
 
 # ------------------------------------------------------------------------------------------- ranges
 
