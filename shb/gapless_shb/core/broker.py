@@ -133,7 +133,7 @@ class SubscriberHostingBroker:
             Acknowledge: self._on_acknowledge,
             Detach: self._on_detach,
             ListSubscriptions: self._on_list,
-            **self._ranges.requests(self._after_all),
+            **self._ranges.requests(self._after_range_request),
         }
 
     # ---------------------------------------------------------------------------------- what routers say
@@ -395,6 +395,11 @@ class SubscriberHostingBroker:
     def _after_all(self, now: int) -> None:
         for stream in self._streams():
             self._after(stream, now)
+
+    def _after_range_request(self, now: int) -> None:
+        if self._ranges.take_acknowledged():
+            self._soon(now)
+        self._after_all(now)
 
     def _soon(self, now: int) -> None:
         self._deadlines.set_earlier(Timer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)

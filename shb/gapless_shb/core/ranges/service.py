@@ -44,6 +44,7 @@ class Ranges:
         self._leases = leases
         self._used = False
         """Whether anybody has asked anything yet."""
+        self._acknowledged = False
         targets = self._targets = Targets(hosting)
         self._attaching = Attaching(hosting, subscribing)
         self._heads = Heads(hosting, targets)
@@ -88,6 +89,11 @@ class Ranges:
         except RefusedError as refused:
             self._hosting.tell(session.number, refused.answer(request.request))
             return False
+
+    def take_acknowledged(self) -> bool:
+        """Whether anything was acknowledged since the last call: it is soon to be reported."""
+        acknowledged, self._acknowledged = self._acknowledged, False
+        return acknowledged
 
     def is_awaited(self, sid: int) -> bool:
         """Whether somebody uses a subscription, or waits for it to be created: then it is not left."""
@@ -157,6 +163,7 @@ class Ranges:
 
     def _on_settle(self, session: ClientSession, request: Settle, _now: int, _wall: int) -> None:
         sid = self._targets.find(session, request.target).sid
+        self._acknowledged = True
         self._settling.on_settle(session, request, self._leasing.holder(sid), self._sign_of_life(sid))
 
     def _grant(self, sid: int, session: int, answer: ServerMessage) -> None:

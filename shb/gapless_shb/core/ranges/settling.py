@@ -47,8 +47,9 @@ def last_event(position: Position, head: Tick, tick: Tick) -> Tick:
     """The last event of a subscription at or below a tick; or more, where that is not known, but never less.
 
     Between it and the tick nothing may stand that the subscription matches: whoever goes back there is told of silence,
-    whatever became of the log. The PFS knows of what is behind `since`, up to the head, and of the last event only.
+    whatever became of the log. The PFS knows of what is behind `since` and up to the head, and of the last event only;
+    after a crash of this broker an application may be further than the head.
     """
-    if tick > head or position.last_tick > tick:
+    if tick > head:
         return tick
-    return max(position.last_tick, min(position.since, tick))
+    return min(tick, max(position.last_tick, position.since))

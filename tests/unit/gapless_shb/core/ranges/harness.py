@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from gapless.core import messages as m
+from gapless.core import routing as r
 from gapless.core.roles import ClientSession, SessionEnded
 from unit.gapless_shb.core.harness import BASE, PUBEND, World
 
@@ -140,6 +143,11 @@ class RangeWorld(World):
 
     # ------------------------------------------------------------------------------------- what happens
 
+    def knowledge(self, lo: int, hi: int, *, raw: bool, reply: bool) -> r.Knowledge:
+        """A pubend's own answer says all that it has lost."""
+        knowledge = super().knowledge(lo, hi, raw=raw, reply=reply)
+        return replace(knowledge, lost=self.lost) if reply and knowledge.lost else knowledge
+
     def crash(self) -> None:
         self.new_session()
         super().crash()
@@ -195,6 +203,36 @@ class RangeWorld(World):
             self.pump()
 
     # ------------------------------------------------------------------------------------------- the end
+
+    def calm(self, events: int = 0) -> RangeWorld:
+        """Some events, and time in which nothing goes wrong."""
+        for _ in range(events):
+            self.publish()
+        for _ in range(8):
+            self._see()
+            self.pump()
+            self.deliver(self.knowledge(BASE, self.stable, raw=True, reply=False))
+            self.sync()
+            self._step_held()
+            self.answer_reads()
+            self.answer_wants(lossy=False)
+            self.pass_time(300)
+        return self
+
+    def forget(self, upto: int) -> None:
+        """The pubend has released its log up to here."""
+        self.lost = upto
+
+    def take(self, lo: int, hi: int) -> Reading:
+        """A whole range, read while nothing goes wrong."""
+        number = self.number()
+        reading = self.readings[number] = Reading(lo, hi, self.lost, self.acked, 1000)
+        self.say(m.ReadRange(number, self.target, PUBEND, lo, hi, 1000, 1 << 30))
+        for _ in range(8):
+            self.answer_reads()
+            self.answer_wants(lossy=False)
+        assert number not in self.readings, "it is not complete"
+        return reading
 
     def settle(self) -> None:
         """Faults stop, and it reads everything that there is."""

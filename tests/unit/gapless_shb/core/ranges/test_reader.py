@@ -9,7 +9,7 @@ from unit.gapless_shb.core.ranges.harness import RangeWorld
 
 @pytest.mark.parametrize("first", range(0, 120, 20))
 def test_a_range_holds_what_the_log_says(first: int) -> None:
-    """However often it is read, and whatever is lost, late or crashed meanwhile; no gap but in what was acknowledged."""
+    """However often it is read, whatever is lost, late or crashed; no gap but in what was acknowledged."""
     completed = 0
     for seed in range(first, first + 20):
         world = RangeWorld(seed, selector=("w = 1", "")[seed % 2])
