@@ -634,6 +634,7 @@ class KeyedPublished(ServerMessage, frozen=True, tag=50):
     """Answers PublishKeyed, durably: the ticks of the events that were logged, the last ones of the batch."""
 
     request: int
+    pubend: PubendId
     ticks: list[TickRun]
 
 

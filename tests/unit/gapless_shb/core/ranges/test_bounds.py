@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from gapless.core import messages as m
 from gapless.core.events import EventBatch
 from gapless_shb.core.ranges.bounds import Count, divided, shares
-from unit.gapless_shb.core.ranges.harness import PUBEND, RangeWorld
+from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.ranges.harness import RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from gapless.core import messages as m
 from gapless.core.roles import SessionEnded
 from gapless_shb.core.ranges.reads import READS_MAX
-from unit.gapless_shb.core.ranges.harness import PUBEND, RangeWorld
+from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.ranges.harness import RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gapless.core import messages as m
 from gapless_shb.core.broker import Timing
-from unit.gapless_shb.core.ranges.harness import NAME, PUBEND, RangeWorld
+from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
 
 
 def attach(selector: str = "", **changes: object) -> m.Attach:
     """A request to attach."""
-    values = {"request": 900, "name": NAME, "topics": ("#",), "selector": selector, "start": m.StartAt.LATEST}
+    values: dict[str, Any] = {"request": 900, "name": NAME, "topics": ("#",), "selector": selector, "start": m.StartAt.LATEST}
     values |= {"start_wall": 0, "positions": None, "token_sid": 0, "token_generation": 0, "token_seal": b""}
-    return m.Attach(**{**values, **changes})  # type: ignore[arg-type]
+    return m.Attach(**{**values, **changes})
 
 
 def test_attaching_is_answered_when_it_is_durable() -> None:

@@ -6,7 +6,8 @@ from gapless.core import messages as m
 from gapless.core.ticks import FOREVER, STEP
 from gapless_shb.core.positions import Position
 from gapless_shb.core.ranges.settling import last_event
-from unit.gapless_shb.core.ranges.harness import NAME, PUBEND, RangeWorld
+from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 
 
 def attached(seed: int = 1, selector: str = "") -> RangeWorld:
