@@ -57,10 +57,7 @@ class KeyedBatches:
         outcome, is_logged = placed.outcome, serial in self._placed.get(session, ())
         if outcome.verdict is not Verdict.OK:
             self._over(session, serial)
-            code = (
-                Code.INVALID_TOPIC if outcome.verdict is Verdict.INVALID and not is_logged else CODES[outcome.verdict]
-            )
-            self._refuse(connection, session, message, code, outcome.reason)
+            self._refuse(connection, session, message, CODES[outcome.verdict], outcome.reason)
         elif is_logged:
             self._over(session, serial)
             answer = KeyedPublished(message.request, placed.pubend, list(outcome.ticks))

@@ -11,7 +11,7 @@ from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
 
 
-def attach(selector: str = "", **changes: object) -> m.Attach:
+def attach(selector: str = "", **changes: Any) -> m.Attach:
     """A request to attach."""
     values: dict[str, Any] = {"request": 900, "name": NAME, "topics": ("#",), "selector": selector, "start": m.StartAt.LATEST}
     values |= {"start_wall": 0, "positions": None, "token_sid": 0, "token_generation": 0, "token_seal": b""}
