@@ -59,7 +59,13 @@ def test_a_keyed_batch_reads_back() -> None:
     message = codec.decode_client(head + blob)
 
     assert isinstance(message, PublishKeyed)
-    assert (message.request, message.epoch, message.index, message.producer, message.topic) == (3, 12, 100, "query/0", "")
+    assert (message.request, message.epoch, message.index, message.producer, message.topic) == (
+        3,
+        12,
+        100,
+        "query/0",
+        "",
+    )
     assert len(message.events.check()) == 5
 
 
