@@ -13,15 +13,23 @@ from unit.gapless_shb.core.ranges.test_settling import attached
 
 def attach(selector: str = "", **changes: Any) -> m.Attach:
     """A request to attach."""
-    values: dict[str, Any] = {"request": 900, "name": NAME, "topics": ("#",), "selector": selector, "start": m.StartAt.LATEST}
-    values |= {"start_wall": 0, "positions": None, "token_sid": 0, "token_generation": 0, "token_seal": b""}
+    values: dict[str, Any] = {"request": 900, "name": NAME, "topics": ("#",), "selector": selector}
+    values |= {
+        "start": m.StartAt.LATEST,
+        "start_wall": 0,
+        "positions": None,
+        "token_sid": 0,
+        "token_generation": 0,
+        "token_seal": b"",
+    }
     return m.Attach(**{**values, **changes})
 
 
 def test_attaching_is_answered_when_it_is_durable() -> None:
     world = RangeWorld(1, selector="").calm()
     world.define()
-    assert world.attached is None
+    before = world.attached
+    assert before is None
     world.sync()
     assert world.attached is not None
     assert [position.pubend for position in world.attached.positions] == [PUBEND]
