@@ -1,96 +1,12 @@
-"""Ranges as the broker's core knows them: creating, and who counts as being there."""
+"""Ranges as the broker's core knows them: who counts as being there, and that nobody has to know who does not ask."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from gapless.core import messages as m
 from gapless_shb.core.broker import Timing
-from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.harness import World
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
-
-
-def attach(selector: str = "", **changes: Any) -> m.Attach:
-    """A request to attach."""
-    values: dict[str, Any] = {"request": 900, "name": NAME, "topics": ("#",), "selector": selector}
-    values |= {
-        "start": m.StartAt.LATEST,
-        "start_wall": 0,
-        "positions": None,
-        "token_sid": 0,
-        "token_generation": 0,
-        "token_seal": b"",
-    }
-    return m.Attach(**{**values, **changes})
-
-
-def test_attaching_is_answered_when_it_is_durable() -> None:
-    world = RangeWorld(1, selector="").calm()
-    world.define()
-    before = world.attached
-    assert before is None
-    world.sync()
-    assert world.attached is not None
-    assert [position.pubend for position in world.attached.positions] == [PUBEND]
-
-    world.crash()
-    assert world.shb._hosting.registry.find("c", NAME) is not None
-
-
-def test_attaching_again_finds_it_where_it_is_acknowledged() -> None:
-    world = attached()
-    sid = world.attached.sid if world.attached else 0
-    world.acknowledge(world.log[4][0])
-    world.define(m.StartAt.EARLIEST)
-
-    assert world.attached is not None
-    assert world.attached.sid == sid
-    assert world.attached.positions == [m.Position(PUBEND, world.log[4][0])]
-
-
-def test_a_token_sets_the_position_that_is_answered() -> None:
-    world = attached()
-    old = world.attached
-    assert old is not None
-    at = [m.Position(PUBEND, world.log[2][0])]
-    world.say(attach(start=m.StartAt.TOKEN, positions=at, token_sid=1, token_generation=1, token_seal=old.seal))
-
-    assert world.attached is not None
-    assert world.attached.positions == at
-
-
-def test_another_selector_is_refused() -> None:
-    world = attached()
-
-    assert world.ask(attach("w = 7")).code is m.Code.MISMATCH
-    assert world.ask(attach("w = ", request=901)).code is m.Code.INVALID_SELECTOR
-
-
-def test_who_went_away_before_it_was_created_finds_it_created() -> None:
-    world = RangeWorld(1, selector="").calm()
-    world.define()
-    world.new_session()
-    world.define()
-    world.calm()
-
-    assert world.attached is not None
-    assert len(world.shb._hosting.registry) == 1
-
-
-def test_one_that_was_being_created_when_the_broker_crashed_is_created() -> None:
-    """With a start in the past a pubend has to be asked first."""
-    world = RangeWorld(4, selector="").calm(5)
-    world.define(m.StartAt.EARLIEST)
-    world.sync()
-    if world.attached is None:
-        world.crash()
-        world.calm()
-        world.define(m.StartAt.EARLIEST)
-    world.calm()
-
-    assert world.attached is not None
-    world.take(world.start, world.stable)
 
 
 def test_one_that_is_read_by_ranges_is_not_given_up() -> None:
@@ -114,3 +30,35 @@ def test_one_that_is_read_by_ranges_is_not_given_up() -> None:
     for _ in range(4):
         world.calm()
     assert world.shb._hosting.registry.find("c", NAME) is None
+
+
+def test_who_asks_nothing_costs_nothing() -> None:
+    """What is going on in a broker without ranges is what it was."""
+    world = World(1)
+    for _ in range(200):
+        world.step()
+
+    assert world.shb._ranges._used is False
+    assert world.shb._ranges.deadline is None
+
+
+def test_every_part_forgets_a_session_that_is_over() -> None:
+    world = attached()
+    world.read(world.start, world.stable, 1)
+    world.say(m.AskHeads(world.number(), world.target, [], 60_000))
+    world.say(m.AskHeads(world.number(), world.target, [m.Position("p@1", world.stable)], 60_000))
+    world.say(m.AskEarliest(world.number(), None))
+    world.say(m.AskBound(world.number(), world.target, [], 3, 3))
+    world.say(m.Lease(world.number(), world.target, "q", m.InUse.ERROR))
+    ranges = world.shb._ranges
+    session = world.client
+    ranges.on_session_ended(session, world.now, world.wall)
+    world.new_session()
+    world.calm(3)
+
+    assert ranges.deadline is None
+    assert len(ranges._reads) == 0
+    assert ranges._bounds._bounds == {}
+    assert ranges._earliest._questions == []
+    assert ranges._leasing._held == {}
+    assert -session.number not in world.answers
