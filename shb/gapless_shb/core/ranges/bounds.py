@@ -4,8 +4,7 @@ Each pubend is counted on from its start until it alone would use the budget up,
 then shared in proportion to what was counted: so where less than the budget is behind on each, in proportion to what
 each is behind, and else no pubend waits for another one's long history.
 
-Events are counted by the PFS alone, where it knows them; their bytes have to be looked at, and are then in memory for
-the read that follows.
+Events are counted by the PFS alone, where it knows them; for their bytes they have to be fetched.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A head is final: of every tick up to it, it is decided what it is, and that never changes. It is handed out before it is
 durable here that it was reached; so after a crash of this broker heads begin lower, and whoever asks behind a position
-is not told of less than that.
+is not told of less than that. And whoever asks is not answered before the head has come to where the pubend was when it
+was heard of last: what had been published by then he may know of, and miss.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from gapless_shb.core.ranges.targets import Targets
 from gapless_shb.core.subscriptions import Subscription
 
 _MILLISECOND = 1_000_000
+_PATIENCE = 1000 * _MILLISECOND
+"""So long the head may take to come to where its pubend is, before that is answered which there is."""
 
 
 @dataclass(slots=True)
@@ -31,6 +34,9 @@ class Waiting:
     request: AskHeads
     subscription: Subscription | None
     until: int
+    patience: int
+    upto: dict[PubendId, Tick]
+    """How far each pubend was known to be when it was asked."""
 
 
 class Heads:
@@ -45,7 +51,9 @@ class Heads:
         """Answers, at once or later. Raises RefusedError."""
         subscription = None if request.target is None else self._targets.find(session, request.target)
         self._targets.check(request.after or ())
-        waiting = Waiting(session.number, request, subscription, now + request.wait_ms * _MILLISECOND)
+        until = now + request.wait_ms * _MILLISECOND
+        upto = {pubend: stream.told_upto for pubend, stream in self._hosting.streams.items()}
+        waiting = Waiting(session.number, request, subscription, until, max(until, now + _PATIENCE), upto)
         if not self._answer(waiting, now):
             self._waiting.append(waiting)
 
@@ -61,7 +69,8 @@ class Heads:
     @property
     def deadline(self) -> int | None:
         """When some question must be answered."""
-        return min((waiting.until for waiting in self._waiting), default=None)
+        due = (waiting.until if self._is_fresh(waiting) else waiting.patience for waiting in self._waiting)
+        return min(due, default=None)
 
     def settle(self, now: int) -> None:
         """Something happened, or time has passed: answers what can be."""
@@ -77,6 +86,8 @@ class Heads:
         if subscription is not None and self._hosting.registry.get(subscription.sid) is not subscription:
             self._hosting.tell(waiting.session, self._targets.removed().answer(request.request))
             return True
+        if not self._is_fresh(waiting) and now < waiting.patience:
+            return False
         after = {position.pubend: position.tick for position in request.after or ()}
         if subscription is None or request.after is None:
             heads = {
@@ -91,6 +102,13 @@ class Heads:
         positions = [Position(pubend, tick) for pubend, tick in heads.items()]
         self._hosting.tell(waiting.session, Ticks(request.request, positions))
         return True
+
+    def _is_fresh(self, waiting: Waiting) -> bool:
+        """Whether each pubend was heard of in this life, and the head has come to where it was."""
+        streams = self._hosting.streams
+        return all(
+            streams[pubend].meta.stable and streams[pubend].head >= tick for pubend, tick in waiting.upto.items()
+        )
 
 
 def _has_something(stream: Constream, sid: int, behind: Tick) -> bool:

@@ -73,9 +73,38 @@ def test_after_a_crash_no_head_is_below_what_was_asked_behind() -> None:
     after = tick(world, heads(world, world.start))
     assert after == world.stable
     world.crash()
+    behind, plain = heads(world, after), heads(world, None)
+    assert {behind, plain}.isdisjoint(world.answers), "nothing was heard of the pubend yet"
+    world.pass_time(1000)
 
-    assert tick(world, heads(world, after)) == after
-    assert tick(world, heads(world, None)) <= after
+    assert tick(world, behind) == after
+    assert tick(world, plain) <= after
+
+
+def test_the_head_has_come_to_where_the_pubend_was_when_it_was_asked() -> None:
+    """What was published before, whoever asks may know of, and would miss."""
+    world = attached()
+    before = world.stable
+    world.publish()
+    world._see()
+    world.pump()
+    number = heads(world, before)
+    assert number not in world.answers
+    world.answer_wants(lossy=False)
+
+    assert tick(world, number) == world.stable
+
+
+def test_a_pubend_that_cannot_be_reached_is_not_waited_for_long() -> None:
+    world = attached()
+    before = world.stable
+    world.publish()
+    world._see()
+    world.pump()
+    number = heads(world, before)
+    world.pass_time(1000)
+
+    assert tick(world, number) == before
 
 
 def test_a_subscription_that_is_removed_ends_the_waiting() -> None:
