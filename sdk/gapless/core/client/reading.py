@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from itertools import pairwise
+from operator import ge
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -54,7 +54,7 @@ class RangeReading:
         """Events arrived; those that came in an earlier session too are dropped."""
         columns = message.columns
         ticks = columns.ticks()
-        if not ticks or ticks[-1] > self.message.hi or any(a >= b for a, b in pairwise(ticks)):
+        if not ticks or ticks[-1] > self.message.hi or any(map(ge, ticks, ticks[1:])):
             raise RemoteProtocolError("events of a range are out of order, or outside of it")
         known = sum(tick <= self.horizon for tick in ticks) if ticks[0] <= self.horizon else 0
         if known == len(ticks):

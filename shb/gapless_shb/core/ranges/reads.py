@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate, islice
 from typing import Final
 
 from gapless.core.codec import range_head
@@ -70,12 +72,8 @@ class Delivery:
         if self.full:
             return 0
         most = min(len(events), self.credit_events, FRAME_EVENTS)
-        room = min(self.credit_bytes, FRAME_BYTES)
-        for count, event in enumerate(events.events[:most]):
-            room -= len(event) + ROW.size
-            if room < 0:
-                return max(count, 1)
-        return most
+        ends = list(accumulate(map(ROW.size.__add__, map(len, islice(events.events, most)))))
+        return max(1, bisect_right(ends, min(self.credit_bytes, FRAME_BYTES)))
 
 
 class Reads:
