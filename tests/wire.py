@@ -13,6 +13,7 @@ from gapless.core.messages import (
     Deliver,
     Hello,
     Publish,
+    RangeEvents,
     Welcome,
 )
 from gapless.core.sessions import LinkOutput, Payload
@@ -44,13 +45,13 @@ class Wire:
         """The payloads of these messages."""
         return [self._payload(message) for message in messages]
 
-    def hear(self, output: LinkOutput | None) -> list[AnyServerMessage | Deliver]:
+    def hear(self, output: LinkOutput | None) -> list[AnyServerMessage | Deliver | RangeEvents]:
         """What the client hears; a Welcome gives it its session."""
         if output is None:
             return []
         return self.decode([*output.urgent, *output.ordinary])
 
-    def decode(self, payloads: Sequence[Payload]) -> list[AnyServerMessage | Deliver]:
+    def decode(self, payloads: Sequence[Payload]) -> list[AnyServerMessage | Deliver | RangeEvents]:
         """The messages in these payloads; a Welcome gives the client its session."""
         messages = [decode_server(joined(payload)) for payload in payloads]
         for message in messages:

@@ -3,10 +3,13 @@
 from gapless import sync
 from gapless.client.batches import Batch
 from gapless.client.connection import Connection, connect
+from gapless.client.keyed import KeyedReceipt
+from gapless.client.leasing import Lease
 from gapless.client.listings import PubendInfo, SubscriptionInfo
 from gapless.client.messages import Message
 from gapless.client.options import AckMode
 from gapless.client.publisher import Publisher
+from gapless.client.reading import RangeReader
 from gapless.client.receipts import Receipt
 from gapless.client.session import Session
 from gapless.client.subscription import Subscription
@@ -63,6 +66,8 @@ __all__ = [
     "InvalidSelectorError",
     "InvalidTokenError",
     "InvalidTopicError",
+    "KeyedReceipt",
+    "Lease",
     "LocalProtocolError",
     "Message",
     "PluginError",
@@ -73,6 +78,7 @@ __all__ = [
     "PublishUncertainError",
     "Publisher",
     "PublisherFencedError",
+    "RangeReader",
     "Receipt",
     "RemoteProtocolError",
     "Selector",

@@ -34,6 +34,20 @@ def test_the_readme_runs(tmp_path: Path) -> None:
         assert "B6 1016 is late by 75 minutes" in run(tmp_path, "readme.py")
 
 
+def test_the_job_that_reads_by_ranges_runs(tmp_path: Path) -> None:
+    """What the tutorial deposits, copied once however often it is run."""
+    for document in (TUTORIAL, ROOT / "docs" / "howto" / "read-by-ranges.md"):
+        for block in code_blocks(document, "python"):
+            if block.file_name in {"deposit.py", "collect.py"}:
+                (tmp_path / block.file_name).write_text(block.code, "utf-8")
+
+    run(tmp_path, "deposit.py")
+    first = run(tmp_path, "collect.py")
+    assert run(tmp_path, "collect.py") == first == "4 payments\n"
+    run(tmp_path, "deposit.py")
+    assert run(tmp_path, "collect.py") == "8 payments\n"
+
+
 class Reader:
     """Follows the tutorial in a directory of its own."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gapless.core.effects import Alarm, ReadResult, Tell
+from gapless.core.keyed import is_keyed, producer_of
 from gapless.core.messages import ListPubends, PubendList, Retire
 from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext
 from gapless.core.routing import (
@@ -191,6 +192,8 @@ class PublisherHostingBroker:
         pubend, fault = self._place(request.pubend, request.publisher, request.topic)
         if pubend is None:
             self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(Verdict.REJECTED, fault)))
+        elif is_keyed(request.publisher):
+            pubend.keyed.open(request, submit.reply_to)
         else:
             pubend.intake.open(request, submit.reply_to, now, wall)
 
@@ -201,10 +204,10 @@ class PublisherHostingBroker:
         for pubend in self._pubends.values():
             if pubend.publishers.get(publisher) is not None:
                 return pubend, ""
-        name = assign(self.settings.pubends, publisher, topic)
+        name = assign(self.settings.pubends, producer_of(publisher), topic)
         if name is None:
             what = "every topic" if topic is None else f"topic {topic!r}"
-            return None, f"no pubend takes {what} from publisher {publisher!r} (phb.pubends)"
+            return None, f"no pubend takes {what} from publisher {producer_of(publisher)!r} (phb.pubends)"
         return self._by_name[name], ""
 
     def _not_here(self, pubend: PubendId) -> str:

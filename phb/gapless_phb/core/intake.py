@@ -119,7 +119,7 @@ class Intake:
             return Outcome(Verdict.RESUME, f"events {following} to {pub.first - 1} are missing", following)
         if pub.first < following:
             return _repeated(publisher, pub, crc, reply_to)
-        refusal = refusal or self._backlog(pub)
+        refusal = refusal or self.backlog(pub)
         if refusal:
             return Outcome(Verdict.RETRY, refusal, following)
         if pub.token is not None:
@@ -138,7 +138,7 @@ class Intake:
             reason = f"publisher {pub.publisher!r} was opened anew: epoch {publisher.epoch}, not {pub.epoch}"
         return Outcome(Verdict.FENCED, reason)
 
-    def _backlog(self, pub: Pub) -> str:
+    def backlog(self, pub: Pub) -> str:
         """Why a batch would be too much just now, or "". One batch alone is never too much."""
         waiting = self._log.pending_bytes
         if not waiting or waiting + pub.events.size <= self._settings.max_pending_bytes:

@@ -9,6 +9,7 @@ from enum import Enum
 from gapless.core import messages
 from gapless.core.deadlines import Deadlines
 from gapless.core.effects import Delete, Operation, Set
+from gapless.core.keyed import is_keyed
 from gapless.core.routing import (
     BrokerId,
     Enrolled,
@@ -27,6 +28,7 @@ from gapless_phb.core.answering import Answers
 from gapless_phb.core.checkpoints import Checkpoints
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.intake import Intake
+from gapless_phb.core.keyed import Keyed
 from gapless_phb.core.log import Log
 from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.publishers import Batch
@@ -92,6 +94,17 @@ class Pubend:
         self.release = Release(options, self.log, saved.members, saved.holds)
         check = BatchCheck(saved.row.topics, settings.max_event_bytes)
         self.intake = Intake(self.number, self.log, self.publishers, check, outbox, settings, sealed=sealed)
+        self.keyed = Keyed(
+            self.number,
+            saved.keyed,
+            self.log,
+            self.publishers,
+            self.intake,
+            check,
+            outbox,
+            settings,
+            sealed=sealed,
+        )
         self._answers = Answers(self.log, outbox)
         self._ack_expected = AckExpected(
             round(settings.ack_expected_seconds * _SECOND), round(settings.ack_expected_seconds_max * _SECOND)
@@ -146,7 +159,8 @@ class Pubend:
 
     def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
         """A publisher sent a batch; `refusal`: why nothing new can be taken now, or ""."""
-        self.intake.submit(pub, reply_to, refusal, now, wall)
+        taker = self.keyed if is_keyed(pub.publisher) else self.intake
+        taker.submit(pub, reply_to, refusal, now, wall)
 
     def _on_landed(self, batch: Batch, now: int) -> None:
         """A batch is durable: it is told, and acknowledged, with all others of the same turn."""

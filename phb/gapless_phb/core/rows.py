@@ -27,6 +27,8 @@ HOLDS: Final = "phb.holds"
 """number, SHB → Holds."""
 PUBLISHERS: Final = "phb.publishers"
 """number, publisher → PublisherRow."""
+KEYED: Final = "phb.keyed"
+"""number, producer's marked name → (epoch, index) of the last event that it has logged."""
 CHECKPOINTS: Final = "phb.checkpoints"
 """number → Checkpoint."""
 
@@ -84,6 +86,7 @@ _holds = msgspec.msgpack.Decoder(Holds).decode
 _publisher_row = msgspec.msgpack.Decoder(PublisherRow).decode
 _checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 _tick = msgspec.msgpack.Decoder(int).decode
+_mark = msgspec.msgpack.Decoder(tuple[int, int]).decode
 
 _NUMBER = 2
 """Bytes of a pubend's number."""
@@ -94,7 +97,7 @@ def key(number: int, name: str = "") -> bytes:
     return number.to_bytes(_NUMBER, "big") + name.encode()
 
 
-Row: TypeAlias = "PubendRow | Holds | PublisherRow | Checkpoint | Tick"
+Row: TypeAlias = "PubendRow | Holds | PublisherRow | Checkpoint | Tick | tuple[int, int]"
 
 
 def encode(row: Row) -> bytes:
@@ -114,6 +117,7 @@ class SavedPubend:
     holds: Mapping[ShbId, Holds] = field(default_factory=dict)
     publishers: Mapping[str, PublisherRow] = field(default_factory=dict)
     checkpoint: Checkpoint = NO_CHECKPOINT
+    keyed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def saved_pubends(reader: RecoveryReader) -> list[SavedPubend]:
@@ -130,6 +134,7 @@ def _saved(reader: RecoveryReader, number: int, row: PubendRow) -> SavedPubend:
     saved.members = {name: _tick(value) for name, value in _named(reader, MEMBERS, prefix)}
     saved.holds = {name: _holds(value) for name, value in _named(reader, HOLDS, prefix)}
     saved.publishers = {name: _publisher_row(value) for name, value in _named(reader, PUBLISHERS, prefix)}
+    saved.keyed = {name: _mark(value) for name, value in _named(reader, KEYED, prefix)}
     for _, value in reader.scan(CHECKPOINTS, prefix):
         saved.checkpoint = _checkpoint(value)
     return saved

@@ -14,6 +14,7 @@ from gapless.client.addresses import Remote, parse
 from gapless.client.driver import Dialler, Driver
 from gapless.client.embedded import EmbeddedBroker
 from gapless.client.entering import Entering
+from gapless.client.keyed import KeyedPublishing
 from gapless.client.listings import (
     PubendInfo,
     Retirement,
@@ -23,6 +24,7 @@ from gapless.client.listings import (
     subscription_info,
 )
 from gapless.client.options import AckMode, check_name
+from gapless.client.ranges import RangeCalls
 from gapless.client.session import Session
 from gapless.core.client import ClientCore
 from gapless.errors import GaplessError
@@ -78,13 +80,14 @@ async def _open(
     return Connection(driver, broker)
 
 
-class Connection:
+class Connection(RangeCalls):
     """A client of a network. Made by `connect`; leaving the block, or `close`, ends it."""
 
     def __init__(self, driver: Driver, broker: EmbeddedBroker | None) -> None:
         """Use `connect`."""
         self._driver = driver
         self._broker = broker
+        self._keyed = KeyedPublishing(driver)
         self._sessions: list[Session] = []
 
     def __repr__(self) -> str:

@@ -4,6 +4,9 @@
     message := msgpack array (a control message)                       first byte >= 0x90
              | 0x01, publisher u32, epoch u64, first u64, count u32, count × (length u32, body u32), events
              | 0x02, subscription u64, pubend number u16, count u32, count × (tick u64, length u32, body u32), events
+             | 0x03, request u64, epoch u64, index u64, producer u16, topic u16, count u32, producer's name, topic,
+               count × (length u32, body u32), events                                      (from a client)
+             | 0x04, request u64, count u32, count × (tick u64, length u32, body u32), events
 
 All integers little-endian. The session is 0 in Hello, Welcome and Refused. What does not parse raises
 RemoteProtocolError; the limits were checked by the framing before.
@@ -23,17 +26,23 @@ from gapless.core.messages import (
     ClientMessage,
     Deliver,
     Publish,
+    PublishKeyed,
+    RangeEvents,
     ServerMessage,
 )
 from gapless.errors import RemoteProtocolError
 
 _PUBLISH = Struct("<QBIQQI")
 _DELIVER = Struct("<QBQH")
+_KEYED = Struct("<QBQQQHHI")
+_RANGE = Struct("<QBQ")
 _SESSION = Struct("<Q")
 _KIND = 8
 """Where the message begins: behind the session's number."""
 _PUBLISH_KIND = 1
 _DELIVER_KIND = 2
+_KEYED_KIND = 3
+_RANGE_KIND = 4
 
 _encode = msgspec.msgpack.Encoder().encode
 _client_decoder: msgspec.msgpack.Decoder[AnyClientMessage] = msgspec.msgpack.Decoder(AnyClientMessage)
@@ -57,6 +66,18 @@ def deliver_head(session: int, sid: int, number: int) -> bytes:
     return _DELIVER.pack(session, _DELIVER_KIND, sid, number)
 
 
+def encode_keyed(session: int, message: PublishKeyed) -> tuple[bytes, bytes]:
+    """A keyed batch as a payload in two parts."""
+    events, producer, topic = message.events, message.producer.encode(), message.topic.encode()
+    numbers = message.request, message.epoch, message.index, len(producer), len(topic), events.count
+    return _KEYED.pack(session, _KEYED_KIND, *numbers) + producer + topic + events.lengths, events.blob
+
+
+def range_head(session: int, request: int) -> bytes:
+    """The first part of a payload with events of a range; the second is `EventBatch.payload`."""
+    return _RANGE.pack(session, _RANGE_KIND, request)
+
+
 def session_of(payload: bytes) -> int:
     """The session a payload belongs to."""
     if len(payload) <= _KIND:
@@ -65,20 +86,24 @@ def session_of(payload: bytes) -> int:
     return int(session)
 
 
-def decode_client(payload: bytes) -> AnyClientMessage | Publish:
+def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
     """A client's message."""
     if session_of(payload) is not None and payload[_KIND] == _PUBLISH_KIND:
         return _decode_publish(payload)
+    if payload[_KIND] == _KEYED_KIND:
+        return _decode_keyed(payload)
     try:
         return _client_decoder.decode(memoryview(payload)[_KIND:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"a client's message does not parse: {error}") from error
 
 
-def decode_server(payload: bytes) -> AnyServerMessage | Deliver:
+def decode_server(payload: bytes) -> AnyServerMessage | Deliver | RangeEvents:
     """A broker's message."""
     if session_of(payload) is not None and payload[_KIND] == _DELIVER_KIND:
         return _decode_deliver(payload)
+    if payload[_KIND] == _RANGE_KIND:
+        return _decode_range(payload)
     try:
         return _server_decoder.decode(memoryview(payload)[_KIND:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -102,3 +127,26 @@ def _decode_deliver(payload: bytes) -> Deliver:
         return Deliver(sid, number, DeliveredColumns.parse(payload, _DELIVER.size))
     except (StructError, ValueError) as error:
         raise RemoteProtocolError(f"a delivery does not parse: {error}") from error
+
+
+def _decode_keyed(payload: bytes) -> PublishKeyed:
+    try:
+        _, _, request, epoch, index, name, topic, count = _KEYED.unpack_from(payload)
+        texts = _KEYED.size + name
+        start = texts + topic
+        producer, placed_by = payload[_KEYED.size : texts].decode(), payload[texts:start].decode()
+    except (StructError, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"the head of a keyed batch does not parse: {error}") from error
+    end = start + 8 * count
+    if not count or len(payload) < end:
+        raise RemoteProtocolError("a keyed batch is empty or shorter than its lengths")
+    events = EventColumns(count, payload[start:end], payload[end:])
+    return PublishKeyed(request, epoch, index, producer, placed_by, events)
+
+
+def _decode_range(payload: bytes) -> RangeEvents:
+    try:
+        _, _, request = _RANGE.unpack_from(payload)
+        return RangeEvents(request, DeliveredColumns.parse(payload, _RANGE.size))
+    except (StructError, ValueError) as error:
+        raise RemoteProtocolError(f"events of a range do not parse: {error}") from error

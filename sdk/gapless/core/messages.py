@@ -1,8 +1,9 @@
 """The client protocol: every message between a client and its broker (algorithms.md 3.10).
 
-Control messages are msgpack arrays tagged with a number; none contains itself. Events travel in two
-binary messages, `Publish` and `Deliver` (`gapless.core.codec`). Every frame but the first in each
-direction carries the session's number, so that a frame of an earlier session can be ignored.
+Control messages are msgpack arrays tagged with a number; none contains itself. Events travel in
+binary messages, `Publish`, `PublishKeyed`, `Deliver` and `RangeEvents` (`gapless.core.codec`). Every frame
+but the first in each direction carries the session's number, so that a frame of an earlier session can be
+ignored.
 """
 
 from __future__ import annotations
@@ -450,6 +451,193 @@ class Retired(ServerMessage, frozen=True, tag=33):
     """Whether it had been retired before."""
 
 
+# ------------------------------------------------------------------------------------------- ranges
+
+
+class Target(msgspec.Struct, array_like=True, frozen=True):
+    """Which durable subscription of the session's client is meant.
+
+    By its name; or, with `sid`, by its id and generation, as a token has them.
+    """
+
+    name: str
+    sid: int = 0
+    generation: int = 0
+
+
+class Attach(ClientMessage, frozen=True, tag=40):
+    """Creates a durable subscription if it does not exist, and consumes nothing. The fields are Subscribe's."""
+
+    request: int
+    name: str
+    topics: tuple[str, ...]
+    selector: str
+    start: StartAt
+    start_wall: int
+    positions: list[Position] | None
+    token_sid: int
+    token_generation: int
+    token_seal: bytes
+
+
+class AttachedTo(ServerMessage, frozen=True, tag=40):
+    """Answers Attach, when the subscription is durable: where it stands, or the token that was given."""
+
+    request: int
+    sid: int
+    generation: int
+    seal: bytes
+    positions: list[Position]
+
+
+class AskHeads(ClientMessage, frozen=True, tag=41):
+    """Asks up to where ticks are decided and can be read.
+
+    With `target`: a pubend without anything for that subscription behind `after` is answered as it stands there.
+    With `wait_ms`: answered when something is, or so long after, whichever comes first.
+    """
+
+    request: int
+    target: Target | None
+    after: list[Position] | None
+    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=600_000)]
+
+
+class Ticks(ServerMessage, frozen=True, tag=41):
+    """Answers AskHeads, AskBound and AskEarliest."""
+
+    request: int
+    positions: list[Position]
+
+
+class AskBound(ClientMessage, frozen=True, tag=42):
+    """Asks up to where the heads' ranges behind `start` have no more than so many events, and bytes of events."""
+
+    request: int
+    target: Target
+    start: list[Position]
+    max_events: Annotated[int, msgspec.Meta(ge=1)] | None
+    max_bytes: Annotated[int, msgspec.Meta(ge=1)] | None
+
+
+class AskEarliest(ClientMessage, frozen=True, tag=43):
+    """Asks up to where nothing is left to be read; with `target`, of what that subscription may still read."""
+
+    request: int
+    target: Target | None
+
+
+class Settle(ClientMessage, frozen=True, tag=44):
+    """A subscription that is read by ranges is done with everything up to here. Answered by Done, durably."""
+
+    request: int
+    target: Target
+    token_seal: bytes
+    positions: list[Position]
+
+
+class Lease(ClientMessage, frozen=True, tag=45):
+    """Takes a subscription for this session alone, until the session or the lease ends."""
+
+    request: int
+    target: Target
+    owner: str
+    """Who, for people; the same owner replaces himself at once."""
+    in_use: InUse
+
+
+class Leased(ServerMessage, frozen=True, tag=45):
+    """Answers Lease."""
+
+    request: int
+    sid: int
+
+
+class EndLease(ClientMessage, frozen=True, tag=46):
+    """Gives a lease back, or no longer waits for it."""
+
+    request: int
+
+
+class LeaseLost(ServerMessage, frozen=True, tag=46):
+    """A lease has ended: taken over, or its subscription was removed."""
+
+    request: int
+    code: Code
+    reason: str
+
+
+class ReadRange(ClientMessage, frozen=True, tag=47):
+    """Reads what a subscription matches in (lo, hi] of a pubend, as far as the credit goes.
+
+    Answered by RangeEvents and RangeGap in tick order, then RangeRead. Reading changes nothing.
+    """
+
+    request: int
+    target: Target
+    pubend: PubendId
+    lo: RealTick
+    hi: RealTick
+    credit_events: int
+    credit_bytes: int
+
+
+class RangeGap(ServerMessage, frozen=True, tag=47):
+    """Events in (start, end] of the range may have been lost."""
+
+    request: int
+    start: Tick
+    end: Tick
+    reason: str
+
+
+class ReadOn(ClientMessage, frozen=True, tag=48):
+    """Grants a range read more events and bytes, counted as in Credit."""
+
+    request: int
+    events: int
+    bytes: int
+
+
+class RangeRead(ServerMessage, frozen=True, tag=48):
+    """The whole range was told."""
+
+    request: int
+
+
+class EndRead(ClientMessage, frozen=True, tag=49):
+    """Nobody wants the rest of a range."""
+
+    request: int
+
+
+class RangeEvents(msgspec.Struct, frozen=True):
+    """Events of a range. Binary on the wire."""
+
+    request: int
+    columns: DeliveredColumns
+
+
+class PublishKeyed(msgspec.Struct, frozen=True):
+    """Events index, index + 1, … of a producer's epoch; those at or below its mark are dropped. Binary on the wire."""
+
+    request: int
+    epoch: int
+    index: int
+    producer: str
+    topic: str
+    """What the producer is placed by; "": by its name alone."""
+    events: EventColumns
+
+
+class KeyedPublished(ServerMessage, frozen=True, tag=50):
+    """Answers PublishKeyed, durably: the ticks of the events that were logged, the last ones of the batch."""
+
+    request: int
+    pubend: PubendId
+    ticks: list[TickRun]
+
+
 AnyClientMessage: TypeAlias = (
     Hello
     | Heartbeat
@@ -463,6 +651,16 @@ AnyClientMessage: TypeAlias = (
     | ListSubscriptions
     | ListPubends
     | Retire
+    | Attach
+    | AskHeads
+    | AskBound
+    | AskEarliest
+    | Settle
+    | Lease
+    | EndLease
+    | ReadRange
+    | ReadOn
+    | EndRead
 )
 AnyServerMessage: TypeAlias = (
     Welcome
@@ -482,4 +680,11 @@ AnyServerMessage: TypeAlias = (
     | SubscriptionList
     | PubendList
     | Retired
+    | AttachedTo
+    | Ticks
+    | Leased
+    | LeaseLost
+    | RangeGap
+    | RangeRead
+    | KeyedPublished
 )

@@ -13,6 +13,7 @@ from typing_extensions import Self
 import gapless.client.connection as awaited
 from gapless.client.addresses import parse
 from gapless.client.options import AckMode, check_name
+from gapless.sync.ranges import RangeCalls
 from gapless.sync.runner import Runner
 from gapless.sync.session import Session
 
@@ -46,7 +47,7 @@ def connect(address: str, *, client_id: str = "", wait: bool = False, timeout: f
     return Connection(runner, connection)
 
 
-class Connection:
+class Connection(RangeCalls):
     """A client of a network; see `gapless.Connection`. Made by `connect`."""
 
     def __init__(self, runner: Runner, connection: awaited.Connection) -> None:

@@ -2,7 +2,7 @@
 
 The parts: `constream` follows a pubend, `readers` catch up in `turns`, `pfs` remembers what matched whom,
 `subscribing` creates and attaches, `checkpoint` makes durable, `recovery` finds that again, `listing` answers
-questions. This module only connects them to the node.
+questions, `ranges` serves those who keep the position themselves. This module only connects them to the node.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from gapless_shb.core.leases import Leases
 from gapless_shb.core.listing import Listings
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import Position
+from gapless_shb.core.ranges.service import Ranges
 from gapless_shb.core.recovery import recover
 from gapless_shb.core.subscribing import Subscribing
 from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry
@@ -87,6 +88,7 @@ class SubscriberHostingBroker:
             self._hosting.around.catch_up = catch_up
         self._leases = Leases(self._hosting, timing.lease_ms, context.reader)
         self._subscribing = Subscribing(self._hosting, self._leases)
+        self._ranges = Ranges(self._hosting, self._subscribing, self._leases)
         self._listings = Listings(self._hosting)
         self._checkpoints = Checkpoints(self._hosting, self._subscribing.is_creating)
         self._urgent = False
@@ -126,11 +128,12 @@ class SubscriberHostingBroker:
         """What clients ask of an SHB."""
         return {
             Subscribe: self._on_subscribe,
-            Unsubscribe: self._subscribing.on_unsubscribe,
+            Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
             Acknowledge: self._on_acknowledge,
             Detach: self._on_detach,
             ListSubscriptions: self._on_list,
+            **self._ranges.requests(self._after_range_request),
         }
 
     # ---------------------------------------------------------------------------------- what routers say
@@ -139,6 +142,7 @@ class SubscriberHostingBroker:
         stream = self._hosting.streams.get(deliver.knowledge.pubend)
         if stream is not None:
             stream.on_knowledge(deliver.knowledge, now, wall)
+            self._ranges.on_knowledge(deliver.knowledge, now, wall)
             self._after(stream, now)
 
     def _on_seen(self, seen: Seen, now: int, wall: int) -> None:
@@ -154,6 +158,7 @@ class SubscriberHostingBroker:
             self._soon(now)
             self._checkpoints.send_holds(now)
             self._subscribing.go_on(now, wall)
+            self._ranges.settle(now, wall)
         stream.catch_up(seen.meta.stable, now)
         self._after(stream, now)
 
@@ -191,6 +196,7 @@ class SubscriberHostingBroker:
             self._subscribing.on_held(stream, stream.holds.on_held(held))
             self._soon(now)
             self._subscribing.go_on(now, wall)
+            self._ranges.settle(now, wall)
 
     def _on_ask_interest(self, _ask: AskInterest, _now: int, _wall: int) -> None:
         self._hosting.announce_in_full()
@@ -198,9 +204,15 @@ class SubscriberHostingBroker:
     # -------------------------------------------------------------------------------- what clients ask
 
     def _on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
-        self._subscribing.on_subscribe(session, request, now, wall)
+        if self._ranges.admits(session, request):
+            self._subscribing.on_subscribe(session, request, now, wall)
+        self._ranges.settle(now, wall)
         self._watch_ahead(now)
         self._after_all(now)
+
+    def _on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
+        self._subscribing.on_unsubscribe(session, request, now, wall)
+        self._ranges.settle(now, wall)
 
     def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
         consumer = self._hosting.around.consumers.get(credit.sid)
@@ -240,6 +252,7 @@ class SubscriberHostingBroker:
         channel = self._hosting.around.channels.pop(ended.session.number, None)
         for sid in list(channel.consumers) if channel else ():
             self._end_consumption(sid, now, wall)
+        self._ranges.on_session_ended(ended.session, now, wall)
 
     def _end_consumption(self, sid: int, now: int, wall: int) -> None:
         consumer = self._hosting.detach(sid)
@@ -275,6 +288,7 @@ class SubscriberHostingBroker:
             self._checkpoints.on_durable(cookie[1], now)
             if self._urgent:
                 self._deadlines.set_earlier(Timer.CHECKPOINT, now)
+        self._ranges.settle(now, wall)
         self._watch_ahead(now)
         self._after_all(now)
 
@@ -289,11 +303,14 @@ class SubscriberHostingBroker:
     # --------------------------------------------------------------------------------------------- time
 
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:
-        """A PFS was read: for a reader, or for a listing."""
+        """A PFS was read: for a reader, for a range, or for a listing."""
         cookie: Any = result.cookie
         if cookie[0] == "list":
             self._listings.on_read(cookie[1], result)
             self._go_on_telling(now)
+            return
+        if self._ranges.on_read(result, now):
+            self._after_all(now)
             return
         _, pubend, sid, number = cookie
         stream = self._hosting.streams.get(pubend)
@@ -307,6 +324,8 @@ class SubscriberHostingBroker:
     def deadline(self) -> int | None:
         """The earliest of its own deadlines, its holds' and its pubends'."""
         due = self._deadlines.next()
+        if self._ranges.deadline is not None:
+            due = self._ranges.deadline if due is None else min(due, self._ranges.deadline)
         stalled = self._timing.stalled_ms * _MILLISECOND
         for stream in self._hosting.streams.values():
             for time in (stream.holds.deadline, stream.deadline(stalled)):
@@ -331,11 +350,10 @@ class SubscriberHostingBroker:
                 self._listings.tell()
                 self._go_on_telling(now)
             elif timer is Timer.LEASES:
-                self._leases.on_beat(
-                    self._subscribing.is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now, None)
-                )
+                self._leases.on_beat(self._is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now, None))
                 self._await_beat(now)
         self._checkpoints.send_holds(now)
+        self._ranges.settle(now, wall)
         for stream in self._streams():
             stream.turns.pump(now, wall)
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
@@ -378,8 +396,16 @@ class SubscriberHostingBroker:
         for stream in self._streams():
             self._after(stream, now)
 
+    def _after_range_request(self, now: int) -> None:
+        if self._ranges.take_acknowledged():
+            self._soon(now)
+        self._after_all(now)
+
     def _soon(self, now: int) -> None:
         self._deadlines.set_earlier(Timer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
+
+    def _is_awaited(self, sid: int) -> bool:
+        return self._subscribing.is_awaited(sid) or self._ranges.is_awaited(sid)
 
     def _await_beat(self, now: int) -> None:
         if self._leases.beat_ms is not None:

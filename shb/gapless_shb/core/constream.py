@@ -212,9 +212,14 @@ class Constream:
         return max((hi for lo, hi in self.meta.voids if lo < tick <= hi), default=tick)
 
     @property
+    def told_upto(self) -> Tick:
+        """How far this SHB was ever told of the pubend."""
+        return max(self._target, self._istream.known_upto)
+
+    @property
     def caught_up(self) -> bool:
-        """Whether the head has reached everything this SHB was ever told of the pubend."""
-        return self.head >= max(self._target, self._istream.known_upto)
+        """Whether the head has reached all that."""
+        return self.head >= self.told_upto
 
     def go_live(self, consumer: Consumer, at: Tick) -> None:
         """The consumer has everything up to `at`, and is served with all others from there on."""

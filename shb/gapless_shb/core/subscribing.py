@@ -81,6 +81,26 @@ class Subscribing:
         except RefusedError as refused:
             self._hosting.tell(session.number, refused.answer(request.request))
 
+    def define(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> int:
+        """Creates the subscription unless it exists; nobody consumes it. Returns its id. Raises RefusedError.
+
+        `is_creating` tells when it is durable, and where it begins final.
+        """
+        found = self._existing(session, request)
+        if found is None:
+            self._create(session, request, now, wall)
+            found = self._existing(session, request)
+            assert found is not None
+            self._creations[found.sid].session = None
+            return found.sid
+        check_same(request, found)
+        check_token(request, found, self._hosting)
+        check_positions(moved(request, found), self._hosting.streams)
+        if not found.begun and found.sid not in self._creations:  # this broker crashed before it was created
+            self._creations[found.sid] = Creation(None, request, found, durable=True)
+            self.go_on(now, wall)
+        return found.sid
+
     def on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
         """Removes a durable subscription; whoever consumes it is told.
 
@@ -325,7 +345,7 @@ class Subscribing:
                 if acknowledged.pubend == stream.pubend:
                     stream.acknowledge(sid, acknowledged.tick, acknowledged.event)
         at = {
-            stream.pubend: self._attach_at(stream, stream.positions[sid], given) for stream in hosting.streams.values()
+            stream.pubend: self.attach_at(stream, stream.positions[sid], given) for stream in hosting.streams.values()
         }
         consumer = Consumer(
             subscription,
@@ -345,8 +365,11 @@ class Subscribing:
         )
         hosting.attach(consumer, at, answer, now, wall)
 
-    def _attach_at(self, stream: Constream, position: Position, given: dict[PubendId, Tick] | None) -> Tick:
-        """A start by time may stand in a void that this broker heard of only since the subscription was created."""
+    def attach_at(self, stream: Constream, position: Position, given: dict[PubendId, Tick] | None) -> Tick:
+        """Where a consumer goes on: as it is given, else where the subscription stands.
+
+        A start by time may stand in a void that this broker heard of only since the subscription was created.
+        """
         own = stream.outside_void(position.acked if given is None else position.start)
         return own if given is None else given.get(stream.pubend, own)
 

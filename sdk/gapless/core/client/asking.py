@@ -1,4 +1,4 @@
-"""Questions with one answer: listings, and removing a subscription. Asked again after a reconnect."""
+"""Questions with one answer: listings, removing a subscription, what `ranges` asks. Asked again after a reconnect."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import Any
 from gapless.core.client.backoff import Backoff
 from gapless.core.client.effects import Answered, Failed, Result
 from gapless.core.client.outbox import Outbox
-from gapless.core.client.refusals import TEMPORARY, request_error
+from gapless.core.client.refusals import TEMPORARY, publish_error, request_error
 from gapless.core.client.timers import Key, Timer
 from gapless.core.deadlines import Deadlines
 from gapless.core.messages import (
+    AttachedTo,
     ClientMessage,
     Code,
     Done,
+    KeyedPublished,
     PubendList,
+    PublishKeyed,
     RequestFailed,
     Retired,
     SubscriptionList,
     SubscriptionRow,
+    Ticks,
     Unsubscribe,
 )
 from gapless.errors import GaplessError
@@ -30,7 +34,7 @@ class Question:
 
     __slots__ = ("backoff", "message", "rows", "uncertain")
 
-    def __init__(self, message: ClientMessage, backoff: Backoff) -> None:
+    def __init__(self, message: ClientMessage | PublishKeyed, backoff: Backoff) -> None:
         self.message = message
         self.backoff = backoff
         self.rows: list[SubscriptionRow] = []
@@ -61,7 +65,7 @@ class Asking:
             Done: lambda message: self._answer(message.request, None),
             SubscriptionList: self._on_list,
             PubendList: lambda message: self._answer(message.request, message.rows),
-            Retired: lambda message: self._answer(message.request, message),
+            **dict.fromkeys((Retired, AttachedTo, Ticks, KeyedPublished), self._answer_with_itself),
             RequestFailed: on_failed,
         }
 
@@ -86,7 +90,7 @@ class Asking:
 
     # Commands.
 
-    def ask(self, number: int, message: ClientMessage) -> int:
+    def ask(self, number: int, message: ClientMessage | PublishKeyed) -> int:
         """Asks, at once if there is a session."""
         self._questions[number] = Question(message, self._backoff())
         if self._outbox.open:
@@ -104,6 +108,9 @@ class Asking:
     def _answer(self, number: int, result: Result) -> None:
         if self._questions.pop(number, None) is not None:
             self._outbox.tell(Answered(number, result))
+
+    def _answer_with_itself(self, message: Retired | AttachedTo | Ticks | KeyedPublished) -> None:
+        self._answer(message.request, message)
 
     def _on_list(self, message: SubscriptionList) -> None:
         question = self._questions.get(message.request)
@@ -123,5 +130,7 @@ class Asking:
         if gone and isinstance(question.message, Unsubscribe):
             # The first asking had removed it; only its answer was lost.
             self._outbox.tell(Answered(message.request, None))
+        elif isinstance(question.message, PublishKeyed):
+            self._outbox.tell(Failed(message.request, publish_error(message.code, message.reason)))
         else:
             self._outbox.tell(Failed(message.request, request_error(message)))

@@ -36,6 +36,7 @@ from gapless.core.client.effects import (
 from gapless.core.client.liveness import Liveness
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.publishers import Publishers
+from gapless.core.client.ranges import Ranges
 from gapless.core.client.reaching import Reaching
 from gapless.core.client.refusals import TEMPORARY, error_of
 from gapless.core.client.settings import Settings
@@ -123,12 +124,15 @@ class ClientCore:
         self._publishers = Publishers(self._outbox, self._deadlines, backoff)
         self._attachments = Attachments(self._outbox, self._deadlines, backoff)
         self._asking = Asking(self._outbox, self._deadlines, backoff)
+        self.ranges = Ranges(self._outbox, self._deadlines, backoff, self._asking, self._number)
+        """What is asked about subscriptions of which the application keeps the position itself."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             Alive: self._on_alive,
             Closing: self._on_closing,
             **self._publishers.handlers(),
             **self._attachments.handlers(),
-            **self._asking.handlers(self._attachments.on_request_failed),
+            **self.ranges.handlers(),
+            **self._asking.handlers(self.ranges.on_failed(self._attachments.on_request_failed)),
         }
 
     # Getters.
@@ -190,6 +194,8 @@ class ClientCore:
                 self._attachments.on_deadline(number)
             elif timer is Timer.QUESTION:
                 self._asking.on_deadline(number)
+            elif timer is Timer.RANGE:
+                self.ranges.on_deadline(number)
             elif timer is Timer.ACKNOWLEDGE:
                 self._acknowledged_at = now
                 self._attachments.send_acknowledgements()
@@ -347,6 +353,7 @@ class ClientCore:
         self._publishers.on_session(welcome)
         self._attachments.on_session()
         self._asking.on_session()
+        self.ranges.on_session()
 
     def _refused(self, refused: Refused) -> None:
         """A refusal ends the connection once every address has refused for good since it was last open."""
@@ -384,6 +391,7 @@ class ClientCore:
         self._publishers.on_session_over()
         self._attachments.on_session_over()
         self._asking.on_session_over()
+        self.ranges.on_session_over()
 
     def _shut(self, reason: str, error: GaplessError | None) -> None:
         """The end: nothing will be done, said or heard any more."""
@@ -396,6 +404,7 @@ class ClientCore:
         self._publishers.fail_all(PublishUncertainError(f"{reason} before the broker answered"))
         self._attachments.fail_all(error or ConnectionClosedError(reason))
         self._asking.fail_all(error or ConnectionClosedError(reason))
+        self.ranges.fail_all(error or ConnectionClosedError(reason))
         self._deadlines.clear_all()
         self._outbox.tell(Closed(error))
 

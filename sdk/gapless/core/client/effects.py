@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gapless.core.messages import PubendRow, Retired, SubscriptionRow
+from gapless.core.messages import AttachedTo, KeyedPublished, PubendRow, Retired, SubscriptionRow, Ticks
 from gapless.core.ticks import PubendId, Tick
 from gapless.errors import GaplessError
 
@@ -100,7 +100,17 @@ class Attached(msgspec.Struct, frozen=True):
     created: bool
 
 
-Result: TypeAlias = PublisherReady | Attached | Sequence[SubscriptionRow] | Sequence[PubendRow] | Retired | None
+Result: TypeAlias = (
+    PublisherReady
+    | Attached
+    | Sequence[SubscriptionRow]
+    | Sequence[PubendRow]
+    | Retired
+    | AttachedTo
+    | Ticks
+    | KeyedPublished
+    | None
+)
 
 
 class Answered(msgspec.Struct, frozen=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gapless.core.client.effects import Effect, Payload, SendFrames
-from gapless.core.codec import encode, encode_publish
-from gapless.core.messages import ClientMessage, Publish
+from gapless.core.codec import encode, encode_keyed, encode_publish
+from gapless.core.messages import ClientMessage, Publish, PublishKeyed
 
 
 class Outbox:
@@ -38,9 +38,12 @@ class Outbox:
         """Adds an effect whose place among the sends means nothing."""
         self._effects.append(effect)
 
-    def send(self, message: ClientMessage) -> None:
-        """Sends a control message."""
-        self._send(encode(self.session, message), urgent=True)
+    def send(self, message: ClientMessage | PublishKeyed) -> None:
+        """Sends a control message; or a keyed batch, which is a question as well."""
+        if isinstance(message, PublishKeyed):
+            self._send(encode_keyed(self.session, message), urgent=False)
+        else:
+            self._send(encode(self.session, message), urgent=True)
 
     def send_last(self, message: ClientMessage) -> None:
         """Sends a control message that must not overtake anything."""

@@ -23,6 +23,8 @@ class Timer(Enum):
     """Attach again."""
     QUESTION = "question"
     """Ask again."""
+    RANGE = "range"
+    """Ask again for a range or a lease."""
 
 
 Key: TypeAlias = "tuple[Timer, int]"

@@ -11,6 +11,9 @@ from gapless.core.codec import encode
 from gapless.core.messages import (
     Alive,
     Done,
+    KeyedPublished,
+    Leased,
+    LeaseLost,
     PubendList,
     Published,
     PublisherOpened,
@@ -19,12 +22,27 @@ from gapless.core.messages import (
     Retired,
     ServerMessage,
     SubscriptionList,
+    Ticks,
 )
 
 Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 
 URGENT = frozenset(
-    {Alive, Done, PubendList, Published, PublisherOpened, PublishRefused, RequestFailed, Retired, SubscriptionList}
+    {
+        Alive,
+        Done,
+        KeyedPublished,
+        LeaseLost,
+        Leased,
+        PubendList,
+        PublishRefused,
+        Published,
+        PublisherOpened,
+        RequestFailed,
+        Retired,
+        SubscriptionList,
+        Ticks,
+    }
 )
 """Messages whose order among deliveries means nothing: they need not wait behind data on a slow link."""
 

@@ -16,6 +16,7 @@ from gapless.core.messages import (
     Hello,
     OpenPublisher,
     Publish,
+    PublishKeyed,
     Refused,
     RequestFailed,
     ServerMessage,
@@ -24,6 +25,7 @@ from gapless.core.roles import ClientSession, RequestHandler, SessionEnded
 from gapless.core.routing import Placed
 from gapless.core.sessions.connection import Connection
 from gapless.core.sessions.handshake import Admitted, judge_hello, parse_hello, welcome
+from gapless.core.sessions.keyed import KEYED, KeyedBatches
 from gapless.core.sessions.limits import BrokerIdentity, Limits
 from gapless.core.sessions.outbox import LinkOutput, Outbox, Payload
 from gapless.core.sessions.publishing import Publishing, ReplyTo
@@ -56,6 +58,7 @@ class Sessions:
         self._handlers: dict[type, RequestHandler] = {
             **requests,
             Publish: self._on_publish,
+            PublishKeyed: self._on_publish_keyed,
             OpenPublisher: self._on_open_publisher,
             Heartbeat: self._on_heartbeat,
             Goodbye: self._on_goodbye,
@@ -64,6 +67,7 @@ class Sessions:
         self._effects: list[object] = []
         self._outbox = Outbox()
         self._publishing = Publishing(limits, self._outbox, self._effects)
+        self._keyed = KeyedBatches(self._outbox, self._effects)
         self._links: dict[int, Connection] = {}
         self._sessions: dict[int, Connection] = {}
         self._instances: dict[tuple[str, str, str], Connection] = {}
@@ -137,9 +141,13 @@ class Sessions:
 
     def on_placed(self, placed: Placed) -> None:
         """The router's answer to an opening or a batch; of a session that is over it means nothing."""
-        session = cast("ReplyTo", placed.reply_to)[0]
+        session, number, serial = cast("ReplyTo", placed.reply_to)
         connection = self._sessions.get(session)
-        if connection is not None:
+        if connection is None:
+            return
+        if number == KEYED:
+            self._keyed.on_placed(session, connection, serial, placed)
+        else:
             self._publishing.on_placed(session, connection, placed)
 
     def on_deadline(self, now: int) -> None:
@@ -256,6 +264,9 @@ class Sessions:
     def _on_publish(self, client: ClientSession, message: Publish, _now: int, _wall: int) -> None:
         self._publishing.on_publish(self._sessions[client.number], client.number, message)
 
+    def _on_publish_keyed(self, client: ClientSession, message: PublishKeyed, _now: int, _wall: int) -> None:
+        self._keyed.on_publish(self._sessions[client.number], client.number, message)
+
     def _on_open_publisher(self, client: ClientSession, message: OpenPublisher, _now: int, _wall: int) -> None:
         self._publishing.on_open(self._sessions[client.number], client.number, message)
 
@@ -310,6 +321,7 @@ class Sessions:
         del self._sessions[client.number]
         del self._instances[connection.instance_key]
         self._publishing.on_session_over(client.number, connection)
+        self._keyed.on_session_over(client.number)
         self._effects.append(SessionEnded(client))
 
     def _pause(self, connection: Connection, *, paused: bool) -> None:

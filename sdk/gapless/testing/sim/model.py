@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery
 from gapless.core.effects import Chop, Put
-from gapless.core.messages import StartAt, Subscribe, Subscribed
+from gapless.core.messages import AttachedTo, StartAt, Subscribe, Subscribed
 from gapless.testing.sim.accounts import Account, History, Logged, Share, add_tick
 from gapless.testing.sim.aging import Ages
 from gapless.testing.sim.lapsing import Lapses
@@ -234,6 +234,8 @@ class Model(Oracle):
         if type(message) is Subscribed:
             self._hearing.on_given(broker, session, message.request, message.sid)
             self._lapses.given(broker, message.sid)
+        elif type(message) is AttachedTo:
+            self._hearing.on_given(broker, session, message.request, message.sid)
 
     # In the applications.
 

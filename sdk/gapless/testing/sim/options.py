@@ -230,7 +230,7 @@ def draw_options(
     if draws.chance(STORY_SHARE):
         stories = [name for name, needs in STORIES.items() if router != "local" or needs["shbs"] == 1]
         story = draws.pick(stories)
-        if workload != "churn" and faults == FAULTS:
+        if workload not in {"churn", "ranges"} and faults == FAULTS:
             return about(drawn, story)
     # From a stream of its own, for it came later: the seeds that do not draw it are what they were.
     late = _Draws(choices.stream("options/late"), faults).rate("network", 2.0, LATE_SHARE)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.codec import decode_server
 from gapless.core.effects import Tell, Transmit
-from gapless.core.messages import Acknowledge, Detach, Subscribe
+from gapless.core.messages import Acknowledge, Detach, Settle, Subscribe
 from gapless.core.roles import SessionEnded
 
 if TYPE_CHECKING:
     from gapless.core.roles import ClientSession, RequestHandler, Role, RoleContext
     from gapless.testing.sim.world import World
 
-HEARD = (Subscribe, Acknowledge, Detach)
+HEARD = (Subscribe, Acknowledge, Detach, Settle)
 """The requests that are watched."""
 
 
@@ -90,13 +90,15 @@ class Hearing:
         """Whether a broker has given this subscription to anybody since its disk was new."""
         return (broker, sid) in self._holders
 
-    def on_request(self, broker: str, session: int, message: Subscribe | Acknowledge | Detach) -> None:
+    def on_request(self, broker: str, session: int, message: Subscribe | Acknowledge | Detach | Settle) -> None:
         """A session asks for a subscription, or acknowledges."""
         if isinstance(message, Subscribe):
             said = {position.pubend: position.tick for position in message.acknowledged}
             self._asked[broker, session, message.request] = said
         elif isinstance(message, Acknowledge) and self._holders.get((broker, message.sid)) == session:
             self._note(broker, message.sid, {position.pubend: position.tick for position in message.positions})
+        elif isinstance(message, Settle):
+            self._note(broker, message.target.sid, {position.pubend: position.tick for position in message.positions})
 
     def on_given(self, broker: str, session: int, request: int, sid: int) -> None:
         """A session has got a subscription."""

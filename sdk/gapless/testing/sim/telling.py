@@ -13,6 +13,7 @@ from gapless.core.events import EventBatch, EventColumns
 from gapless.errors import RemoteProtocolError
 from gapless.testing.sim.naming import SHOWN, Names, count_of
 from gapless.testing.sim.producer import key_of
+from gapless.testing.sim.telling_ranges import FROM_BROKER, FROM_CLIENT, Telling
 
 
 class Told(NamedTuple):
@@ -34,6 +35,11 @@ def tell_item(item: Item, names: Names) -> Told:
 
 
 # -------------------------------------------------------------------------- between client and broker
+
+
+def _method(telling: Telling) -> Callable[[Any, Any], Told]:
+    """How a message of ranges is told, as a method of a conversation."""
+    return lambda self, said: Told(*telling(self._names, said))
 
 
 class Conversation:
@@ -173,6 +179,7 @@ class Conversation:
         m.ListSubscriptions: lambda *_: Told("session", "list subscriptions"),
         m.ListPubends: lambda *_: Told("session", "list pubends"),
         m.Retire: lambda _, said: Told("session", f"{'look at' if said.only_look else 'retire'} SHB {said.shb}"),
+        **{kind: _method(telling) for kind, telling in FROM_CLIENT.items()},
     }
 
     _FROM_BROKER: ClassVar[dict[type, Callable[[Any, Any], Told]]] = {
@@ -198,6 +205,7 @@ class Conversation:
         m.Retired: lambda _, said: Told(
             "session", f"SHB {said.shb} was counted by {count_of(len(said.pubends), 'pubend')}"
         ),
+        **{kind: _method(telling) for kind, telling in FROM_BROKER.items()},
     }
 
 

@@ -19,6 +19,8 @@ from gapless.core.messages import (
     Hello,
     Publish,
     Published,
+    PublishKeyed,
+    RangeEvents,
     Subscribed,
     TickRun,
 )
@@ -49,6 +51,38 @@ def test_a_delivery_reads_back() -> None:
     assert isinstance(message, Deliver)
     assert (message.sid, message.number) == (9, 2)
     assert [event.properties["n"] for event in message.columns.events("p@1")] == [0, 2, 4]
+
+
+def test_a_keyed_batch_reads_back() -> None:
+    head, blob = codec.encode_keyed(7, PublishKeyed(3, 12, 100, "query/0", "", events(5)))
+
+    message = codec.decode_client(head + blob)
+
+    assert isinstance(message, PublishKeyed)
+    assert (message.request, message.epoch, message.index, message.producer, message.topic) == (
+        3,
+        12,
+        100,
+        "query/0",
+        "",
+    )
+    assert len(message.events.check()) == 5
+
+
+def test_events_of_a_range_read_back() -> None:
+    message = codec.decode_server(codec.range_head(7, 9) + events(5).batch(range(1, 6)).payload(0b10101))
+
+    assert isinstance(message, RangeEvents)
+    assert message.request == 9
+    assert message.columns.ticks() == [1, 3, 5]
+
+
+@pytest.mark.parametrize("cut", [9, 20, 40, 50])
+def test_a_keyed_batch_that_is_cut_is_an_error(cut: int) -> None:
+    head, _ = codec.encode_keyed(7, PublishKeyed(3, 12, 100, "query/0", "t", events(5)))
+
+    with pytest.raises(RemoteProtocolError):
+        codec.decode_client(head[:cut])
 
 
 @pytest.mark.parametrize("message", [Hello(1, "net", "c", "i", b"secret"), Heartbeat()])

@@ -1,4 +1,4 @@
-"""What applications do in a simulated world: two generators that know nothing of each other.
+"""What applications do in a simulated world: generators that know nothing of each other.
 
 An oracle sees only what somebody does; what one generator never comes to, the other one may.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gapless.testing.sim.workloads import churn, stories
+from gapless.testing.sim.workloads import churn, ranges, stories
 from gapless.testing.sim.workloads.churn import Churn
+from gapless.testing.sim.workloads.ranges import Ranges
 from gapless.testing.sim.workloads.stories import Stories
 
 if TYPE_CHECKING:
@@ -29,8 +30,11 @@ class Workload(Protocol):
 WORKLOADS: dict[str, Callable[[World], Workload]] = {
     "churn": Churn,
     "stories": Stories,
+    "ranges": Ranges,
 }
 """By the name that options have for them."""
 
 PROBES: tuple[str, ...] = (*churn.PROBES, *stories.PROBES)
-"""What should happen sometimes in the one or the other."""
+"""What should happen sometimes in the one or the other of the two that are drawn."""
+RANGES_PROBES: tuple[str, ...] = ranges.PROBES
+"""What should happen sometimes in the third, which is run by its name alone."""

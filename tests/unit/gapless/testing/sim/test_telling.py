@@ -105,12 +105,12 @@ def test_what_makes_no_sense_is_said_to_make_none() -> None:
     assert tell_frame(b"\xc1", Names()).kind == "garbled"
 
 
-@pytest.mark.parametrize("message", [*typing.get_args(m.AnyClientMessage), m.Publish])
+@pytest.mark.parametrize("message", [*typing.get_args(m.AnyClientMessage), m.Publish, m.PublishKeyed])
 def test_every_message_of_a_client_can_be_told(message: type) -> None:
     assert message in Conversation._FROM_CLIENT
 
 
-@pytest.mark.parametrize("message", [*typing.get_args(m.AnyServerMessage), m.Deliver])
+@pytest.mark.parametrize("message", [*typing.get_args(m.AnyServerMessage), m.Deliver, m.RangeEvents])
 def test_every_message_of_a_broker_can_be_told(message: type) -> None:
     assert message in Conversation._FROM_BROKER
 

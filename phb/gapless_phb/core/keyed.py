@@ -1,0 +1,136 @@
+"""Keyed publishing: producers that number their own batches (algorithms.md 1.4 `keyed`; spark.md 6.8).
+
+A pubend keeps one mark for each producer: the highest (epoch, index) that it has logged. What is at or below it is
+dropped; holes are allowed. The mark is in the same write as the record, so a crash has both or neither.
+
+To the log a producer is a publisher like any other, of a name that nobody else can have: it runs on in sequences that
+the pubend counts itself, so recovery, checkpoints and chops know nothing of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Final, TypeAlias
+
+from gapless.core.effects import Set
+from gapless.core.events import EventColumns
+from gapless.core.keyed import producer_of
+from gapless.core.routing import OpenRequest, Outcome, Pub, Submitted, Verdict
+from gapless.errors import InvalidTopicError
+from gapless_phb.core import rows
+from gapless_phb.core.intake import Intake
+from gapless_phb.core.log import Log
+from gapless_phb.core.outbox import Outbox
+from gapless_phb.core.publishers import PublisherTable
+from gapless_phb.core.records import checksum
+from gapless_phb.core.settings import Settings
+from gapless_phb.core.validation import SEQUENCE_MAX, BatchCheck, fault_of_name
+
+Mark: TypeAlias = tuple[int, int]
+"""(epoch, index) of the last event that a producer has logged, or that is on its way to the disk."""
+NO_MARK: Final = (-1, -1)
+
+
+class Keyed:
+    """The producers of one pubend, by their marked names (`gapless.core.keyed`)."""
+
+    def __init__(
+        self,
+        number: int,
+        marks: Mapping[str, Mark],
+        log: Log,
+        table: PublisherTable,
+        intake: Intake,
+        check: BatchCheck,
+        outbox: Outbox,
+        settings: Settings,
+        *,
+        sealed: bool,
+    ) -> None:
+        """`sealed`: only producers that are known already may publish."""
+        self._number = number
+        self._marks = dict(marks)
+        self._log = log
+        self._table = table
+        self._intake = intake
+        self._check = check
+        self._outbox = outbox
+        self._settings = settings
+        self._sealed = sealed
+
+    def __len__(self) -> int:
+        """How many producers are known."""
+        return len(self._marks)
+
+    def open(self, request: OpenRequest, reply_to: Hashable) -> None:
+        """Says that the producer belongs here. Nothing is written: its first batch does that."""
+        fault = self._fault(request.publisher, request.topic)
+        self._answer(reply_to, Outcome(Verdict.REJECTED, fault) if fault else Outcome(Verdict.OK))
+
+    def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
+        """Takes a batch, or what of it is above the mark; or says at once why not.
+
+        `refusal`: why nothing new can be taken now, or "".
+        """
+        outcome = self._take(pub, reply_to, refusal, now, wall)
+        if outcome is not None:
+            self._answer(reply_to, outcome)
+
+    def _take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
+        """None: the answer comes when it is durable."""
+        if fault := self._fault(pub.publisher, None):
+            return Outcome(Verdict.REJECTED, fault)
+        last = pub.first + pub.events.count - 1
+        if last > SEQUENCE_MAX:
+            return Outcome(Verdict.INVALID, "an index is beyond what there can be", pub.first)
+        known = self._marks.get(pub.publisher, NO_MARK)
+        if (pub.epoch, last) <= known:
+            # What it repeats may be on its way to the disk; writes become durable in order.
+            duplicate = Outcome(Verdict.OK, "logged before", last)
+            self._outbox.write([], lambda _now, _wall: self._answer(reply_to, duplicate))
+            return None
+        refusal = refusal or self._intake.backlog(pub)
+        if refusal:
+            return Outcome(Verdict.RETRY, refusal, pub.first)
+        try:
+            headers = self._check.headers(pub.events)
+        except (ValueError, InvalidTopicError) as error:
+            return Outcome(Verdict.INVALID, str(error), pub.first)
+        dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
+        events = without_first(pub.events, dropped)
+        publisher = self._table.get(pub.publisher) or self._table.open(
+            pub.publisher, "", 0, self._log.clock.read(now, wall)
+        )
+        self._marks[pub.publisher] = pub.epoch, last
+        key = rows.key(self._number, pub.publisher)
+        self._outbox.write([Set(rows.KEYED, key, rows.encode((pub.epoch, last)))])
+        logged = Pub(pub.publisher, publisher.epoch, publisher.assigned + 1, events, pub.pubend)
+        self._log.append(publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall)
+        return None
+
+    def _fault(self, name: str, topic: str | None) -> str:
+        """Why a producer cannot publish here, or ""."""
+        if fault := fault_of_name(producer_of(name), ""):
+            return fault
+        if self._table.get(name) is None:
+            if self._sealed:
+                return f"pubend {self._log.pubend} is no longer configured, and takes no new producers"
+            if len(self._table) >= self._settings.max_publishers:
+                return f"pubend {self._log.pubend} knows as many publishers as it may (phb.max_publishers)"
+        try:
+            if topic is not None:
+                self._check.topic(topic)
+        except InvalidTopicError as error:
+            return str(error)
+        return ""
+
+    def _answer(self, reply_to: Hashable, outcome: Outcome) -> None:
+        self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
+
+
+def without_first(events: EventColumns, count: int) -> EventColumns:
+    """The events behind the first `count`."""
+    if not count:
+        return events
+    batch = events.batch(range(events.count)).slice(count, events.count)
+    return EventColumns.of(batch.events, batch.body_lengths)

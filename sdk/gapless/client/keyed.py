@@ -1,0 +1,125 @@
+"""Keyed publishing: for a sink that numbers its own batches, and may publish each of them again (spark.md 6.8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from gapless.client.messages import Encoder, Message
+from gapless.client.options import check_name
+from gapless.core.events import EventColumns
+from gapless.core.messages import KeyedPublished
+from gapless.core.ticks import PubendId, Tick
+from gapless.errors import ConfigurationError, ConnectionClosedError, PublishUncertainError
+
+if TYPE_CHECKING:
+    from gapless.client.driver import Driver
+
+KEY_MAX: Final = (1 << 63) - 1
+"""The highest epoch and index."""
+PART_BYTES: Final = 1 << 20
+PART_EVENTS: Final = 8192
+"""So much is published at once: one producer's parts wait for each other."""
+
+
+class KeyedReceipt(msgspec.Struct, frozen=True, gc=False):
+    """What became of events that were published under keys: all of them are logged, now or before."""
+
+    pubend: PubendId
+    published: int
+    """How many were logged by this call."""
+    duplicates: int
+    """How many were dropped: their keys are at or below the producer's mark."""
+    ticks: Sequence[Tick]
+    """Of those that were logged by this call: the last ones of the batch."""
+
+
+class KeyedPublishing:
+    """Publishes for all producers of one connection, for each one batch after the other.
+
+    A batch that overtook the one before it would make that look like a repetition; so would one that is published
+    behind a batch whose call was cancelled, and which is still on its way.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._last: dict[str, asyncio.Task[KeyedReceipt]] = {}
+        """What is under way for each producer, and began last."""
+
+    async def publish(
+        self, producer: str, epoch: int, index: int, messages: Iterable[Message], topic: str | None
+    ) -> KeyedReceipt:
+        """See `Connection.publish`."""
+        check_name(producer, "the name of a producer")
+        keys: tuple[tuple[Any, str], ...] = ((epoch, "an epoch"), (index, "an index"))
+        for key, what in keys:
+            if not isinstance(key, int) or not 0 <= key <= KEY_MAX:
+                raise ConfigurationError(f"{what} is an int from 0 to {KEY_MAX}, not {key!r}")
+        self._driver.check_open()
+        batches = self._encoded(list(messages), topic)
+        before = self._last.get(producer)
+        task = self._driver.loop.create_task(self._run(before, producer, epoch, index, topic or "", batches))
+        self._last[producer] = task
+        task.add_done_callback(lambda done: self._forget(producer, done))
+        return await asyncio.shield(task)
+
+    def _forget(self, producer: str, task: asyncio.Task[KeyedReceipt]) -> None:
+        if self._last.get(producer) is task:
+            del self._last[producer]
+        if not task.cancelled():
+            task.exception()  # whoever called may be gone
+
+    def _encoded(self, messages: list[Message], topic: str | None) -> list[EventColumns]:
+        """The messages in parts that each fit a frame. Raises what is wrong with the first that is."""
+        welcome = self._driver.core.welcome
+        assert welcome is not None, "a connection is open from the start"
+        encoded = Encoder(topic).encode_all(messages, welcome.max_event_bytes)
+        if encoded.error is not None:
+            raise encoded.error
+        parts: list[EventColumns] = []
+        start = size = 0
+        for at, event in enumerate(encoded.events):
+            if at > start and (size + len(event) > PART_BYTES or at - start >= PART_EVENTS):
+                parts.append(EventColumns.of(encoded.events[start:at], encoded.body_lengths[start:at]))
+                start, size = at, 0
+            size += len(event)
+        if encoded.events:
+            parts.append(EventColumns.of(encoded.events[start:], encoded.body_lengths[start:]))
+        return parts
+
+    async def _run(
+        self,
+        before: asyncio.Task[KeyedReceipt] | None,
+        producer: str,
+        epoch: int,
+        index: int,
+        topic: str,
+        batches: list[EventColumns],
+    ) -> KeyedReceipt:
+        if before is not None:
+            await asyncio.wait([before])
+        answers: list[KeyedPublished] = []
+        core = self._driver.core.ranges
+        at = index
+        for events in batches:
+            first = at
+
+            def ask(now: int, first: int = first, events: EventColumns = events) -> int:
+                return core.publish(producer, epoch, first, topic, events, now)
+
+            try:
+                answers.append(await self._driver.ask(ask))
+            except ConnectionClosedError as error:
+                reason = f"{error}; published again under the same keys, nothing is logged twice"
+                raise PublishUncertainError(reason) from error
+            at += events.count
+        ticks = list(chain.from_iterable(_ticks(answer) for answer in answers))
+        return KeyedReceipt(answers[-1].pubend if answers else "", len(ticks), at - index - len(ticks), ticks)
+
+
+def _ticks(answer: KeyedPublished) -> Iterable[Tick]:
+    return chain.from_iterable(range(run.first, run.first + run.step * run.count, run.step) for run in answer.ticks)

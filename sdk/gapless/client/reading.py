@@ -1,0 +1,154 @@
+"""A range of a durable subscription, read once: nothing is consumed, and nothing is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from typing_extensions import Self
+
+from gapless.client.batches import decode
+from gapless.client.driver import Driver, Owner
+from gapless.core.client import Delivery, Gap
+from gapless.errors import GapError, GaplessError, SubscriptionError
+
+if TYPE_CHECKING:
+    from gapless.core.events import Event
+    from gapless.core.messages import Target
+    from gapless.core.ticks import PubendId, Tick
+
+ItemT = TypeVar("ItemT")
+"""What the iteration yields: Event, and Gap where it was asked for."""
+
+
+class RangeReader(Owner, Generic[ItemT]):
+    """Iterates over the events of (start, end] of one pubend, in order. Made by `Connection.read_range`.
+
+    It ends behind the last of them. The iteration survives GapError: it goes on behind the gap. Leaving the block, or
+    `close`, ends it early.
+    """
+
+    def __init__(
+        self, driver: Driver, target: Target, pubend: PubendId, start: Tick, end: Tick, *, raises_gaps: bool
+    ) -> None:
+        """Use `Connection.read_range`."""
+        self.pubend = pubend
+        self.start = start
+        self.end = end
+        self._driver = driver
+        self._raises_gaps = raises_gaps
+        self._events: list[Event] = []
+        """What was taken and not handed out, the next one last."""
+        self._reached = start
+        self._ended: GaplessError | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        driver.check_open()
+        self._number = driver.core.ranges.read(target, pubend, start, end, driver.now())
+        driver.own(self._number, self)
+        driver.touch()
+
+    def __repr__(self) -> str:
+        return f"<RangeReader of {self.pubend} ({self.start}, {self.end}], at {self.position}>"
+
+    @property
+    def position(self) -> Tick:
+        """Everything up to here was handed out: a reader that begins here hands out the rest."""
+        return self._reached
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ItemT:
+        while not self._events:
+            part = await self._next()
+            if isinstance(part, Gap):
+                return cast("ItemT", part)
+            self._events = decode(part)
+            self._events.reverse()
+        event = self._events.pop()
+        self._reached = event.tick
+        return cast("ItemT", event)
+
+    async def parts(self) -> AsyncIterator[Delivery | Gap]:
+        """The same as it came: columns of events that are not decoded yet (`Delivery`), and gaps."""
+        while True:
+            try:
+                part = await self._next()
+            except StopAsyncIteration:
+                return
+            yield part
+            if isinstance(part, Delivery):
+                self._reached = part.ticks[-1]
+
+    async def close(self) -> None:
+        """Ends the reading. Idempotent."""
+        self.abandon()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Ends the reading, in the loop's thread."""
+        if self._ended is None:
+            self._ended = SubscriptionError("the reading was closed")
+            self._driver.core.ranges.end_read(self._number, self._driver.now())
+            self._driver.disown(self._number)
+            self._driver.touch()
+            self._wake()
+
+    def hand_out(self) -> ItemT | None:
+        """The next event if it is at hand; None otherwise."""
+        if not self._events:
+            return None
+        event = self._events.pop()
+        self._reached = event.tick
+        return cast("ItemT", event)
+
+    # What the core says.
+
+    def on_failed(self, error: GaplessError) -> None:
+        """It is over."""
+        self._ended = error
+        self._wake()
+
+    def on_arrived(self) -> None:
+        """There is something to take."""
+        self._wake()
+
+    # How it is done.
+
+    async def _next(self) -> Delivery | Gap:
+        """The next part. Raises StopAsyncIteration behind the last, and GapError for a gap if that is wanted."""
+        while True:
+            if self._ended is not None:
+                raise self._ended
+            if self._waiting is not None:
+                raise SubscriptionError("another task waits for this range: one at a time iterates")
+            ranges = self._driver.core.ranges
+            part = ranges.take(self._number, self._driver.now())
+            self._driver.touch()
+            if part is None and ranges.is_complete(self._number):
+                self._reached = self.end
+                raise StopAsyncIteration
+            if isinstance(part, Gap):
+                self._reached = part.end
+                if self._raises_gaps:
+                    raise GapError(part)
+            if part is not None:
+                return part
+            self._waiting = self._driver.loop.create_future()
+            try:
+                await self._waiting
+            finally:
+                self._waiting = None
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)

@@ -1,0 +1,80 @@
+"""Keyed batches of all sessions: each is a question, which first finds its pubend, and is answered once.
+
+Where a producer belongs is asked with every batch. That costs a turn of the router, and no state here that could be
+wrong; a sink's batches are large.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gapless.core.keyed import marked
+from gapless.core.messages import Code, KeyedPublished, PublishKeyed, RequestFailed
+from gapless.core.routing import OpenRequest, Placed, Pub, Verdict
+from gapless.core.sessions.connection import Connection
+from gapless.core.sessions.limits import name_problem
+from gapless.core.sessions.outbox import Outbox
+from gapless.core.sessions.publishing import CODES, PlaceBatch, PlaceOpening
+
+KEYED: Final = -1
+"""Stands in a `ReplyTo` where an opened publisher has its number."""
+UNANSWERED_MAX: Final = 256
+"""Keyed batches that a session may have unanswered."""
+
+
+class KeyedBatches:
+    """The keyed batches that are not answered yet."""
+
+    def __init__(self, outbox: Outbox, effects: list[object]) -> None:
+        """Questions for the router are appended to `effects`, answers for clients go to `outbox`."""
+        self._outbox = outbox
+        self._effects = effects
+        self._serial = 0
+        self._waiting: dict[int, dict[int, PublishKeyed]] = {}
+        """By session, and by serial: a client may send one again under the same number."""
+        self._placed: dict[int, set[int]] = {}
+        """By session, the serials of those whose pubend is found."""
+
+    def on_publish(self, connection: Connection, session: int, message: PublishKeyed) -> None:
+        """A batch."""
+        waiting = self._waiting.setdefault(session, {})
+        if problem := name_problem(message.producer):
+            self._refuse(connection, session, message, Code.REJECTED, f"the producer's name {problem}")
+        elif len(waiting) >= UNANSWERED_MAX:
+            self._refuse(connection, session, message, Code.RETRY, f"{UNANSWERED_MAX} keyed batches are unanswered")
+        else:
+            self._serial += 1
+            waiting[self._serial] = message
+            request = OpenRequest(marked(message.producer), "", 0, message.topic or None)
+            self._effects.append(PlaceOpening(request, (session, KEYED, self._serial)))
+
+    def on_placed(self, session: int, connection: Connection, serial: int, placed: Placed) -> None:
+        """The router's answer to either question, of a session that lives."""
+        waiting = self._waiting.get(session, {})
+        message = waiting.get(serial)
+        if message is None:
+            return
+        outcome, is_logged = placed.outcome, serial in self._placed.get(session, ())
+        if outcome.verdict is not Verdict.OK:
+            self._over(session, serial)
+            self._refuse(connection, session, message, CODES[outcome.verdict], outcome.reason)
+        elif is_logged:
+            self._over(session, serial)
+            answer = KeyedPublished(message.request, placed.pubend, list(outcome.ticks))
+            self._outbox.tell(connection.link, session, answer)
+        else:
+            self._placed.setdefault(session, set()).add(serial)
+            pub = Pub(marked(message.producer), message.epoch, message.index, message.events, placed.pubend)
+            self._effects.append(PlaceBatch(pub, (session, KEYED, serial)))
+
+    def on_session_over(self, session: int) -> None:
+        """Nobody hears the answers any more; what was placed may still be logged."""
+        self._waiting.pop(session, None)
+        self._placed.pop(session, None)
+
+    def _over(self, session: int, serial: int) -> None:
+        del self._waiting[session][serial]
+        self._placed.get(session, set()).discard(serial)
+
+    def _refuse(self, connection: Connection, session: int, message: PublishKeyed, code: Code, reason: str) -> None:
+        self._outbox.tell(connection.link, session, RequestFailed(message.request, code, reason))

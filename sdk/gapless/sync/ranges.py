@@ -1,0 +1,237 @@
+"""Durable subscriptions of which the application keeps the position itself, blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+
+from typing_extensions import Self
+
+from gapless.core.client import Delivery, Gap
+from gapless.core.events import Event
+
+if TYPE_CHECKING:
+    import gapless.client.connection as awaited
+    from gapless.client.keyed import KeyedReceipt
+    from gapless.client.leasing import Lease as AwaitedLease
+    from gapless.client.messages import Message
+    from gapless.client.options import OnConflict, OnGap, Start
+    from gapless.client.reading import RangeReader as AwaitedReader
+    from gapless.core.ticks import PubendId, Tick
+    from gapless.core.tokens import CheckpointToken
+    from gapless.selectors.selector import Selector
+    from gapless.sync.runner import Runner
+
+ItemT = TypeVar("ItemT")
+
+
+class RangeReader(Generic[ItemT]):
+    """Iterates over the events of a range; see `gapless.RangeReader`. Made by `Connection.read_range`."""
+
+    def __init__(self, runner: Runner, reader: AwaitedReader[ItemT]) -> None:
+        """Use `Connection.read_range`."""
+        self._runner = runner
+        self._reader = reader
+
+    def __repr__(self) -> str:
+        return repr(self._reader)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def position(self) -> Tick:
+        """Everything up to here was handed out: a reader that begins here hands out the rest."""
+        return self._reader.position
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ItemT:
+        item = self._reader.hand_out()
+        if item is not None:
+            return item
+
+        async def take() -> tuple[ItemT | None, bool]:
+            try:
+                return await self._reader.__anext__(), True
+            except StopAsyncIteration:
+                return None, False
+
+        item, more = self._runner.call(take, give_up=True)
+        if not more:
+            raise StopIteration
+        return cast("ItemT", item)
+
+    def parts(self) -> Iterator[Delivery | Gap]:
+        """The same as it came: columns of events that are not decoded yet, and gaps."""
+        parts = self._reader.parts()
+
+        async def take() -> Delivery | Gap | None:
+            try:
+                return await parts.__anext__()
+            except StopAsyncIteration:
+                return None
+
+        while (part := self._runner.call(take, give_up=True)) is not None:
+            yield part
+
+    def close(self) -> None:
+        """Ends the reading. Idempotent."""
+        if self._runner.alive:
+            self._runner.do(self._reader.abandon)
+
+
+class Lease:
+    """A subscription for one reader alone; see `gapless.Lease`. Made by `Connection.lease`."""
+
+    def __init__(self, runner: Runner, lease: AwaitedLease) -> None:
+        """Use `Connection.lease`."""
+        self._runner = runner
+        self._lease = lease
+
+    def __repr__(self) -> str:
+        return repr(self._lease)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    @property
+    def owner(self) -> str:
+        """Who has it."""
+        return self._lease.owner
+
+    def check(self) -> None:
+        """Raises why the lease is over, if it is."""
+        self._lease.check()
+
+    def release(self) -> None:
+        """Gives it back. Idempotent."""
+        if self._runner.alive:
+            self._runner.do(self._lease.release)
+
+
+class RangeCalls:
+    """The calls of a connection that concern ranges; see `gapless.Connection`, each with a `timeout`."""
+
+    _runner: Runner
+    _connection: awaited.Connection
+
+    def attach(
+        self,
+        subscription: str,
+        *topics: str,
+        selector: str | Selector = "",
+        start: Start = None,
+        timeout: float | None = None,
+    ) -> CheckpointToken:
+        """Creates a durable subscription if it does not exist, and returns where it stands."""
+        return self._runner.call(
+            lambda: self._connection.attach(subscription, *topics, selector=selector, start=start), timeout
+        )
+
+    def heads(
+        self,
+        subscription: str | CheckpointToken | None = None,
+        *,
+        after: CheckpointToken | None = None,
+        wait: float = 0,
+        timeout: float | None = None,
+    ) -> CheckpointToken:
+        """Up to where everything is decided, and for a subscription, up to where there is something for it."""
+        return self._runner.call(
+            lambda: self._connection.heads(subscription, after=after, wait=wait), timeout, give_up=True
+        )
+
+    def bound(
+        self,
+        subscription: str | CheckpointToken,
+        start: CheckpointToken,
+        *,
+        max_events: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> CheckpointToken:
+        """Up to where a budget of events and bytes goes."""
+        return self._runner.call(
+            lambda: self._connection.bound(subscription, start, max_events=max_events, max_bytes=max_bytes), timeout
+        )
+
+    def earliest(
+        self, subscription: str | CheckpointToken | None = None, *, timeout: float | None = None
+    ) -> CheckpointToken:
+        """Up to where nothing is left; for a subscription, from where on it meets no gap."""
+        return self._runner.call(lambda: self._connection.earliest(subscription), timeout)
+
+    @overload
+    def read_range(
+        self,
+        subscription: str | CheckpointToken,
+        pubend: PubendId,
+        start: Tick,
+        end: Tick,
+        *,
+        on_gap: Literal["raise"] = "raise",
+    ) -> RangeReader[Event]: ...
+    @overload
+    def read_range(
+        self, subscription: str | CheckpointToken, pubend: PubendId, start: Tick, end: Tick, *, on_gap: OnGap
+    ) -> RangeReader[Event | Gap]: ...
+    def read_range(
+        self,
+        subscription: str | CheckpointToken,
+        pubend: PubendId,
+        start: Tick,
+        end: Tick,
+        *,
+        on_gap: OnGap = "raise",
+    ) -> RangeReader[Any]:
+        """Reads what the subscription selects in (start, end] of a pubend."""
+        return RangeReader(
+            self._runner,
+            self._runner.do(lambda: self._connection.read_range(subscription, pubend, start, end, on_gap=on_gap)),
+        )
+
+    def ack(self, subscription: str | CheckpointToken, token: CheckpointToken, *, timeout: float | None = None) -> None:
+        """The subscription is done with everything up to a position: durable when it returns."""
+        self._runner.call(lambda: self._connection.ack(subscription, token), timeout)
+
+    def lease(
+        self,
+        subscription: str | CheckpointToken,
+        owner: str,
+        *,
+        in_use: OnConflict = "error",
+        timeout: float | None = None,
+    ) -> Lease:
+        """Takes a subscription for this connection alone. After a timeout it is not wanted any more."""
+        lease = self._runner.call(
+            lambda: self._connection.lease(subscription, owner, in_use=in_use), timeout, give_up=True
+        )
+        return Lease(self._runner, lease)
+
+    def publish(
+        self,
+        producer: str,
+        epoch: int,
+        index: int,
+        messages: Iterable[Message],
+        *,
+        topic: str | None = None,
+        timeout: float | None = None,
+    ) -> KeyedReceipt:
+        """Publishes messages under keys of one's own; what was published under them before is dropped."""
+        return self._runner.call(
+            lambda: self._connection.publish(producer, epoch, index, messages, topic=topic), timeout
+        )

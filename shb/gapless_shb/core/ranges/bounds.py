@@ -1,0 +1,192 @@
+"""How far a budget of events and bytes goes, and who gets which share of it.
+
+Each pubend is counted on from its start until it alone would use the budget up, or its head is reached. The budget is
+then shared in proportion to what was counted: so where less than the budget is behind on each, in proportion to what
+each is behind, and else no pubend waits for another one's long history.
+
+Events are counted by the PFS alone, where it knows them; for their bytes they have to be fetched.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from typing import Final
+
+from gapless.core.effects import Read, ReadResult
+from gapless.core.events import ROW, EventBatch
+from gapless.core.messages import AskBound, Position, Ticks
+from gapless.core.roles import ClientSession
+from gapless.core.routing import Knowledge
+from gapless.core.ticks import PubendId, Tick
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.ranges.reader import READ_BYTES, RangeReader
+from gapless_shb.core.ranges.targets import Targets
+
+COUNTED_MAX: Final = 1 << 20
+"""So many events of a pubend are counted at most: a bound may be lower than it need be, and is never higher."""
+
+
+class Count:
+    """A sink that counts: the ticks of the events, and with `max_bytes` how many bytes there are up to each."""
+
+    def __init__(self, max_events: int | None, max_bytes: int | None) -> None:
+        self._max_events = min(max_events or COUNTED_MAX, COUNTED_MAX)
+        self._max_bytes = max_bytes
+        self.wants_events = max_bytes is not None
+        self.found: array[int] = array("Q")
+        self.sizes: array[int] = array("Q")
+        """Bytes up to and with each; empty where they are not counted."""
+
+    @property
+    def full(self) -> bool:
+        """Whether this pubend alone would use the budget up."""
+        spent = self._max_bytes is not None and bool(self.sizes) and self.sizes[-1] >= self._max_bytes
+        return spent or len(self.found) >= self._max_events
+
+    def ticks(self, ticks: Sequence[Tick]) -> None:
+        """These match."""
+        self.found.extend(ticks)
+
+    def events(self, events: EventBatch) -> EventBatch | None:
+        """These match."""
+        self.found.extend(events.ticks)
+        if self.wants_events:
+            before = self.sizes[-1] if self.sizes else 0
+            sizes = accumulate((len(event) + ROW.size for event in events.events), initial=before)
+            next(sizes)
+            self.sizes.extend(sizes)
+        return None
+
+    def gap(self, start: Tick, end: Tick) -> None:
+        """What is lost uses nothing up."""
+
+
+@dataclass(slots=True)
+class Bound:
+    """One question, while it is counted for it."""
+
+    session: int
+    request: AskBound
+    readers: dict[PubendId, tuple[RangeReader, Count]] = field(default_factory=dict)
+
+
+class Bounds:
+    """Answers AskBound."""
+
+    def __init__(self, hosting: Hosting, targets: Targets) -> None:
+        self._hosting = hosting
+        self._targets = targets
+        self._bounds: dict[int, Bound] = {}
+        self._reads: dict[int, tuple[int, PubendId]] = {}
+        self._count = 0
+        self._read_count = 0
+
+    def on_ask(self, session: ClientSession, request: AskBound, heads: Mapping[PubendId, Tick], now: int) -> None:
+        """Begins to count up to these heads. Raises RefusedError."""
+        subscription = self._targets.find(session, request.target)
+        self._targets.check(request.start)
+        starts = {position.pubend: position.tick for position in request.start}
+        self._count += 1
+        number, bound = self._count, Bound(session.number, request)
+        self._bounds[number] = bound
+        for pubend, head in heads.items():
+            stream = self._hosting.streams[pubend]
+            start = starts.get(pubend, stream.positions[subscription.sid].acked)
+            count = Count(request.max_events, request.max_bytes)
+            read = partial(self._read, number, pubend)
+            bound.readers[pubend] = RangeReader(stream, subscription, start, max(start, head), count, read), count
+        for reader, _ in bound.readers.values():
+            reader.step(now)
+        self._settle(number)
+
+    def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
+        """RAW knowledge arrived, or the head has moved."""
+        for number, bound in list(self._bounds.items()):
+            if knowledge.pubend in bound.readers:
+                reader, _ = bound.readers[knowledge.pubend]
+                if knowledge.stamp is None:
+                    reader.on_knowledge(knowledge)
+                reader.step(now)
+                self._settle(number)
+
+    def on_read(self, number: int, result: ReadResult, now: int) -> None:
+        """A PFS was read."""
+        asked, pubend = self._reads.pop(number)
+        if asked in self._bounds:
+            reader, _ = self._bounds[asked].readers[pubend]
+            reader.on_read(result, now)
+            reader.step(now)
+            self._settle(asked)
+
+    def on_session_ended(self, session: int) -> None:
+        """Nobody hears the answers any more."""
+        self._bounds = {number: bound for number, bound in self._bounds.items() if bound.session != session}
+
+    def on_removed(self) -> None:
+        """Some subscription was removed: what is asked of it needs no answer but that."""
+        for number, bound in list(self._bounds.items()):
+            if any(self._hosting.registry.get(reader.sid) is None for reader, _ in bound.readers.values()):
+                del self._bounds[number]
+                self._hosting.tell(bound.session, self._targets.removed().answer(bound.request.request))
+
+    def _read(self, number: int, pubend: PubendId, after: Tick, upto: Tick) -> None:
+        self._read_count += 1
+        self._reads[self._read_count] = number, pubend
+        pfs = self._hosting.streams[pubend].pfs
+        cookie = ("bound", self._read_count)
+        self._hosting.effects.append(Read(pfs.stream, after, upto, cookie, READ_BYTES))
+
+    def _settle(self, number: int) -> None:
+        bound = self._bounds[number]
+        if not all(reader.complete or count.full for reader, count in bound.readers.values()):
+            return
+        del self._bounds[number]
+        counts = {pubend: count for pubend, (_, count) in bound.readers.items()}
+        taken = divided(counts, bound.request.max_events, bound.request.max_bytes)
+        positions = [
+            Position(pubend, _end(reader, count, taken[pubend])) for pubend, (reader, count) in bound.readers.items()
+        ]
+        self._hosting.tell(bound.session, Ticks(bound.request.request, positions))
+
+
+def _end(reader: RangeReader, count: Count, taken: int) -> Tick:
+    """Where a pubend ends of which so many of the counted events are taken."""
+    if reader.complete and taken == len(count.found):
+        return reader.hi
+    return count.found[taken - 1] if taken else reader.lo
+
+
+def divided(counts: Mapping[PubendId, Count], max_events: int | None, max_bytes: int | None) -> dict[PubendId, int]:
+    """How many of the events counted on each pubend are within the budget."""
+    taken = {pubend: len(count.found) for pubend, count in counts.items()}
+    if max_bytes is not None:
+        room = shares({pubend: count.sizes[-1] if count.sizes else 0 for pubend, count in counts.items()}, max_bytes)
+        fitting = {pubend: bisect_right(counts[pubend].sizes, room[pubend]) for pubend in counts}
+        if not any(fitting.values()):  # each is larger than its share: one goes all the same
+            first = next((pubend for pubend in counts if taken[pubend]), None)
+            fitting = {pubend: int(pubend == first) for pubend in counts}
+        taken = {pubend: min(taken[pubend], fitting[pubend]) for pubend in counts}
+    if max_events is not None:
+        taken = shares(taken, max_events)
+    return taken
+
+
+def shares(wanted: Mapping[PubendId, int], budget: int) -> dict[PubendId, int]:
+    """A budget in proportion to what is wanted: no more than that, and no more than the budget together.
+
+    What is left by rounding goes to those that lack most, so nobody starves while there is any.
+    """
+    total = sum(wanted.values())
+    if total <= budget:
+        return dict(wanted)
+    parts = {pubend: budget * amount // total for pubend, amount in wanted.items()}
+    left = budget - sum(parts.values())
+    by_lack = sorted(wanted, key=lambda pubend: (-(budget * wanted[pubend] % total), pubend))
+    for pubend in by_lack[:left]:
+        parts[pubend] += 1
+    return parts

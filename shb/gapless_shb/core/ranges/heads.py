@@ -1,0 +1,196 @@
+"""How far there is something to read, and from where on (spark.md 5 `heads`, `earliest`).
+
+A head is final: of every tick up to it, it is decided what it is, and that never changes. It is handed out before it is
+durable here that it was reached; so after a crash of this broker heads begin lower, and whoever asks behind a position
+is not told of less than that. And whoever asks is not answered before the head has come to where the pubend was when it
+was heard of last: what had been published by then he may know of, and miss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gapless.core.messages import AskEarliest, AskHeads, Position, Ticks
+from gapless.core.roles import ClientSession
+from gapless.core.routing import Knowledge
+from gapless.core.ticks import STEP, PubendId, Tick
+from gapless.selectors.index import BatchMatcher
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.fetches import RangeFetch
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.ranges.targets import Targets
+from gapless_shb.core.subscriptions import Subscription
+
+_MILLISECOND = 1_000_000
+_PATIENCE = 1000 * _MILLISECOND
+"""So long the head may take to come to where its pubend is, before that is answered which there is."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A question that is answered when there is something, or at a time."""
+
+    session: int
+    request: AskHeads
+    subscription: Subscription | None
+    until: int
+    patience: int
+    upto: dict[PubendId, Tick]
+    """How far each pubend was known to be when it was asked."""
+
+
+class Heads:
+    """Answers AskHeads."""
+
+    def __init__(self, hosting: Hosting, targets: Targets) -> None:
+        self._hosting = hosting
+        self._targets = targets
+        self._waiting: list[Waiting] = []
+
+    def on_ask(self, session: ClientSession, request: AskHeads, now: int) -> None:
+        """Answers, at once or later. Raises RefusedError."""
+        subscription = None if request.target is None else self._targets.find(session, request.target)
+        self._targets.check(request.after or ())
+        until = now + request.wait_ms * _MILLISECOND
+        upto = {pubend: stream.told_upto for pubend, stream in self._hosting.streams.items()}
+        waiting = Waiting(session.number, request, subscription, until, max(until, now + _PATIENCE), upto)
+        if not self._answer(waiting, now):
+            self._waiting.append(waiting)
+
+    def of(self, subscription: Subscription, after: dict[PubendId, Tick]) -> dict[PubendId, Tick]:
+        """The heads for a subscription: where there is nothing for it behind a position, that position."""
+        heads: dict[PubendId, Tick] = {}
+        for pubend, stream in self._hosting.streams.items():
+            behind = after.get(pubend, stream.positions[subscription.sid].acked)
+            moved = _has_something(stream, subscription.sid, behind)
+            heads[pubend] = max(behind, stream.outside_void(stream.head)) if moved else behind
+        return heads
+
+    @property
+    def deadline(self) -> int | None:
+        """When some question must be answered."""
+        due = (waiting.until if self._is_fresh(waiting) else waiting.patience for waiting in self._waiting)
+        return min(due, default=None)
+
+    def settle(self, now: int) -> None:
+        """Something happened, or time has passed: answers what can be."""
+        if self._waiting:
+            self._waiting = [waiting for waiting in self._waiting if not self._answer(waiting, now)]
+
+    def on_session_ended(self, session: int) -> None:
+        """Nobody hears the answers any more."""
+        self._waiting = [waiting for waiting in self._waiting if waiting.session != session]
+
+    def _answer(self, waiting: Waiting, now: int) -> bool:
+        request, subscription = waiting.request, waiting.subscription
+        if subscription is not None and self._hosting.registry.get(subscription.sid) is not subscription:
+            self._hosting.tell(waiting.session, self._targets.removed().answer(request.request))
+            return True
+        if not self._is_fresh(waiting) and now < waiting.patience:
+            return False
+        after = {position.pubend: position.tick for position in request.after or ()}
+        if subscription is None or request.after is None:
+            heads = {
+                pubend: max(after.get(pubend, 0), stream.outside_void(stream.head))
+                for pubend, stream in self._hosting.streams.items()
+            }
+        else:
+            heads = self.of(subscription, after)
+        moved = any(tick > after.get(pubend, -1) for pubend, tick in heads.items())
+        if not moved and now < waiting.until:
+            return False
+        positions = [Position(pubend, tick) for pubend, tick in heads.items()]
+        self._hosting.tell(waiting.session, Ticks(request.request, positions))
+        return True
+
+    def _is_fresh(self, waiting: Waiting) -> bool:
+        """Whether each pubend was heard of in this life, and the head has come to where it was."""
+        streams = self._hosting.streams
+        return all(
+            streams[pubend].meta.stable and streams[pubend].head >= tick for pubend, tick in waiting.upto.items()
+        )
+
+
+def _has_something(stream: Constream, sid: int, behind: Tick) -> bool:
+    """Whether there may be anything for a subscription behind a position: an event, or what is not known here."""
+    position = stream.positions[sid]
+    stream.release(position)
+    low, silent_upto = position.silent()
+    if low <= behind < silent_upto:
+        behind = silent_upto
+    return stream.head > behind and max(position.since, stream.pfs.chopped, position.last_tick) > behind
+
+
+@dataclass(slots=True)
+class Question:
+    """One who asks what is left, and the pubends that have not said so yet."""
+
+    session: int
+    request: int
+    subscription: Subscription | None
+    open: dict[PubendId, RangeFetch]
+    found: dict[PubendId, Tick]
+
+
+class Earliest:
+    """Answers AskEarliest: each pubend is asked for the first ticks that it may have."""
+
+    def __init__(self, hosting: Hosting, targets: Targets) -> None:
+        self._hosting = hosting
+        self._targets = targets
+        self._questions: list[Question] = []
+
+    def on_ask(self, session: ClientSession, request: AskEarliest, now: int) -> None:
+        """Asks the pubends. Raises RefusedError."""
+        subscription = None if request.target is None else self._targets.find(session, request.target)
+        question = Question(session.number, request.request, subscription, {}, {})
+        for pubend, stream in self._hosting.streams.items():
+            first = max(stream.lost, stream.meta.created - 1, 0)
+            if first >= stream.head:
+                question.found[pubend] = first
+                continue
+            fetch = question.open[pubend] = RangeFetch(pubend, first, min(first + STEP, stream.head), BatchMatcher())
+            stream.turns.fetch(fetch.ranges(), now)
+        self._questions.append(question)
+        self.settle()
+
+    def on_knowledge(self, knowledge: Knowledge) -> None:
+        """RAW knowledge arrived."""
+        for question in self._questions:
+            fetch = question.open.get(knowledge.pubend)
+            if fetch is not None:
+                fetch.offer(knowledge)
+                if fetch.complete:
+                    del question.open[knowledge.pubend]
+                    stream = self._hosting.streams[knowledge.pubend]
+                    question.found[knowledge.pubend] = max(fetch.start, stream.lost, knowledge.lost)
+        self.settle()
+
+    def on_session_ended(self, session: int) -> None:
+        """Nobody hears the answers any more."""
+        self._questions = [question for question in self._questions if question.session != session]
+
+    def settle(self) -> None:
+        """Answers what every pubend has answered."""
+        for question in [question for question in self._questions if not question.open]:
+            self._questions.remove(question)
+            self._answer(question)
+
+    def _answer(self, question: Question) -> None:
+        subscription = question.subscription
+        if subscription is not None and self._hosting.registry.get(subscription.sid) is not subscription:
+            self._hosting.tell(question.session, self._targets.removed().answer(question.request))
+            return
+        positions = [
+            Position(pubend, tick if subscription is None else self._readable_from(pubend, subscription.sid, tick))
+            for pubend, tick in question.found.items()
+        ]
+        self._hosting.tell(question.session, Ticks(question.request, positions))
+
+    def _readable_from(self, pubend: PubendId, sid: int, lost: Tick) -> Tick:
+        """From where on a subscription meets no gap: what it is done with is silence, whatever became of it."""
+        stream = self._hosting.streams[pubend]
+        position = stream.positions[sid]
+        stream.release(position)
+        low, silent_upto = position.silent()
+        return min(lost, low) if lost <= silent_upto else lost

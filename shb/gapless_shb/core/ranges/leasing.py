@@ -1,0 +1,133 @@
+"""Leases: who reads a subscription by ranges has it alone, as long as his session lasts.
+
+Two readers of one subscription would each acknowledge what only he has read, and the slower one would be met by gaps. A
+lease is a session's, so it ends with its connection, or when three heartbeats are missed; it is not durable. After a
+reconnect the client asks for it again. A subscription that somebody consumes cannot be leased, nor the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gapless.core.messages import Code, Detached, EndLease, InUse, Lease, Leased, LeaseLost, ServerMessage, Subscribe
+from gapless.core.roles import ClientSession
+from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.ranges.targets import Targets
+
+Waiting: TypeAlias = "tuple[ClientSession, Lease | Subscribe]"
+
+
+@dataclass(slots=True)
+class Held:
+    """A lease, and who waits for its end."""
+
+    session: ClientSession
+    request: int
+    owner: str
+    waiting: list[Waiting] = field(default_factory=list)
+
+
+class Leasing:
+    """All leases of an SHB."""
+
+    def __init__(self, hosting: Hosting, targets: Targets, grant: Callable[[int, int, ServerMessage], None]) -> None:
+        """`grant`: answers (sid, session, answer) when it is durable that the subscription is not left."""
+        self._hosting = hosting
+        self._targets = targets
+        self._grant = grant
+        self._held: dict[int, Held] = {}
+        self._ended: list[Waiting] = []
+        """Who waited for a lease that has ended."""
+
+    def holder(self, sid: int) -> int | None:
+        """The session that has the subscription."""
+        held = self._held.get(sid)
+        return None if held is None else held.session.number
+
+    def on_lease(self, session: ClientSession, request: Lease) -> None:
+        """Grants it, queues for it, or takes it away from another one. Raises RefusedError."""
+        subscription = self._targets.find(session, request.target)
+        sid = subscription.sid
+        held = self._held.get(sid)
+        if held is not None and held.owner != request.owner and held.session.instance != session.instance:
+            if request.in_use is InUse.ERROR:
+                raise RefusedError(
+                    Code.IN_USE,
+                    f"subscription {subscription.name!r} is leased to {held.owner!r}: two readers of one subscription "
+                    "would acknowledge for each other",
+                )
+            if request.in_use is InUse.WAIT:
+                held.waiting.append((session, request))
+                return
+        self._take_from_consumer(session, request, sid)
+        waiting = [] if held is None else held.waiting
+        if held is not None and (held.session.number, held.request) != (session.number, request.request):
+            lost = LeaseLost(held.request, Code.TAKEN_OVER, f"the lease was taken over by {request.owner!r}")
+            self._hosting.tell(held.session.number, lost)
+        self._held[sid] = Held(session, request.request, request.owner, waiting)
+        self._grant(sid, session.number, Leased(request.request, sid))
+
+    def _take_from_consumer(self, session: ClientSession, request: Lease, sid: int) -> None:
+        consumer = self._hosting.around.consumers.get(sid)
+        if consumer is None:
+            return
+        if request.in_use is not InUse.TAKEOVER:
+            raise RefusedError(Code.IN_USE, "the subscription is consumed: it cannot be leased at the same time")
+        self._hosting.tell(consumer.channel.session, Detached(sid, Code.TAKEN_OVER, f"leased to {request.owner!r}"))
+        self._hosting.detach(sid)
+
+    def admits(self, session: ClientSession, request: Subscribe) -> bool:
+        """Whether a consumer may have what it asks for now; else it waits. Raises RefusedError."""
+        sid = request.sid
+        if not sid and request.name:
+            found = self._hosting.registry.find(session.client_id, request.name)
+            sid = 0 if found is None else found.sid
+        held = self._held.get(sid)
+        if held is None:
+            return True
+        if request.in_use is InUse.ERROR:
+            raise RefusedError(Code.IN_USE, f"the subscription is leased to {held.owner!r}")
+        if request.in_use is InUse.WAIT:
+            held.waiting.append((session, request))
+            return False
+        self._lose(sid, Code.TAKEN_OVER, "a consumer took the subscription over")
+        return True
+
+    def on_end(self, session: ClientSession, request: EndLease) -> None:
+        """A lease is given back, or no longer waited for."""
+        for sid, held in list(self._held.items()):
+            if (held.session.number, held.request) == (session.number, request.request):
+                self._free(sid)
+            held.waiting[:] = [
+                waiting
+                for waiting in held.waiting
+                if (waiting[0].number, waiting[1].request) != (session.number, request.request)
+            ]
+
+    def on_session_ended(self, session: int) -> None:
+        """Its leases are free."""
+        for sid, held in list(self._held.items()):
+            held.waiting[:] = [waiting for waiting in held.waiting if waiting[0].number != session]
+            if held.session.number == session:
+                self._free(sid)
+
+    def on_removed(self) -> None:
+        """Some subscription was removed: its lease is void, and whoever waits for it hears what has become of it."""
+        for sid in [sid for sid in self._held if self._hosting.registry.get(sid) is None]:
+            self._lose(sid, Code.UNSUBSCRIBED, "the subscription was removed")
+
+    def take_ended(self) -> list[Waiting]:
+        """Those who waited for a lease that has ended, in order; emptied by the call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _lose(self, sid: int, code: Code, reason: str) -> None:
+        held = self._held[sid]
+        self._hosting.tell(held.session.number, LeaseLost(held.request, code, reason))
+        self._free(sid)
+
+    def _free(self, sid: int) -> None:
+        self._ended += self._held.pop(sid).waiting

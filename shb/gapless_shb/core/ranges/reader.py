@@ -1,0 +1,276 @@
+"""Reads what one subscription matches in a range of a pubend, and changes nothing (algorithms.md 3.6 `RangeReader`).
+
+What is known of the range decides where its events come from, from the front on:
+
+    up to `since`, the chop point, or what cannot be read   the whole range is fetched, unfiltered, and filtered
+    behind the subscription's last tick                     silence
+    the shelf's pages, if they have all that is wanted      from memory: what was just delivered is there
+    sealed blocks of the PFS                                read, and their ticks fetched
+    the open block                                          at hand, and its ticks fetched
+
+Nothing is dropped because it expired: a range that is read again must not have shrunk. It ends at the head, and goes on
+when that moves, until it has reached the end of its range. What is handed out is bounded by the sink's room.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from gapless.core.effects import ReadResult
+from gapless.core.events import EventBatch
+from gapless.core.routing import Knowledge
+from gapless.core.ticks import MILLISECOND, Tick
+from gapless.selectors.index import BatchMatcher
+from gapless_shb.core.blocks import Block
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.fetches import (
+    NEAR,
+    GapSegment,
+    RangeFetch,
+    Segment,
+    TickFetch,
+    Window,
+    near_ranges,
+    refilter,
+)
+from gapless_shb.core.positions import Position
+from gapless_shb.core.subscriptions import Subscription
+
+TARGET_BYTES: Final = 1 << 20
+"""The events of so many ticks are fetched at once that they have about so many bytes."""
+TICKS_MAX: Final = 2048
+TICKS_FIRST: Final = 256
+"""As long as it is not known how large events are."""
+NEAR_FIRST: Final = 16 * MILLISECOND
+NEAR_MOST: Final = 1 << 42
+READ_BYTES: Final = 256 << 10
+
+
+class Sink(Protocol):
+    """Who is told what is in the range, in order."""
+
+    wants_events: bool
+    """Whether the events are needed, and not their ticks alone."""
+
+    def ticks(self, ticks: Sequence[Tick]) -> None:
+        """These match, if `wants_events` is not set; how large they are is not known."""
+
+    def events(self, events: EventBatch) -> EventBatch | None:
+        """These match. Returns those there was no room for, or None."""
+
+    def gap(self, start: Tick, end: Tick) -> None:
+        """Events in (start, end] may have been lost."""
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is wanted now."""
+
+
+class NearTicks(TickFetch):
+    """Wants exactly these ticks, and asks for those that are close to each other in one range."""
+
+    def __init__(self, start: Tick, ticks: Sequence[Tick], upto: Tick, near: Tick, *, imprecise: bool) -> None:
+        super().__init__(start, ticks, upto)
+        self._asked = near_ranges(ticks, near)
+        self.imprecise = imprecise
+        self.others = 0
+        """How many events came along that were not wanted."""
+
+    def ranges(self) -> tuple[tuple[Tick, Tick], ...]:
+        """What to ask for."""
+        return self._asked
+
+    def offer(self, knowledge: Knowledge) -> None:
+        """Takes what it wanted out of knowledge that arrived."""
+        before = len(self._wanted)
+        super().offer(knowledge)
+        if knowledge.reply:
+            self.others += len(knowledge.data) - (before - len(self._wanted))
+
+
+class RangeReader:
+    """A range of one subscription on one pubend, and how far it is read."""
+
+    def __init__(
+        self,
+        stream: Constream,
+        subscription: Subscription,
+        lo: Tick,
+        hi: Tick,
+        sink: Sink,
+        read: Callable[[Tick, Tick], None],
+    ) -> None:
+        """`read` reads PFS records; answered by `on_read`."""
+        self.stream = stream
+        self.sid = subscription.sid
+        self.lo = lo
+        self.horizon = lo
+        """Everything of the range up to here has been said."""
+        self.hi = hi
+        self._sink = sink
+        self._read = read
+        self._matcher = BatchMatcher()
+        self._matcher.add(self.sid, subscription.filter)
+        self._filter = subscription.filter
+        self._window = Window()
+        self._reading_upto: Tick | None = None
+        self._unreadable_upto = 0
+        self._fetch: NearTicks | RangeFetch | None = None
+        self._ready: deque[Segment] = deque()
+        self._ready_upto = lo
+        self._ticks_most = TICKS_FIRST
+        self._near = NEAR_FIRST
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the range was said."""
+        return self.horizon >= self.hi
+
+    # What happened.
+
+    def on_knowledge(self, knowledge: Knowledge) -> None:
+        """RAW knowledge of the pubend arrived; some of it may be what was asked for."""
+        if self._fetch is not None and knowledge.hi > self._fetch.start:
+            self._fetch.offer(knowledge)
+
+    def on_read(self, result: ReadResult, now: int) -> None:
+        """The PFS was read. What lies at or below its chop point *now* is unknown, not silence (T43)."""
+        upto, self._reading_upto = self._reading_upto, None
+        assert upto is not None
+        if result.error:
+            self._unreadable_upto = upto
+        elif result.first <= self.horizon:
+            self._take_blocks(result.records, upto, now)
+
+    # What to do.
+
+    def step(self, now: int) -> None:
+        """Goes on until the range is complete, or it must wait: for an answer, for room, or for the head."""
+        while True:
+            self._harvest()
+            self._hand_out()
+            if self._ready or self._fetch is not None or self._reading_upto is not None:
+                return
+            self.horizon = max(self.horizon, self._ready_upto)
+            head = min(self.stream.head, self.hi)
+            if self.horizon >= head or self._sink.full:
+                return
+            self._plan(head, now)
+
+    def _plan(self, head: Tick, now: int) -> None:
+        """Decides what comes next of (horizon, head]."""
+        stream, horizon = self.stream, self.horizon
+        position = stream.positions[self.sid]
+        low, silent_upto = self._silent(position)
+        unknown_upto = min(max(position.since, stream.pfs.chopped, self._unreadable_upto), head)
+        if low <= horizon < silent_upto:
+            self._ready_upto = min(silent_upto, head)
+        elif horizon < unknown_upto:
+            fetch = RangeFetch(stream.pubend, horizon, self._window.upto(horizon, unknown_upto), self._matcher)
+            self._fetch = fetch
+            stream.turns.fetch(fetch.ranges(), now)
+        elif position.last_tick <= horizon:
+            self._ready_upto = head
+        elif self._take_page(head):
+            return
+        elif horizon < stream.pfs.sealed_upto:
+            self._reading_upto = min(head, stream.pfs.sealed_upto)
+            self._read(horizon, self._reading_upto)
+        else:
+            ticks = [tick for tick in stream.pfs.open_ticks(self.sid, horizon) if tick <= head]
+            self._take_ticks(ticks, head, now, imprecise=False)
+
+    def _silent(self, position: Position) -> tuple[Tick, Tick]:
+        """(lo, hi]: the subscription is done with it, and no event of it stands there."""
+        self.stream.release(position)
+        return position.silent()
+
+    def _take_page(self, head: Tick) -> bool:
+        """Takes what is in memory, if it is all that is wanted of a page."""
+        shelf = self.stream.turns.shelf
+        page = shelf.page(self.horizon)
+        if page is None:
+            silent_upto = min(shelf.silent_upto(self.horizon, head), head)
+            self._ready_upto = max(self._ready_upto, silent_upto)
+            return silent_upto > self.horizon
+        if not self._sink.wants_events:
+            return False
+        mask = page.wanted(self.sid, self.horizon) & ((1 << bisect_right(page.ticks, head)) - 1)
+        if page.missing(mask):
+            return False
+        mask = page.matching(mask, self._matcher, self._filter)
+        if mask:
+            self._ready.append(page.select(mask))
+        self._ready_upto = min(page.index, head)
+        return True
+
+    def _take_blocks(self, records: Sequence[tuple[int, bytes]], upto: Tick, now: int) -> None:
+        """Asks for the ticks of the blocks that were read, or of the first of them."""
+        ticks: list[Tick] = []
+        covered, imprecise = self.horizon if records else upto, False
+        for index, data in records:
+            block = Block(index, data)
+            ticks += [tick for tick in block.ticks_of(self.sid) if self.horizon < tick <= upto]
+            imprecise = imprecise or block.imprecise
+            covered = min(index, upto)
+            if len(ticks) >= self._ticks_most:
+                break
+        self._take_ticks(ticks, covered, now, imprecise=imprecise)
+
+    def _take_ticks(self, ticks: Sequence[Tick], upto: Tick, now: int, *, imprecise: bool) -> None:
+        if ticks and self._sink.wants_events:
+            self._fetch = NearTicks(self.horizon, ticks, upto, self._near, imprecise=imprecise)
+            self.stream.turns.fetch(self._fetch.ranges(), now)
+            return
+        if ticks:
+            self._sink.ticks(ticks)
+        self._ready_upto = upto
+
+    def _harvest(self) -> None:
+        """Takes what was fetched, if it is complete; what became silence meanwhile is no gap."""
+        fetch = self._fetch
+        if fetch is None or not fetch.complete:
+            return
+        self._fetch = None
+        segments = fetch.segments(self._silent(self.stream.positions[self.sid]))
+        if isinstance(fetch, RangeFetch):
+            self._window.learn(fetch.size)
+        else:
+            self._learn(fetch, segments)
+            if fetch.imprecise:
+                segments = [s if isinstance(s, GapSegment) else refilter(s, self._matcher) for s in segments]
+        self._ready.extend(segment for segment in segments if isinstance(segment, GapSegment) or len(segment))
+        self._ready_upto = fetch.upto
+
+    def _learn(self, fetch: NearTicks, segments: Sequence[Segment]) -> None:
+        """How large events are, and how far apart wanted ticks may be to be asked for in one range."""
+        batches = [segment for segment in segments if not isinstance(segment, GapSegment)]
+        count = sum(map(len, batches))
+        if count:
+            fitting = TARGET_BYTES * count // max(sum(batch.size for batch in batches), 1)
+            self._ticks_most = max(1, min(fitting, 4 * self._ticks_most, TICKS_MAX))
+        if 8 * fetch.others <= count:
+            self._near = min(4 * self._near, NEAR_MOST)
+        elif fetch.others > count:
+            self._near = max(NEAR, self._near // 4)
+
+    def _hand_out(self) -> None:
+        while self._ready:
+            segment = self._ready[0]
+            if isinstance(segment, GapSegment):
+                end = min(self.stream.outside_void(segment.end), self.hi)
+                self._sink.gap(segment.start, end)
+                self.horizon = max(self.horizon, end)
+                self._ready.popleft()
+                continue
+            rest = self._sink.events(segment)
+            if rest is not None:
+                if len(rest) < len(segment):
+                    self.horizon = segment.ticks[len(segment) - len(rest) - 1]
+                    self._ready[0] = rest
+                return
+            self.horizon = segment.ticks[-1]
+            self._ready.popleft()

@@ -1,0 +1,164 @@
+"""Range reads that clients asked for: each a reader, a credit, and the session that hears it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate, islice
+from typing import Final
+
+from gapless.core.codec import range_head
+from gapless.core.effects import Read, ReadResult, Tell, Transmit
+from gapless.core.events import ROW, EventBatch
+from gapless.core.messages import Code, EndRead, Position, RangeGap, RangeRead, ReadOn, ReadRange
+from gapless.core.roles import ClientSession
+from gapless.core.routing import Knowledge
+from gapless.core.ticks import Tick
+from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.ranges.reader import READ_BYTES, RangeReader
+from gapless_shb.core.ranges.targets import Targets
+
+READS_MAX: Final = 256
+"""So many ranges one session may read at a time."""
+FRAME_BYTES: Final = 1 << 20
+"""A frame has no more than that, or one event."""
+FRAME_EVENTS: Final = 8192
+
+
+class Delivery:
+    """A sink that sends to a session what its credit allows."""
+
+    wants_events = True
+
+    def __init__(self, hosting: Hosting, session: int, request: ReadRange) -> None:
+        self._hosting = hosting
+        self._session = session
+        self._request = request.request
+        self.credit_events = request.credit_events
+        self.credit_bytes = request.credit_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether not even one event may be sent."""
+        return self.credit_events <= 0 or self.credit_bytes <= 0
+
+    def ticks(self, ticks: Sequence[Tick]) -> None:
+        """Never said: the events are wanted."""
+        raise AssertionError("a delivery wants events")
+
+    def events(self, events: EventBatch) -> EventBatch | None:
+        """Sends as many as the credit allows; returns the rest."""
+        while len(events):
+            count = self._affordable(events)
+            if not count:
+                return events
+            payload = events.slice(0, count).payload((1 << count) - 1)
+            self.credit_events -= count
+            self.credit_bytes -= len(payload)
+            head = range_head(self._session, self._request)
+            self._hosting.effects.append(Transmit(self._session, ((head, payload),)))
+            events = events.slice(count, len(events))
+        return None
+
+    def gap(self, start: Tick, end: Tick) -> None:
+        """Says so."""
+        gap = RangeGap(self._request, start, end, "released early")
+        self._hosting.effects.append(Tell(self._session, gap))
+
+    def _affordable(self, events: EventBatch) -> int:
+        """How many of the first events fit a frame and the credit; one larger than either passes alone."""
+        if self.full:
+            return 0
+        most = min(len(events), self.credit_events, FRAME_EVENTS)
+        ends = list(accumulate(map(ROW.size.__add__, map(len, islice(events.events, most)))))
+        return max(1, bisect_right(ends, min(self.credit_bytes, FRAME_BYTES)))
+
+
+class Reads:
+    """All range reads of an SHB."""
+
+    def __init__(self, hosting: Hosting, targets: Targets) -> None:
+        self._hosting = hosting
+        self._targets = targets
+        self._readers: dict[tuple[int, int], tuple[RangeReader, Delivery]] = {}
+        """By session and the client's number."""
+        self._numbers: dict[int, tuple[int, int]] = {}
+        """PFS reads that are under way, and for whom; a number is never used again."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    # ------------------------------------------------------------------------------- what clients ask
+
+    def on_read_range(self, session: ClientSession, request: ReadRange, now: int) -> None:
+        """Begins to read. Raises RefusedError."""
+        key = (session.number, request.request)
+        subscription = self._targets.find(session, request.target)
+        stream = self._targets.stream(request.pubend)
+        self._targets.check([Position(request.pubend, request.lo), Position(request.pubend, request.hi)])
+        if sum(number == session.number for number, _ in self._readers) >= READS_MAX:
+            raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
+        delivery = Delivery(self._hosting, session.number, request)
+        read = partial(self._read, key)
+        reader = RangeReader(stream, subscription, request.lo, max(request.lo, request.hi), delivery, read)
+        self._readers[key] = reader, delivery
+        self._step(key, now)
+
+    def on_read_on(self, session: ClientSession, request: ReadOn, now: int) -> None:
+        """The client has room for more."""
+        key = (session.number, request.request)
+        if key in self._readers:
+            _, delivery = self._readers[key]
+            delivery.credit_events += request.events
+            delivery.credit_bytes += request.bytes
+            self._step(key, now)
+
+    def on_end_read(self, session: ClientSession, request: EndRead) -> None:
+        """Nobody wants the rest."""
+        self._readers.pop((session.number, request.request), None)
+
+    # ---------------------------------------------------------------------------------- what happened
+
+    def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
+        """RAW knowledge arrived, or the head has moved."""
+        for key, (reader, _) in list(self._readers.items()):
+            if reader.stream.pubend == knowledge.pubend:
+                if knowledge.stamp is None:
+                    reader.on_knowledge(knowledge)
+                self._step(key, now)
+
+    def on_read(self, number: int, result: ReadResult, now: int) -> None:
+        """A PFS was read."""
+        key = self._numbers.pop(number)
+        if key in self._readers:
+            self._readers[key][0].on_read(result, now)
+            self._step(key, now)
+
+    def on_session_ended(self, session: int) -> None:
+        """Nobody hears them any more."""
+        self._readers = {key: read for key, read in self._readers.items() if key[0] != session}
+
+    def on_removed(self) -> None:
+        """Some subscription was removed: whoever reads it is told."""
+        for key, (reader, _) in list(self._readers.items()):
+            if self._hosting.registry.get(reader.sid) is None:
+                del self._readers[key]
+                self._hosting.tell(key[0], self._targets.removed().answer(key[1]))
+
+    # ----------------------------------------------------------------------------------- how it is done
+
+    def _step(self, key: tuple[int, int], now: int) -> None:
+        reader, _ = self._readers[key]
+        reader.step(now)
+        if reader.complete:
+            del self._readers[key]
+            self._hosting.effects.append(Tell(key[0], RangeRead(key[1])))
+
+    def _read(self, key: tuple[int, int], after: Tick, upto: Tick) -> None:
+        self._count += 1
+        self._numbers[self._count] = key
+        pfs = self._readers[key][0].stream.pfs
+        self._hosting.effects.append(Read(pfs.stream, after, upto, ("range", self._count), READ_BYTES))

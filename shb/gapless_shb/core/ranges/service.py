@@ -1,0 +1,178 @@
+"""Everything of ranges at one SHB: its requests, and what the core tells it (spark.md 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gapless.core.effects import Operation, ReadResult
+from gapless.core.messages import (
+    AskBound,
+    AskEarliest,
+    AskHeads,
+    Attach,
+    EndLease,
+    EndRead,
+    Lease,
+    ReadOn,
+    ReadRange,
+    ServerMessage,
+    Settle,
+    Subscribe,
+)
+from gapless.core.roles import ClientSession, RequestHandler
+from gapless.core.routing import Knowledge
+from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.leases import Leases
+from gapless_shb.core.ranges.attaching import Attaching
+from gapless_shb.core.ranges.bounds import Bounds
+from gapless_shb.core.ranges.heads import Earliest, Heads
+from gapless_shb.core.ranges.leasing import Leasing
+from gapless_shb.core.ranges.reads import Reads
+from gapless_shb.core.ranges.settling import Settling
+from gapless_shb.core.ranges.targets import Targets
+from gapless_shb.core.subscribing import Subscribing
+
+
+class Ranges:
+    """See the module. The core calls `settle` at the end of whatever has happened."""
+
+    def __init__(self, hosting: Hosting, subscribing: Subscribing, leases: Leases) -> None:
+        self._hosting = hosting
+        self._subscribing = subscribing
+        self._leases = leases
+        self._used = False
+        """Whether anybody has asked anything yet."""
+        self._acknowledged = False
+        targets = self._targets = Targets(hosting)
+        self._attaching = Attaching(hosting, subscribing)
+        self._heads = Heads(hosting, targets)
+        self._earliest = Earliest(hosting, targets)
+        self._bounds = Bounds(hosting, targets)
+        self._reads = Reads(hosting, targets)
+        self._settling = Settling(hosting, targets)
+        self._leasing = Leasing(hosting, targets, self._grant)
+
+    def requests(self, after: Callable[[int], None]) -> Mapping[type, RequestHandler]:
+        """What clients ask; `after` is called behind each, with the time."""
+
+        def guarded(handler: Callable[[ClientSession, Any, int, int], None]) -> RequestHandler:
+            def handle(session: ClientSession, request: Any, now: int, wall: int) -> None:
+                self._used = True
+                try:
+                    handler(session, request, now, wall)
+                except RefusedError as refused:
+                    self._hosting.tell(session.number, refused.answer(request.request))
+                self.settle(now, wall)
+                after(now)
+
+            return handle
+
+        return {
+            Attach: guarded(self._on_attach),
+            AskHeads: guarded(lambda session, request, now, _: self._heads.on_ask(session, request, now)),
+            AskEarliest: guarded(lambda session, request, now, _: self._earliest.on_ask(session, request, now)),
+            AskBound: guarded(self._on_ask_bound),
+            ReadRange: guarded(lambda session, request, now, _: self._reads.on_read_range(session, request, now)),
+            ReadOn: guarded(lambda session, request, now, _: self._reads.on_read_on(session, request, now)),
+            EndRead: guarded(lambda session, request, _, __: self._reads.on_end_read(session, request)),
+            Settle: guarded(self._on_settle),
+            Lease: guarded(lambda session, request, _, __: self._leasing.on_lease(session, request)),
+            EndLease: guarded(lambda session, request, _, __: self._leasing.on_end(session, request)),
+        }
+
+    def admits(self, session: ClientSession, request: Subscribe) -> bool:
+        """Whether a consumer may attach now: nobody has a lease on what it asks for. Else it is answered, or waits."""
+        try:
+            return self._leasing.admits(session, request)
+        except RefusedError as refused:
+            self._hosting.tell(session.number, refused.answer(request.request))
+            return False
+
+    def take_acknowledged(self) -> bool:
+        """Whether anything was acknowledged since the last call: it is soon to be reported."""
+        acknowledged, self._acknowledged = self._acknowledged, False
+        return acknowledged
+
+    def is_awaited(self, sid: int) -> bool:
+        """Whether somebody uses a subscription, or waits for it to be created: then it is not left."""
+        return self._leasing.holder(sid) is not None or self._attaching.is_awaited(sid)
+
+    # ---------------------------------------------------------------------------------- what happened
+
+    def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
+        """Knowledge arrived, and was taken in: the head may have moved."""
+        if not self._used:
+            return
+        self._earliest.on_knowledge(knowledge)
+        self._bounds.on_knowledge(knowledge, now)
+        self._reads.on_knowledge(knowledge, now)
+        self.settle(now, wall)
+
+    def on_read(self, result: ReadResult, now: int) -> bool:
+        """A PFS was read. Returns whether it was for a range."""
+        cookie: Any = result.cookie
+        if cookie[0] == "range":
+            self._reads.on_read(cookie[1], result, now)
+        elif cookie[0] == "bound":
+            self._bounds.on_read(cookie[1], result, now)
+        else:
+            return False
+        return True
+
+    def on_session_ended(self, session: ClientSession, now: int, wall: int) -> None:
+        """A client has gone."""
+        for part in (self._attaching, self._heads, self._earliest, self._bounds, self._reads, self._leasing):
+            part.on_session_ended(session.number)
+        self.settle(now, wall)
+
+    @property
+    def deadline(self) -> int | None:
+        """When `settle` wants to be called."""
+        return self._heads.deadline
+
+    def settle(self, now: int, wall: int) -> None:
+        """Something happened, or time has passed: answers what can be."""
+        if not self._used:
+            return
+        self._attaching.settle()
+        self._leasing.on_removed()
+        self._bounds.on_removed()
+        self._reads.on_removed()
+        self._heads.settle(now)
+        for session, request in self._leasing.take_ended():
+            if isinstance(request, Subscribe):
+                if self.admits(session, request):
+                    self._subscribing.on_subscribe(session, request, now, wall)
+                continue
+            try:
+                self._leasing.on_lease(session, request)
+            except RefusedError as refused:
+                self._hosting.tell(session.number, refused.answer(request.request))
+
+    # ---------------------------------------------------------------------------------- how it is done
+
+    def _on_attach(self, session: ClientSession, request: Attach, now: int, wall: int) -> None:
+        self._attaching.on_attach(session, request, now, wall)
+
+    def _on_ask_bound(self, session: ClientSession, request: AskBound, now: int, _wall: int) -> None:
+        subscription = self._targets.find(session, request.target)
+        after = {position.pubend: position.tick for position in request.start}
+        self._bounds.on_ask(session, request, self._heads.of(subscription, after), now)
+
+    def _on_settle(self, session: ClientSession, request: Settle, _now: int, _wall: int) -> None:
+        sid = self._targets.find(session, request.target).sid
+        self._acknowledged = True
+        self._settling.on_settle(session, request, self._leasing.holder(sid), self._sign_of_life(sid))
+
+    def _grant(self, sid: int, session: int, answer: ServerMessage) -> None:
+        """Somebody is there: what was noted of his absence is gone before he hears so."""
+        obsolete = self._sign_of_life(sid)
+        if obsolete:
+            self._hosting.write(obsolete, ("answer", session, answer))
+        else:
+            self._hosting.tell(session, answer)
+
+    def _sign_of_life(self, sid: int) -> list[Operation]:
+        return self._leases.forget(sid)

@@ -1,0 +1,55 @@
+"""Acknowledging what was read by ranges: who read it says how far he is done, and hears when that is durable."""
+
+from __future__ import annotations
+
+from gapless.core.effects import Operation
+from gapless.core.messages import Code, Done, Settle
+from gapless.core.roles import ClientSession
+from gapless.core.ticks import Tick
+from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.checkpoint import position_row
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.positions import Position
+from gapless_shb.core.ranges.targets import Targets
+
+
+class Settling:
+    """Answers Settle."""
+
+    def __init__(self, hosting: Hosting, targets: Targets) -> None:
+        self._hosting = hosting
+        self._targets = targets
+
+    def on_settle(self, session: ClientSession, request: Settle, holder: int | None, obsolete: list[Operation]) -> None:
+        """Monotone: what is said again, or late, changes nothing. Raises RefusedError.
+
+        `holder`: the session that has the subscription's lease. `obsolete`: what was noted of nobody's being there.
+        """
+        subscription = self._targets.find(session, request.target)
+        self._targets.check_seal(subscription, request.target, request.token_seal)
+        self._targets.check(request.positions)
+        consumer = self._hosting.around.consumers.get(subscription.sid)
+        others = {holder} if consumer is None else {holder, consumer.channel.session}
+        if others - {None, session.number}:
+            reason = f"another consumer has subscription {subscription.name!r}: it alone may say what is done with"
+            raise RefusedError(Code.IN_USE, reason)
+        rows = list(obsolete)
+        for said in request.positions:
+            stream = self._hosting.streams.get(said.pubend)
+            if stream is not None:
+                position = stream.positions[subscription.sid]
+                stream.acknowledge(subscription.sid, said.tick, last_event(position, stream.head, said.tick))
+                rows.append(position_row(subscription.sid, said.pubend, position))
+        self._hosting.write(rows, ("answer", session.number, Done(request.request)))
+
+
+def last_event(position: Position, head: Tick, tick: Tick) -> Tick:
+    """The last event of a subscription at or below a tick; or more, where that is not known, but never less.
+
+    Between it and the tick nothing may stand that the subscription matches: whoever goes back there is told of silence,
+    whatever became of the log. The PFS knows of what is behind `since` and up to the head, and of the last event only;
+    after a crash of this broker an application may be further than the head.
+    """
+    if tick > head:
+        return tick
+    return min(tick, max(position.last_tick, position.since))

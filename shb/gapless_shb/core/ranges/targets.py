@@ -1,0 +1,63 @@
+"""Which subscription a request means, and whether its positions can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gapless.core.messages import Code, Position, Target
+from gapless.core.roles import ClientSession
+from gapless.core.tokens import check_seal
+from gapless_shb.core.admission import RefusedError, check_positions
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.subscriptions import Subscription
+
+
+class Targets:
+    """Finds what requests name; what is not there, or not theirs, is refused."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+
+    def find(self, session: ClientSession, target: Target) -> Subscription:
+        """The subscription of the session's client. Raises RefusedError.
+
+        One that has not begun yet is put off: where it begins is not known.
+        """
+        registry = self._hosting.registry
+        if target.sid:
+            found = registry.get(target.sid)
+            if found is None or found.generation != target.generation or found.client_id != session.client_id:
+                raise RefusedError(Code.NOT_FOUND, "the subscription does not exist any more")
+        else:
+            found = registry.find(session.client_id, target.name)
+            if found is None:
+                reason = f"there is no subscription {target.name!r} of client {session.client_id!r}: attach it first"
+                raise RefusedError(Code.NOT_FOUND, reason)
+        if not found.durable:
+            raise RefusedError(Code.NOT_FOUND, "only a durable subscription is read by ranges")
+        if not found.begun:
+            raise RefusedError(Code.RETRY, "the subscription is being created")
+        return found
+
+    def check(self, positions: Iterable[Position]) -> None:
+        """Positions that can be: of a pubend's own epoch, and of no tick that a broker lost. Raises RefusedError."""
+        check_positions(positions, self._hosting.streams)
+
+    def check_seal(self, subscription: Subscription, target: Target, offered: bytes) -> None:
+        """A token that names a subscription was issued by this network. Raises RefusedError."""
+        sealed = self._hosting.secret, self._hosting.network, subscription.sid, subscription.generation
+        if target.sid and not check_seal(*sealed, offered):
+            raise RefusedError(Code.INVALID_TOKEN, "the token was not issued by this network, or was tampered with")
+
+    @staticmethod
+    def removed() -> RefusedError:
+        """What is said of a subscription that was removed while something was asked of it."""
+        return RefusedError(Code.NOT_FOUND, "the subscription was removed")
+
+    def stream(self, pubend: str) -> Constream:
+        """The pubend as it is followed here. Raises RefusedError."""
+        stream = self._hosting.streams.get(pubend)
+        if stream is None:
+            raise RefusedError(Code.TOKEN_MISMATCH, f"this broker knows of no pubend {pubend!r}")
+        return stream

@@ -1,0 +1,259 @@
+"""The small world of an SHB with one more application in it: one that reads its subscription by ranges.
+
+It keeps its position itself, reads ranges again and again, several at a time and with little credit, acknowledges, goes
+back behind what it acknowledged, and is told what is in every range. What it must find there, the world's log says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from gapless.core import messages as m
+from gapless.core import routing as r
+from gapless.core.roles import ClientSession, SessionEnded
+from unit.gapless_shb.core.harness import BASE, PUBEND, World
+
+SESSIONS = 100_000
+"""The numbers of this application's sessions begin here."""
+NAME = "ranges"
+
+
+@dataclass
+class Reading:
+    """A range that is being read."""
+
+    lo: int
+    hi: int
+    lost_before: int
+    acked_before: int
+    credit: int
+    ticks: list[int] = field(default_factory=list)
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+
+
+class RangeWorld(World):
+    """See the module."""
+
+    def __init__(self, seed: int, *, retain: int | None = None, selector: str = "w = 1") -> None:
+        self.session = SESSIONS
+        self.selector = selector
+        self.requests = 0
+        self.attached: m.AttachedTo | None = None
+        self.start = 0
+        self.position = 0
+        self.acked = 0
+        self.head = 0
+        self.readings: dict[int, Reading] = {}
+        self.asked: dict[int, Any] = {}
+        self.answers: dict[int, Any] = {}
+        self.completed = 0
+        super().__init__(seed, retain=retain)
+
+    # ---------------------------------------------------------------------------------- the application
+
+    @property
+    def client(self) -> ClientSession:
+        return ClientSession(self.session, "c", f"ranges-{self.session}", "")
+
+    @property
+    def target(self) -> m.Target:
+        return m.Target(NAME)
+
+    def say(self, message: Any, session: ClientSession | None = None) -> int:
+        """Sends a message to the broker; returns its number."""
+        self.shb.requests()[type(message)](session or self.client, message, self.now, self.wall)
+        self.pump()
+        return int(message.request)
+
+    def number(self) -> int:
+        self.requests += 1
+        return self.requests
+
+    def ask(self, message: Any) -> Any:
+        """The answer to a question that is answered at once."""
+        return self.answers.pop(self.say(message))
+
+    def define(self, start: m.StartAt = m.StartAt.LATEST) -> None:
+        self.say(m.Attach(self.number(), NAME, ("#",), self.selector, start, 0, None, 0, 0, b""))
+
+    def read(self, lo: int, hi: int, credit: int = 1000) -> int:
+        number = self.number()
+        self.readings[number] = Reading(lo, hi, self.lost, self.acked, credit)
+        return self.say(m.ReadRange(number, self.target, PUBEND, lo, hi, credit, 1 << 20))
+
+    def acknowledge(self, tick: int) -> int:
+        self.acked = max(self.acked, tick)
+        return self.say(m.Settle(self.number(), self.target, b"", [m.Position(PUBEND, tick)]))
+
+    def matching(self, lo: int, hi: int) -> list[int]:
+        """What the log says of a range: whatever became of it."""
+        return [
+            tick for tick, properties, _ in self.log if lo < tick <= hi and (not self.selector or properties["w"] == 1)
+        ]
+
+    # ------------------------------------------------------------------------------------ what it is told
+
+    def _client_gets(self, session: int, message: object) -> None:
+        if session < SESSIONS:
+            super()._client_gets(session, message)
+            return
+        if session != self.session:
+            self.answers[-session] = message
+            return
+        if isinstance(message, m.RangeEvents):
+            reading = self.readings[message.request]
+            reading.ticks += message.columns.ticks()
+            reading.credit -= message.columns.count
+            assert reading.credit >= 0, "more was sent than the credit allows"
+        elif isinstance(message, m.RangeGap):
+            reading = self.readings[message.request]
+            assert not reading.gaps or reading.gaps[-1][1] <= message.start
+            reading.gaps.append((message.start, message.end))
+        elif isinstance(message, m.RangeRead):
+            self._has_read(self.readings.pop(message.request))
+        elif isinstance(message, m.AttachedTo):
+            self.attached = message
+            positions = {p.pubend: p.tick for p in message.positions}
+            if not self.start:
+                self.start = self.position = self.acked = self.head = positions.get(PUBEND, BASE)
+        elif isinstance(message, m.RequestFailed) and message.code is m.Code.RETRY:
+            self.readings.pop(message.request, None)
+        else:
+            request: int = message.request  # type: ignore[attr-defined]
+            self.answers[request] = message
+
+    def _has_read(self, reading: Reading) -> None:
+        """Checks a range against the log (I3, I4, I5)."""
+        self.completed += 1
+        owed = self.matching(reading.lo, reading.hi)
+        inside = [tick for tick in owed if not any(lo < tick <= hi for lo, hi in reading.gaps)]
+        assert reading.ticks == inside, (reading, sorted(set(inside) ^ set(reading.ticks)))
+        for lo, hi in reading.gaps:
+            assert reading.lo <= lo < hi <= max(self.lost, reading.hi)
+            assert lo < self.lost, "a gap where nothing is lost"
+            if self.retain is None:
+                assert lo < max(reading.acked_before, self.acked), "a gap in what was never acknowledged"
+        if reading.lo <= self.position < reading.hi:
+            self.position = reading.hi
+
+    # ------------------------------------------------------------------------------------- what happens
+
+    def knowledge(self, lo: int, hi: int, *, raw: bool, reply: bool) -> r.Knowledge:
+        """A pubend's own answer says all that it has lost."""
+        knowledge = super().knowledge(lo, hi, raw=raw, reply=reply)
+        return replace(knowledge, lost=self.lost) if reply and knowledge.lost else knowledge
+
+    def crash(self) -> None:
+        self.new_session()
+        super().crash()
+
+    def new_session(self) -> None:
+        """The application's connection is gone, and another one is there."""
+        self.readings.clear()
+        self.answers.clear()
+        self.session += 1
+
+    def step(self) -> None:
+        action = self.random.choice(["world"] * 12 + ["define", "heads", "read", "read", "again", "on", "ack", "away"])
+        if action == "world":
+            super().step()
+        elif action == "define" and not self.start:
+            self.define(self.random.choice([m.StartAt.LATEST, m.StartAt.EARLIEST]))
+        elif self.start:
+            getattr(self, f"_range_{action}", lambda: None)()
+
+    def _range_heads(self) -> None:
+        after = [m.Position(PUBEND, self.position)]
+        number = self.say(m.AskHeads(self.number(), self.target, after, 0))
+        if number not in self.answers:
+            self.pass_time(1000)
+        answer = self.answers.pop(number, None)
+        if isinstance(answer, m.Ticks):
+            head = answer.positions[0].tick if answer.positions else self.position
+            assert head >= self.position
+            assert head <= max(self.stable, self.position)
+            self.head = max(self.head, head)
+
+    def _range_read(self) -> None:
+        if self.head > self.position:
+            self.read(self.position, self.random.choice([self.head, (self.position + self.head) // 2 + 1]), 3)
+
+    def _range_again(self) -> None:
+        """A range that was read before: what a replay reads, or one who has lost his checkpoint."""
+        if self.position > self.start:
+            lo, hi = sorted(self.random.randrange(self.start, self.position + 1) for _ in range(2))
+            self.read(lo, hi, 100)
+
+    def _range_on(self) -> None:
+        if self.readings:
+            number = self.random.choice(list(self.readings))
+            self.readings[number].credit += 4
+            self.say(m.ReadOn(number, 4, 0))
+
+    def _range_ack(self) -> None:
+        self.acknowledge(self.random.choice([self.position, (self.acked + self.position) // 2]))
+
+    def _range_away(self) -> None:
+        if self.random.random() < 0.3:
+            session = self.client
+            self.new_session()
+            self.shb._on_session_ended(SessionEnded(session), self.now, self.wall)
+            self.pump()
+
+    # ------------------------------------------------------------------------------------------- the end
+
+    def calm(self, events: int = 0) -> RangeWorld:
+        """Some events, and time in which nothing goes wrong."""
+        for _ in range(events):
+            self.publish()
+        for _ in range(8):
+            self._see()
+            self.pump()
+            self.deliver(self.knowledge(BASE, self.stable, raw=True, reply=False))
+            self.sync()
+            self._step_held()
+            self.answer_reads()
+            self.answer_wants(lossy=False)
+            self.pass_time(300)
+        return self
+
+    def forget(self, upto: int) -> None:
+        """The pubend has released its log up to here."""
+        self.lost = upto
+
+    def take(self, lo: int, hi: int) -> Reading:
+        """A whole range, read while nothing goes wrong."""
+        number = self.number()
+        reading = self.readings[number] = Reading(lo, hi, self.lost, self.acked, 1000)
+        self.say(m.ReadRange(number, self.target, PUBEND, lo, hi, 1000, 1 << 30))
+        for _ in range(8):
+            self.answer_reads()
+            self.answer_wants(lossy=False)
+        assert number not in self.readings, "it is not complete"
+        return reading
+
+    def settle(self) -> None:
+        """Faults stop, and it reads everything that there is."""
+        super().settle()
+        for _ in range(100):
+            if not self.start:
+                self.define()
+            elif self.position < self.stable:
+                self._range_heads()
+                if not self.readings and self.head > self.position:
+                    self.read(self.position, self.head)
+                for number in list(self.readings):
+                    self.readings[number].credit += 100
+                    self.say(m.ReadOn(number, 100, 1 << 20))
+                if self.head <= self.position:
+                    break
+            self._step_held()
+            self.sync()
+            self.answer_reads()
+            self.answer_wants(lossy=False)
+            self.pass_time(300)
+        missing = self.matching(self.position, self.stable)
+        assert not missing, (self.position, self.head, self.stable, missing, self.readings)

@@ -1,0 +1,103 @@
+"""How far a budget goes, and how it is shared."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless.core import messages as m
+from gapless.core.events import EventBatch
+from gapless_shb.core.ranges.bounds import Count, divided, shares
+from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.ranges.harness import RangeWorld
+from unit.gapless_shb.core.ranges.test_settling import attached
+
+
+def bound(world: RangeWorld, start: int, max_events: int | None = None, max_bytes: int | None = None) -> int:
+    """The tick that is answered, while nothing goes wrong."""
+    number = world.say(m.AskBound(world.number(), world.target, [m.Position(PUBEND, start)], max_events, max_bytes))
+    for _ in range(8):
+        world.answer_reads()
+        world.answer_wants(lossy=False)
+    answer = world.answers.pop(number)
+    assert isinstance(answer, m.Ticks)
+    return answer.positions[0].tick
+
+
+@pytest.mark.parametrize("selector", ["", "w = 1"])
+@pytest.mark.parametrize("most", [1, 3, 7])
+def test_a_bound_holds_as_many_events_as_it_may(selector: str, most: int) -> None:
+    world = attached(selector=selector)
+    at = world.start
+    counts = []
+    while (end := bound(world, at, most)) > at:
+        counts.append(len(world.matching(at, end)))
+        at = end
+
+    assert counts[:-1] == [most] * (len(counts) - 1)
+    assert sum(counts) == len(world.matching(world.start, world.stable))
+    assert counts[-1] <= most
+
+
+def test_a_bound_beyond_the_head_is_the_head() -> None:
+    world = attached()
+
+    assert bound(world, world.start, 1000) == world.stable
+    assert bound(world, world.start, None, 1 << 30) == world.stable
+    assert bound(world, world.stable, 1) == world.stable
+
+
+def test_bytes_are_counted_with_their_rows() -> None:
+    world = attached()
+    one = len(world.log[0][2]) + 16
+
+    assert len(world.matching(world.start, bound(world, world.start, None, 5 * one + 8))) == 5
+    assert len(world.matching(world.start, bound(world, world.start, 3, 5 * one + 8))) == 3
+    assert len(world.matching(world.start, bound(world, world.start, None, 1))) == 1, "one goes in any case"
+
+
+def test_it_is_counted_where_the_pfs_knows_nothing() -> None:
+    world = RangeWorld(3, selector="").calm().calm(10)
+    world.define(m.StartAt.EARLIEST)
+    world.calm()
+
+    assert len(world.matching(world.start, bound(world, world.start, 4))) == 4
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 1000)), st.integers(1, 2000))
+def test_shares(wanted: dict[str, int], budget: int) -> None:
+    parts = shares(wanted, budget)
+
+    assert sum(parts.values()) == min(budget, sum(wanted.values()))
+    assert all(0 <= parts[name] <= amount for name, amount in wanted.items())
+    total = max(sum(wanted.values()), 1)
+    assert all(abs(parts[name] - min(1, budget / total) * amount) < 1 + 1e-9 for name, amount in wanted.items())
+
+
+def test_a_small_budget_goes_to_who_lacks_most() -> None:
+    assert shares({"a": 10, "b": 30}, 1) == {"a": 0, "b": 1}
+    assert shares({"b": 10, "a": 10}, 1) == {"a": 1, "b": 0}
+
+
+def counted(sizes: list[int], max_bytes: int) -> Count:
+    """A count of events of these sizes."""
+    count = Count(None, max_bytes)
+    ticks = range(1, len(sizes) + 1)
+    count.events(EventBatch(ticks, [b"x" * (size - 16) for size in sizes], [0] * len(sizes)))
+    return count
+
+
+def test_bytes_are_shared() -> None:
+    counts = {"a": counted([100] * 30, 1000), "b": counted([100] * 10, 1000)}
+
+    assert divided(counts, None, 1000) == {"a": 7, "b": 2}
+    assert divided(counts, 4, 1000) == {"a": 3, "b": 1}
+
+
+def test_an_event_larger_than_the_budget_goes_alone() -> None:
+    assert divided({"a": counted([], 50), "b": counted([100], 50), "c": counted([90], 50)}, None, 50) == {
+        "a": 0,
+        "b": 1,
+        "c": 0,
+    }

@@ -1,0 +1,122 @@
+"""Range reads of clients: credit, frames, several at a time, and their end."""
+
+from __future__ import annotations
+
+from gapless.core import messages as m
+from gapless.core.roles import SessionEnded
+from gapless_shb.core.ranges.reads import READS_MAX
+from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.ranges.harness import RangeWorld
+from unit.gapless_shb.core.ranges.test_settling import attached
+
+
+def parts(world: RangeWorld) -> int:
+    """How many reads are under way."""
+    return len(world.shb._ranges._reads)
+
+
+def test_it_goes_as_far_as_the_credit_and_on_with_more() -> None:
+    world = attached()
+    number = world.read(world.start, world.stable, 7)
+    world.calm()
+    assert len(world.readings[number].ticks) == 7
+
+    world.readings[number].credit += 100
+    world.say(m.ReadOn(number, 100, 1 << 20))
+    world.calm()
+    assert number not in world.readings
+
+
+def test_an_event_larger_than_the_credit_is_not_stuck() -> None:
+    world = attached()
+    number = world.number()
+    reading = world.readings[number] = world.readings[world.read(world.start, world.stable, 1)]
+    world.say(m.ReadRange(number, world.target, PUBEND, world.start, world.stable, 10, 1))
+    reading.credit = 10
+    world.calm()
+
+    assert len(reading.ticks) >= 1
+
+
+def test_a_range_beyond_the_head_waits_for_it() -> None:
+    world = attached()
+    end = world.stable + (1 << 24)
+    number = world.read(world.start, end)
+    world.calm()
+    assert len(world.readings[number].ticks) == 20
+
+    world.stable = end
+    world.calm()
+    assert number not in world.readings
+
+
+def test_many_read_at_a_time_but_not_too_many() -> None:
+    world = attached()
+    for _ in range(READS_MAX):
+        world.read(world.start, world.stable, 1)
+    assert parts(world) == READS_MAX
+    world.read(world.start, world.stable, 1)
+    assert parts(world) == READS_MAX, "this one is put off"
+
+    world.shb._on_session_ended(SessionEnded(world.client), world.now, world.wall)
+    assert parts(world) == 0
+
+
+def test_who_wants_no_more_is_not_sent_any() -> None:
+    world = attached()
+    number = world.read(world.start, world.stable, 3)
+    world.say(m.EndRead(number))
+    world.calm()
+
+    assert parts(world) == 0
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    world = attached()
+    target, start, end = world.target, world.start, world.stable
+
+    def code(target: m.Target, pubend: str, lo: int = start) -> m.Code:
+        return m.Code(world.ask(m.ReadRange(world.number(), target, pubend, lo, end, 1, 1)).code)
+
+    assert code(m.Target("nobody"), PUBEND) is m.Code.NOT_FOUND
+    assert code(m.Target("ranges", 99, 1), PUBEND) is m.Code.NOT_FOUND
+    assert code(target, "p@2") is m.Code.TOKEN_MISMATCH
+    assert code(target, "q@1") is m.Code.TOKEN_MISMATCH
+
+
+def test_a_subscription_that_is_removed_ends_its_reads() -> None:
+    world = attached()
+    number = world.read(world.start, world.stable, 1)
+    world.say(m.Unsubscribe(world.number(), "ranges", "c"))
+    world.calm(3)
+
+    assert world.answers[number].code is m.Code.NOT_FOUND
+
+
+def test_reading_changes_nothing() -> None:
+    world = attached()
+    position = world.shb._hosting.streams[PUBEND].positions[1]
+    before = (position.acked, position.quiet_from, position.passed, position.sent, position.since, position.last_tick)
+    world.take(world.start, world.stable)
+
+    assert before == (
+        position.acked,
+        position.quiet_from,
+        position.passed,
+        position.sent,
+        position.since,
+        position.last_tick,
+    )
+
+
+def test_an_expired_event_is_read_all_the_same() -> None:
+    """A range that is read again must not have shrunk; expiry acts at a consumer's session only."""
+    from gapless.core.events import Extras, encode_event
+
+    world = attached()
+    world.publish()
+    tick, properties, _ = world.log[-1]
+    world.log[-1] = tick, properties, encode_event("t", properties, Extras(expiration=1), b"x")
+    world.calm()
+
+    assert world.take(world.start, world.stable).ticks[-1] == tick

@@ -1,0 +1,64 @@
+"""Ranges as the broker's core knows them: who counts as being there, and that nobody has to know who does not ask."""
+
+from __future__ import annotations
+
+from gapless.core import messages as m
+from gapless_shb.core.broker import Timing
+from unit.gapless_shb.core.harness import World
+from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
+from unit.gapless_shb.core.ranges.test_settling import attached
+
+
+def test_one_that_is_read_by_ranges_is_not_given_up() -> None:
+    """Whoever has its lease is there; whoever acknowledges was there."""
+    world = RangeWorld(1, selector="")
+    world.timing = Timing(lease_ms=1600)
+    world._boot()
+    world.calm()
+    world.define()
+    world.calm()
+    number = world.say(m.Lease(world.number(), world.target, "q", m.InUse.ERROR))
+    for _ in range(8):
+        world.calm()
+    assert world.shb._hosting.registry.find("c", NAME) is not None
+
+    world.say(m.EndLease(number))
+    for _ in range(8):
+        world.calm()
+        world.acknowledge(world.stable)
+    assert world.shb._hosting.registry.find("c", NAME) is not None
+    for _ in range(4):
+        world.calm()
+    assert world.shb._hosting.registry.find("c", NAME) is None
+
+
+def test_who_asks_nothing_costs_nothing() -> None:
+    """What is going on in a broker without ranges is what it was."""
+    world = World(1)
+    for _ in range(200):
+        world.step()
+
+    assert world.shb._ranges._used is False
+    assert world.shb._ranges.deadline is None
+
+
+def test_every_part_forgets_a_session_that_is_over() -> None:
+    world = attached()
+    world.read(world.start, world.stable, 1)
+    world.say(m.AskHeads(world.number(), world.target, [], 60_000))
+    world.say(m.AskHeads(world.number(), world.target, [m.Position("p@1", world.stable)], 60_000))
+    world.say(m.AskEarliest(world.number(), None))
+    world.say(m.AskBound(world.number(), world.target, [], 3, 3))
+    world.say(m.Lease(world.number(), world.target, "q", m.InUse.ERROR))
+    ranges = world.shb._ranges
+    session = world.client
+    ranges.on_session_ended(session, world.now, world.wall)
+    world.new_session()
+    world.calm(3)
+
+    assert ranges.deadline is None
+    assert len(ranges._reads) == 0
+    assert ranges._bounds._bounds == {}
+    assert ranges._earliest._questions == []
+    assert ranges._leasing._held == {}
+    assert -session.number not in world.answers
