@@ -1,0 +1,43 @@
+"""What all messages of the client protocol stand on: their two directions, and why a request is refused."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+PROTOCOL = 1
+"""The version of the client protocol that this build speaks."""
+
+
+class Code(str, Enum):
+    """Why a request was refused. The client turns each into one error class."""
+
+    CONFIGURATION = "configuration"
+    UNAUTHORIZED = "unauthorized"
+    NETWORK_MISMATCH = "network-mismatch"
+    PROTOCOL_VERSION = "protocol-version"
+    INVALID_SELECTOR = "invalid-selector"
+    INVALID_TOPIC = "invalid-topic"
+    INVALID_MESSAGE = "invalid-message"
+    INVALID_TOKEN = "invalid-token"
+    TOKEN_MISMATCH = "token-mismatch"
+    TOKEN_AHEAD = "token-ahead"
+    NOT_FOUND = "subscription-not-found"
+    IN_USE = "subscription-in-use"
+    TAKEN_OVER = "subscription-taken-over"
+    MISMATCH = "subscription-mismatch"
+    UNSUBSCRIBED = "unsubscribed"
+    FENCED = "publisher-fenced"
+    REJECTED = "publish-rejected"
+    RESUME = "publish-resume"
+    RETRY = "retry"
+    CLOSED = "closed"
+
+
+class ClientMessage(msgspec.Struct, array_like=True, frozen=True, tag_field="kind"):
+    """A message from a client."""
+
+
+class ServerMessage(msgspec.Struct, array_like=True, frozen=True, tag_field="kind"):
+    """A message to a client."""
