@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sim.switches import clients, delivering, network, pubend, release, storage, subscribing
+from sim.switches import clients, delivering, network, pubend, ranges, release, storage, subscribing
 from sim.switches.switch import Switch
 
 SWITCHES: tuple[Switch, ...] = (
@@ -28,6 +28,7 @@ SWITCHES: tuple[Switch, ...] = (
     *clients.SESSIONS,
     *clients.PUBLISHING,
     *storage.STORAGE,
+    *ranges.READING,
 )
 
 TRAPS: tuple[str, ...] = tuple(f"T{number}" for number in range(1, 51))
