@@ -81,10 +81,13 @@ class Application:
             self.ranges.world.probe("ranges.published")
 
     def finish(self) -> None:
-        """What was not handed to the publisher yet is."""
+        """What was not handed to the publisher yet is; whoever consumes acknowledges where it stands."""
         producer = self.producer
         if producer is not None and producer.alive:
             producer.publish(100)
+        for reader in self.readers.values():
+            if isinstance(reader, Consumer) and self.client.running:
+                reader.commit()
 
     def add(self, terms: Terms, start: StartAt, *, by_ranges: bool) -> None:
         """One more subscription."""
