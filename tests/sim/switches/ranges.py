@@ -102,7 +102,7 @@ READING = (
                 "position.last_tick",
             ),
         ),
-        ("V1",),
+        ("V1", "V3"),
         "A subscription that begins in the past.",
         workload="ranges",
     ),

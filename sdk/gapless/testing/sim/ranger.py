@@ -51,6 +51,8 @@ class Standing:
 class Ranger:
     """One subscription, read by ranges in one process."""
 
+    by_ranges = True
+
     def __init__(self, client: SimClient, row: Row, draws: Stream, token: CheckpointToken | None = None) -> None:
         """`token`: an older one than the database has, where it goes back to on purpose."""
         self.client = client
@@ -182,7 +184,10 @@ class Ranger:
         self._planned = ends
         self._todo.extend((pubend, self._position[pubend], tick) for pubend, tick in ends.items())
         self._todo = deque(todo for todo in self._todo if todo[1] < todo[2])
-        self._next()
+        if not self.eager and self._draws.chance(0.2):  # its workers are busy
+            self._later(self._next, 1 + self._draws.draw(3000))
+        else:
+            self._next()
 
     # Reading.
 
