@@ -23,7 +23,10 @@ READING = (
         "range_ignores_chop",
         ("T12", "T46"),
         "To a range read, silence is where the PFS has no block any more.",
-        (Edit(f"{_READER}._plan", _UNKNOWN, "max(position.since, self._unreadable_upto)"),),
+        (
+            Edit(f"{_READER}._plan", _UNKNOWN, "max(position.since, self._unreadable_upto)"),
+            Edit(f"{_READER}.on_read", "elif result.first <= self.horizon:", "else:"),
+        ),
         ("I3", "I4"),
         "An application that goes back behind what it has acknowledged.",
         workload="ranges",
