@@ -47,7 +47,7 @@ class Found:
 def search(name: str, seeds: int) -> Found:
     """Runs seeds with a switch on until one of the invariants that are meant finds it."""
     switch = switch_named(name)
-    plan = Plan(ROUTERS)
+    plan = Plan(ROUTERS, switch.workload)
     began = time.perf_counter()
     others: dict[str, None] = {}
     with switch.applied():

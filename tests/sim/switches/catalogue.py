@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sim.switches import clients, delivering, network, pubend, release, storage, subscribing, taking_over
+from sim.switches import clients, delivering, network, pubend, ranges, release, storage, subscribing, taking_over
 from sim.switches.switch import Switch
 
 SWITCHES: tuple[Switch, ...] = (
@@ -29,6 +29,7 @@ SWITCHES: tuple[Switch, ...] = (
     *clients.SESSIONS,
     *clients.PUBLISHING,
     *storage.STORAGE,
+    *ranges.READING,
 )
 
 TRAPS: tuple[str, ...] = tuple(f"T{number}" for number in range(1, 51))

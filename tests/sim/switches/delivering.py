@@ -360,7 +360,7 @@ CONSUMERS = (
         "A token older than what was acknowledged is raised to that.",
         (
             Edit(
-                "gapless_shb.core.subscribing:Subscribing._attach_at",
+                "gapless_shb.core.subscribing:Subscribing.attach_at",
                 "given.get(stream.pubend, own)",
                 "max(position.acked, given.get(stream.pubend, own))",
             ),

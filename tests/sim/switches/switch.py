@@ -28,6 +28,8 @@ class Switch:
     their side of the routing seam; `P1`: no two parts of ours break the protocol of a session between them."""
     needs: str
     """What must happen for it to show."""
+    workload: str | None = None
+    """The workload whose runs show it; None: those that seeds draw."""
     awaits: str = ""
     """What does not exist yet, without which it cannot show; "": it can."""
 

@@ -77,6 +77,9 @@ class Row:
 class Consumer:
     """A subscription in a client's process."""
 
+    by_ranges = False
+    """Whether its home knows of it only what it asks, and does not go on in its name."""
+
     def __init__(
         self,
         client: SimClient,

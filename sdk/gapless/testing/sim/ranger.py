@@ -51,10 +51,14 @@ class Standing:
 class Ranger:
     """One subscription, read by ranges in one process."""
 
-    def __init__(self, client: SimClient, row: Row, draws: Stream) -> None:
+    by_ranges = True
+
+    def __init__(self, client: SimClient, row: Row, draws: Stream, token: CheckpointToken | None = None) -> None:
+        """`token`: an older one than the database has, where it goes back to on purpose."""
         self.client = client
         self.row = row
-        self.wanted = row.wanted()
+        self.wanted = row.wanted(token=token)
+        self._goes_back_to = token
         self.attached = False
         self.over = False
         self.stopped = False
@@ -100,13 +104,16 @@ class Ranger:
         self._answer = Attached(result.sid, result.generation, created=False)
         self._seal = result.seal
         self._position = {position.pubend: position.tick for position in result.positions}
-        self._position = {**(self.row.token.ticks if self.row.token else {}), **self._position}
+        token = self._goes_back_to or self.row.token
+        self._position = {**(token.ticks if token else {}), **self._position}
         self.attached = True
         self.row.created = True
         self.row.owner = cast("Consumer", self)
         self.client.world.observe.attached(self, self._answer, self._position)
-        if self.row.token is None:
+        if self.row.token is None or self._goes_back_to is not None:
             self.row.token = self.token()
+        if self.eager:
+            self._acknowledge_committed()
         self._look()
 
     def on_failed(self, error: GaplessError) -> None:
@@ -177,7 +184,10 @@ class Ranger:
         self._planned = ends
         self._todo.extend((pubend, self._position[pubend], tick) for pubend, tick in ends.items())
         self._todo = deque(todo for todo in self._todo if todo[1] < todo[2])
-        self._next()
+        if not self.eager and self._draws.chance(0.2):  # its workers are busy
+            self._later(self._next, 1 + self._draws.draw(3000))
+        else:
+            self._next()
 
     # Reading.
 
@@ -223,6 +233,9 @@ class Ranger:
         if self.row.owner is not cast("Consumer", self):
             self.on_failed(SubscriptionError("another process reads it"))
             return
+        if self.row.token is not None:
+            self.row.tokens.append(self.row.token)
+            del self.row.tokens[:-16]
         self.row.token = self.token()
         self.client.world.observe.committed(self, self.row.token)
         self.client.world.probe("ranges.batch committed")
@@ -241,6 +254,16 @@ class Ranger:
         self.eager = True
         if self.attached and not self.over:
             self._acknowledge_committed()
+
+    def leave(self) -> None:
+        """Reads no more; another reader of the row may."""
+        if not self.over:
+            self.over = True
+            self.client.disown(self.number)
+            if self._reading is not None:
+                self.client.disown(self._reading.number)
+                self.client.core.ranges.end_read(self._reading.number, self.client.monotonic())
+            self.client.touch()
 
     def _acknowledge_committed(self) -> None:
         if self.row.token is not None:

@@ -255,6 +255,8 @@ class V3LiveRelease(Judge):
         if share is None or not consumers:
             return False
         acked = [account.acknowledged.get(consumer, {}).get(pubend, 0) for consumer in consumers]
+        if any(consumer.by_ranges and not self._reach.is_served(consumer) for consumer in consumers):
+            return False  # nobody goes on in its name: what it said is all, and may be on its way for ever
         needed = max(share.newest, self._gaps.get((account.row.number, pubend), 0))
         return needed <= max(*acked, share.start or 0)
 

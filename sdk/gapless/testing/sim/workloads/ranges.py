@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gapless.testing.sim.application import SimClient
     from gapless.testing.sim.world import World
 
-PROBES = (*ranger.PROBES, "ranges.consumed beside", "ranges.began anew", "ranges.published")
+PROBES = (*ranger.PROBES, "ranges.consumed beside", "ranges.began anew", "ranges.went back", "ranges.published")
 
 
 class Application:
@@ -81,10 +81,13 @@ class Application:
             self.ranges.world.probe("ranges.published")
 
     def finish(self) -> None:
-        """What was not handed to the publisher yet is."""
+        """What was not handed to the publisher yet is; whoever consumes acknowledges where it stands."""
         producer = self.producer
         if producer is not None and producer.alive:
             producer.publish(100)
+        for reader in self.readers.values():
+            if isinstance(reader, Consumer) and self.client.running:
+                reader.commit()
 
     def add(self, terms: Terms, start: StartAt, *, by_ranges: bool) -> None:
         """One more subscription."""
@@ -99,7 +102,10 @@ class Application:
         """Reads a subscription, in whichever way it is read."""
         assert row.name is not None
         if row.name.startswith("range"):
-            reader = Ranger(self.client, row, self.ranges.draws)
+            draws = self.ranges.draws
+            old = draws.pick(row.tokens) if row.tokens and draws.chance(0.2) else None
+            self.ranges.world.probes["ranges.went back"] += old is not None
+            reader = Ranger(self.client, row, draws, old)
             reader.eager = self.ranges.is_calm
             reader.on_over = self._on_over
             self.readers[row.number] = reader
@@ -108,6 +114,17 @@ class Application:
         consumer.on_over = self._on_over
         self.readers[row.number] = consumer
         self.ranges.world.probe("ranges.consumed beside")
+
+    def restart(self) -> bool:
+        """One of those who read by ranges starts anew, maybe from an older token. Returns whether there is one."""
+        able = [reader for reader in self.readers.values() if isinstance(reader, Ranger) and reader.attached]
+        able = [reader for reader in able if not reader.over]
+        if not able or not self.client.running:
+            return False
+        reader = self.ranges.draws.pick(able)
+        reader.leave()
+        self.read(reader.row)
+        return True
 
     def _on_over(self, reader: Ranger | Consumer, error: GaplessError) -> None:
         """It was in use, or its disk is lost; then it is given up for another one."""
@@ -197,7 +214,8 @@ class Ranges(Oracle):
         if self.is_calm:
             return
         application = self.draws.pick(self.applications)
-        application.publish()
+        if not (self.draws.chance(0.1) and application.restart()):
+            application.publish()
         if application.client.running:
             application.client.touch()
         self._plan()

@@ -1,0 +1,137 @@
+"""Broken rules of reading by ranges (algorithms.md 3.1, 3.6; spark.md 5): they show in the workload `ranges`."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit
+from sim.switches.switch import Switch
+
+_RANGES = "gapless_shb.core.ranges"
+_READER = f"{_RANGES}.reader:RangeReader"
+_UNKNOWN = "max(position.since, stream.pfs.chopped, self._unreadable_upto)"
+
+READING = (
+    Switch(
+        "range_ignores_since",
+        ("T3",),
+        "A range read takes the PFS's word for ticks that the constream passed before it knew of the subscription.",
+        (Edit(f"{_READER}._plan", _UNKNOWN, "max(stream.pfs.chopped, self._unreadable_upto)"),),
+        ("I3", "I4"),
+        "A subscription that is read by ranges from before it was created.",
+        workload="ranges",
+    ),
+    Switch(
+        "range_ignores_chop",
+        ("T12", "T46"),
+        "To a range read, silence is where the PFS has no block any more.",
+        (
+            Edit(f"{_READER}._plan", _UNKNOWN, "max(position.since, self._unreadable_upto)"),
+            Edit(f"{_READER}.on_read", "elif result.first <= self.horizon:", "else:"),
+        ),
+        ("I3", "I4"),
+        "An application that goes back behind what it has acknowledged.",
+        workload="ranges",
+    ),
+    Switch(
+        "range_passes_head",
+        ("T3",),
+        "A range read does not wait for the head: what is not known yet reads as silence.",
+        (Edit(f"{_READER}.step", "min(self.stream.head, self.hi)", "self.hi"),),
+        ("I3", "I4"),
+        "An SHB that crashed, and whose head begins lower than what a batch was planned by.",
+        workload="ranges",
+    ),
+    Switch(
+        "range_page_beyond_end",
+        ("T25",),
+        "What is in memory of a page is sent to its end, beyond that of the range.",
+        (
+            Edit(
+                f"{_READER}._take_page",
+                "page.wanted(self.sid, self.horizon) & ((1 << bisect_right(page.ticks, head)) - 1)",
+                "page.wanted(self.sid, self.horizon)",
+            ),
+        ),
+        ("P1", "I2", "I3"),
+        "A batch that was bounded within what was delivered in one step.",
+        workload="ranges",
+    ),
+    Switch(
+        "range_block_beyond_end",
+        ("T25",),
+        "Of a block of the PFS all is read, beyond the end of the range.",
+        (Edit(f"{_READER}._take_blocks", "self.horizon < tick <= upto", "self.horizon < tick"),),
+        ("P1", "I2", "I3"),
+        "As range_page_beyond_end, with an SHB that keeps little in memory.",
+        workload="ranges",
+    ),
+    Switch(
+        "ack_knows_no_last_event",
+        ("T42",),
+        "An acknowledgement by position counts as if no event stood below it: whoever goes back is told of silence.",
+        (
+            Edit(
+                f"{_RANGES}.settling:Settling.on_settle",
+                "last_event(position, stream.head, said.tick)",
+                "0",
+            ),
+        ),
+        ("I3", "I4"),
+        "An application that goes back behind what it has acknowledged.",
+        workload="ranges",
+    ),
+    Switch(
+        "ack_trusts_the_pfs_too_far",
+        ("T42",),
+        "The PFS's last tick is taken for the last event below what is acknowledged, also where it does not know.",
+        (
+            Edit(
+                f"{_RANGES}.settling:last_event",
+                "min(tick, max(position.last_tick, position.since))",
+                "min(tick, position.last_tick)",
+            ),
+        ),
+        ("I3", "I4"),
+        "As ack_knows_no_last_event, for a subscription that was read from before it was created.",
+        workload="ranges",
+    ),
+    Switch(
+        "heads_see_the_pfs_alone",
+        ("T3",),
+        "A head stands still where only the log, and not the PFS, may have something for a subscription.",
+        (
+            Edit(
+                f"{_RANGES}.heads:_has_something",
+                "max(position.since, stream.pfs.chopped, position.last_tick)",
+                "position.last_tick",
+            ),
+        ),
+        ("V1", "V3"),
+        "A subscription that begins in the past.",
+        workload="ranges",
+    ),
+    Switch(
+        "attached_too_early",
+        ("1.5 SubscribeAck",),
+        "Attaching is answered before the subscription is durable, and before it is known where it begins.",
+        (Edit(f"{_RANGES}.attaching:Attaching.settle", "self._subscribing.is_creating(sid)", "False"),),
+        ("I3", "I4", "I8", "I10"),
+        "A subscription that begins in the past, or an SHB that crashes while one is made.",
+        workload="ranges",
+    ),
+    Switch(
+        "range_goes_back_after_a_reconnect",
+        ("T34",),
+        "A client asks for the whole range again after a reconnect, and takes what it has already for new.",
+        (
+            Edit("gapless.core.client.reading:RangeReading.request", "lo=self.horizon", "lo=self.message.lo"),
+            Edit(
+                "gapless.core.client.reading:RangeReading.on_events",
+                "sum(tick <= self.horizon for tick in ticks) if ticks[0] <= self.horizon else 0",
+                "0",
+            ),
+        ),
+        ("I2", "I3", "I4"),
+        "A connection that breaks in the middle of a range.",
+        workload="ranges",
+    ),
+)
