@@ -26,9 +26,17 @@ class Side:
         self.parts = Parts(rates)
         self.requests = Requests(self.parts.station, self.parts.mesh, {P: None})
 
-    def ask(self, number: int, message: Pub | OpenRequest, before: int = 0, life: int = TOLD, floor: int = 0) -> None:
+    def ask(
+        self,
+        number: int,
+        message: Pub | OpenRequest,
+        before: int = 0,
+        life: int = TOLD,
+        floor: int = 0,
+        entry: int = ENTRY,
+    ) -> None:
         """A question arrives."""
-        self.requests.on_request("far", message, (life, ENTRY, number, before, floor))
+        self.requests.on_request("far", message, (life, entry, number, before, floor))
 
     def submitted(self) -> list[Any]:
         """What the PHB was told: numbers of batches and openings."""
@@ -69,6 +77,15 @@ def test_an_opening_is_submitted(side: Side) -> None:
     (submit,) = side.parts.effects()
     assert isinstance(submit, SubmitOpen)
     assert submit.request == OPENING
+
+
+def test_an_opening_that_another_one_has_followed_is_not_submitted(side: Side) -> None:
+    """The router there has begun anew since it was asked for: nobody else would give it up."""
+    side.ask(4, OPENING, entry=ENTRY + 1)
+    side.ask(3, OPENING)
+    side.ask(2, OpenRequest("another", "i", 1, None))
+
+    assert side.submitted() == [4, 2]
 
 
 def test_what_comes_again_is_not_submitted_again(side: Side) -> None:
