@@ -61,7 +61,7 @@ def test_a_pubend_that_names_it_goes_by_it(site: Path) -> None:
     release = Release(settings.pubends[0], log, {"shb@1": 0}, {})
 
     assert release.target(tick_at(wall)) == 0, "nothing is delivered"
-    release.on_released(0, tick_at(wall), turn=1)
+    release.on_released(0, tick_at(wall), now=1)
     assert release.target(tick_at(wall)) == tick_at(EPOCH_MS + 9 * DAY) - 1
 
 

@@ -130,7 +130,6 @@ class PublisherHostingBroker:
 
     def on_space(self, now: int, wall: int, *, low: bool) -> None:
         """The disk is nearly full: publishers are told to wait, all else goes on. It never makes a gap."""
-        self._outbox.begin_turn()
         self._full = low
 
     def deadline(self) -> int | None:
@@ -139,7 +138,6 @@ class PublisherHostingBroker:
 
     def on_deadline(self, now: int, wall: int) -> None:
         """Time has passed."""
-        self._outbox.begin_turn()
         self._outbox.wake = FOREVER
         for pubend in self._pubends.values():
             if pubend.deadline <= now:

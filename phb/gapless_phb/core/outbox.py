@@ -29,9 +29,6 @@ class Outbox:
         self._reads: dict[int, ThenRead] = {}
         self._cookie = 0
         self._unsettled: list[Callable[[], None]] = []
-        self.turn = 0
-        """Counts the rounds of the node: something comes from outside, and all that follows from it is done."""
-        self._is_taken = True
         self.wake: int = FOREVER
         """The earliest time, in monotonic nanoseconds, at which somebody wants to be woken."""
 
@@ -55,35 +52,23 @@ class Outbox:
         """Asks to be woken at a time at the latest."""
         self.wake = min(self.wake, time)
 
-    def begin_turn(self) -> None:
-        """Something came from outside the node: from its disk, its network or its clock.
-
-        It belongs to the turn before as long as the effects of that one were not taken.
-        """
-        if self._is_taken:
-            self.turn += 1
-            self._is_taken = False
-
     def before_take(self, settle: Callable[[], None]) -> None:
         """Calls `settle` before the next `take()`: once for all that became durable in the turn."""
         self._unsettled.append(settle)
 
     def on_durable(self, cookie: int, now: int, wall: int) -> None:
         """A write is durable."""
-        self.begin_turn()
         assert cookie == next(iter(self._writes)), "writes become durable in the order they were asked for"
         for then in self._writes.pop(cookie):
             then(now, wall)
 
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:
         """A read is answered."""
-        self.begin_turn()
         assert isinstance(result.cookie, int)
         self._reads.pop(result.cookie)(result, now, wall)
 
     def take(self) -> list[object]:
         """Everything asked for since the last call: the write first, so that every read sees it."""
-        self._is_taken = True
         if self._unsettled:
             unsettled, self._unsettled = self._unsettled, []
             for settle in unsettled:

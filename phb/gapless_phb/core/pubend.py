@@ -200,9 +200,9 @@ class Pubend:
         elif not self.release.is_member(shb):
             at = self.release.join(shb)
 
-            def durable(_now: int, _wall: int) -> None:
+            def durable(now: int, _wall: int) -> None:
                 if self.release.is_member(shb):  # it may have been retired again
-                    self.release.enrolled(shb, self._outbox.turn)
+                    self.release.enrolled(shb, now)
                     self._outbox.emit(Enrolled(self.pubend, shb, at))
 
             self._outbox.write([Set(rows.MEMBERS, rows.key(self.number, shb), rows.encode(at))], durable)
@@ -231,7 +231,7 @@ class Pubend:
     def released(self, released: Tick, delivered: Tick, now: int) -> None:
         """The minima over all members (1.4 Released)."""
         before = self.release.delivered
-        self.release.on_released(released, delivered, self._outbox.turn)
+        self.release.on_released(released, delivered, now)
         if self.release.delivered > before:
             self._deadlines.clear(Timer.ACKNOWLEDGEMENT)
             if self.log.newest > self.release.delivered:

@@ -17,8 +17,8 @@ class Joining:
     """An SHB that is being enrolled: its `at` bounds the release until the minima count it (T41)."""
 
     at: Tick
-    enrolled_in: int | None = None
-    """The turn in which the router was told; None while the membership is not durable."""
+    enrolled_at: int | None = None
+    """The time of the turn in which the router was told; None while the membership is not durable."""
 
 
 class Release:
@@ -27,7 +27,8 @@ class Release:
     Why `joining` ends when it does: the router says Released(p, r, d) as the minima over all members since
     `enrolled()` was said to it (8.2 C4). A minimum computed before may still be on its way within the node
     in the turn in which we say Enrolled, even behind it; in a later turn it cannot. So the first Released of
-    a later turn counts the new member, and its bound goes.
+    a later turn counts the new member, and its bound goes. A node's turn has one time: a later time is a later
+    turn, and two turns of the same time only keep the bound for longer.
     """
 
     def __init__(
@@ -60,10 +61,10 @@ class Release:
         self._joining[shb] = Joining(at)
         return at
 
-    def enrolled(self, shb: ShbId, turn: int) -> Tick:
+    def enrolled(self, shb: ShbId, now: int) -> Tick:
         """The membership is durable, and the router is told in this turn. Returns from where it counts."""
         joining = self._joining[shb]
-        joining.enrolled_in = turn
+        joining.enrolled_at = now
         self.members[shb] = joining.at
         return joining.at
 
@@ -83,13 +84,13 @@ class Release:
 
     # --------------------------------------------------------------------------------------- what may go
 
-    def on_released(self, released: Tick, delivered: Tick, turn: int) -> None:
+    def on_released(self, released: Tick, delivered: Tick, now: int) -> None:
         """The minima over all members that the router has been told of (1.4 Released).
 
         They are bounded by those who join *before* they are merged: a maximum would remember a minimum that
         did not count the new member beyond the end of its bound, and chop its events then (T41, T48).
         """
-        counted = [shb for shb, joining in self._joining.items() if joining.enrolled_in not in (None, turn)]
+        counted = [shb for shb, joining in self._joining.items() if joining.enrolled_at not in (None, now)]
         for shb in counted:
             del self._joining[shb]
         bound = min((joining.at for joining in self._joining.values()), default=self._log.stable)

@@ -12,7 +12,7 @@ _TABLE = "gapless.core.release:ReleaseTable"
 _MINIMA = "return _lowest(self._rows.values()) if len(self._rows) == len(self._members) else None"
 _BOUND = "min((joining.at for joining in self._joining.values()), default=self._log.stable)"
 _UNTIL_DURABLE = (
-    "min((joining.at for joining in self._joining.values() if joining.enrolled_in is None), default=self._log.stable)"
+    "min((joining.at for joining in self._joining.values() if joining.enrolled_at is None), default=self._log.stable)"
 )
 _WANTED = "return max(min(self.needless, self._expendable(time)), self._early(time))"
 

@@ -76,18 +76,6 @@ def test_what_settles_before_the_take_is_part_of_it() -> None:
     assert outbox.take() == []
 
 
-def test_a_turn_lasts_until_its_effects_are_taken() -> None:
-    outbox = Outbox()
-    turns = []
-    for is_taken in (True, False, True, True):
-        outbox.begin_turn()
-        turns.append(outbox.turn)
-        if is_taken:
-            outbox.take()
-
-    assert turns == [1, 2, 2, 3]
-
-
 def test_the_earliest_wish_counts() -> None:
     outbox = Outbox()
     outbox.wake_at(30)

@@ -27,14 +27,14 @@ def release(settings: PubendSettings = NO_RETENTION, *members: str, of: Log | No
 
 def test_what_everybody_released_may_go() -> None:
     one = release()
-    one.on_released(at(50), at(70), turn=1)
+    one.on_released(at(50), at(70), now=1)
 
     assert one.target(NOW) == at(50)
 
 
 def test_what_nobody_is_counted_for_stays() -> None:
     one = Release(NO_RETENTION, log(), {}, {})
-    one.on_released(FOREVER, FOREVER, turn=1)
+    one.on_released(FOREVER, FOREVER, now=1)
 
     assert one.target(NOW) == 0
 
@@ -42,21 +42,21 @@ def test_what_nobody_is_counted_for_stays() -> None:
 def test_minima_never_go_back_and_nothing_is_released_that_is_not_delivered() -> None:
     one = release()
     for released, delivered in ((50, 60), (40, 55), (80, 70), (1, 1)):
-        one.on_released(at(released), at(delivered), turn=1)
+        one.on_released(at(released), at(delivered), now=1)
 
     assert (one.released, one.delivered) == (at(70), at(70))
 
 
 def test_nothing_that_is_undecided_is_released() -> None:
     one = release(of=log(stable_ms=45))
-    one.on_released(at(50), at(70), turn=1)
+    one.on_released(at(50), at(70), now=1)
 
     assert one.target(NOW) == at(45)
 
 
 def test_a_hold_bounds_what_is_released() -> None:
     one = release()
-    one.on_released(at(50), at(70), turn=1)
+    one.on_released(at(50), at(70), now=1)
 
     one.hold("shb1", 1, {1: at(30), 2: at(40)})
     assert one.held == at(30)
@@ -70,7 +70,7 @@ def test_a_hold_bounds_what_is_released() -> None:
 def test_a_hold_does_not_bound_early_release() -> None:
     """S1: an old event goes once it is delivered, whoever still wants it."""
     one = release(PubendSettings(policy=Limits(10), min_retain_bytes=0, min_retain_seconds=0))
-    one.on_released(at(50), at(89_000), turn=1)
+    one.on_released(at(50), at(89_000), now=1)
     one.hold("shb1", 1, {1: at(30)})
 
     assert one.target(NOW) == at(89_000)
@@ -78,16 +78,16 @@ def test_a_hold_does_not_bound_early_release() -> None:
 
 def test_early_release_takes_what_is_old_and_delivered_everywhere() -> None:
     one = release(PubendSettings(policy=Limits(20), min_retain_bytes=0, min_retain_seconds=0))
-    one.on_released(at(50), at(70_000), turn=1)
+    one.on_released(at(50), at(70_000), now=1)
     assert one.target(NOW) == at(70_000)
 
-    one.on_released(at(50), at(89_000), turn=1)
+    one.on_released(at(50), at(89_000), now=1)
     assert one.target(NOW) == at(80_000) - 1
 
 
 def test_c01_early_release_is_suspended_while_the_wall_clock_leaps() -> None:
     one = release(PubendSettings(policy=Limits(1), min_retain_bytes=0, min_retain_seconds=0))
-    one.on_released(at(50), at(70_000), turn=1)
+    one.on_released(at(50), at(70_000), now=1)
 
     one._log.clock.suspect = True
 
@@ -96,7 +96,7 @@ def test_c01_early_release_is_suspended_while_the_wall_clock_leaps() -> None:
 
 def test_young_events_stay_whoever_is_done_with_them() -> None:
     one = release(PubendSettings(min_retain_seconds=60))
-    one.on_released(at(80_000), at(80_000), turn=1)
+    one.on_released(at(80_000), at(80_000), now=1)
 
     assert one.target(NOW) == at(40_000) - 1
 
@@ -107,14 +107,14 @@ def test_they_go_when_enough_bytes_are_above_them() -> None:
     for ms in (50_000, 60_000, 70_000):
         of.index.add(at(ms), 1000)
     one = release(PubendSettings(min_retain_seconds=60, min_retain_bytes=1500), of=of)
-    one.on_released(at(80_000), at(80_000), turn=1)
+    one.on_released(at(80_000), at(80_000), now=1)
 
     assert one.target(NOW) == at(50_000)
 
 
 def test_early_release_does_not_wait_for_min_retain() -> None:
     one = release(PubendSettings(min_retain_seconds=3600, policy=Limits(10)))
-    one.on_released(at(50), at(89_500), turn=1)
+    one.on_released(at(50), at(89_500), now=1)
 
     assert one.target(NOW) == at(89_500)
 
@@ -134,14 +134,14 @@ class Seen:
 def test_no_policy_goes_beyond_what_is_delivered() -> None:
     """L = t ≤ T_r ∨ (t ≤ T_d ∧ policy): what a plugin answers is a wish."""
     one = release(PubendSettings(policy=Seen()))
-    one.on_released(at(50), at(70_000), turn=1)
+    one.on_released(at(50), at(70_000), now=1)
 
     assert one.target(NOW) == at(70_000)
 
 
 def test_a_policy_takes_nothing_back_that_everybody_is_done_with() -> None:
     one = release(PubendSettings(policy=Seen(-5), min_retain_bytes=0, min_retain_seconds=0))
-    one.on_released(at(50), at(70_000), turn=1)
+    one.on_released(at(50), at(70_000), now=1)
 
     assert one.target(NOW) == at(50)
 
@@ -152,7 +152,7 @@ def test_a_policy_is_shown_the_pubend_as_it_is() -> None:
     of.newest = at(70)
     seen = Seen(0)
     one = release(PubendSettings(policy=seen), of=of)
-    one.on_released(at(50), at(60), turn=1)
+    one.on_released(at(50), at(60), now=1)
     one.hold("shb1", 1, {1: at(30)})
 
     one.target(NOW)
@@ -171,13 +171,13 @@ class TestJoining:
         one = release(of=log(stable_ms=50_000))
         at_ = one.join("shb2")
         one._log.stable = at(90_000)
-        one.on_released(at(89_000), at(89_000), turn=1)
+        one.on_released(at(89_000), at(89_000), now=1)
         assert one.target(NOW) == at_ == at(50_000)
 
-        one.enrolled("shb2", turn=2)
-        one.on_released(at(89_000), at(89_000), turn=2)
+        one.enrolled("shb2", now=2)
+        one.on_released(at(89_000), at(89_000), now=2)
         assert one.target(NOW) == at(50_000)
-        one.on_released(at(60_000), at(60_000), turn=3)
+        one.on_released(at(60_000), at(60_000), now=3)
         assert one.target(NOW) == at(60_000)
 
     def test_it_is_no_member_before_that_is_durable(self) -> None:
@@ -186,7 +186,7 @@ class TestJoining:
 
         assert one.is_member("shb2")
         assert one.members == {}
-        one.enrolled("shb2", turn=1)
+        one.enrolled("shb2", now=1)
         assert one.members == {"shb2": at(90_000)}
 
     def test_one_that_joins_begins_where_it_can_still_have_everything(self) -> None:
@@ -202,7 +202,7 @@ class TestJoining:
         one.hold("shb2", 1, {1: at(5)})
 
         one.retire("shb2")
-        one.on_released(at(70_000), at(70_000), turn=1)
+        one.on_released(at(70_000), at(70_000), now=1)
 
         assert one.target(NOW) == at(70_000)
         assert not one.is_member("shb2")
