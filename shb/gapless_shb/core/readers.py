@@ -49,8 +49,8 @@ class Host(Protocol):
     def silent(self, position: Position) -> tuple[Tick, Tick]:
         """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
 
-    def fetch(self, ranges: Ranges, now: int) -> None:
-        """Asks the network for RAW knowledge of these ranges; it comes to `Reader.offer`."""
+    def fetch_for(self, reader: Reader, ranges: Ranges, now: int) -> None:
+        """Asks the network for RAW knowledge of these ranges; from now on what arrives comes to `Reader.offer`."""
 
 
 class Reader:
@@ -135,7 +135,7 @@ class Reader:
         if self.horizon < unknown_upto:
             fetch = RangeFetch(host.pubend, self.horizon, self._window.upto(self.horizon, unknown_upto), self._matcher)
             self._fetch = fetch
-            host.fetch(fetch.ranges(), now)
+            host.fetch_for(self, fetch.ranges(), now)
         elif self.position.last_tick <= self.horizon:
             self._ready_upto = host.head
         elif (page := host.shelf.page(self.horizon)) is not None:
@@ -215,7 +215,7 @@ class Reader:
             self._ready_upto = max(self._ready_upto, upto)
             return
         self._fetch = TickFetch(self.horizon, ticks, upto, imprecise_for)
-        host.fetch(self._fetch.ranges(), now)
+        host.fetch_for(self, self._fetch.ranges(), now)
 
     def _harvest(self, host: Host) -> None:
         fetch = self._fetch

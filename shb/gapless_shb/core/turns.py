@@ -135,8 +135,6 @@ class Turns:
         if not reader.consumer.subscription.durable:
             position.acknowledge(reader.horizon, reader.horizon)
         self._stream.touch(sid, position)
-        if reader.fetching:
-            self._fetching[sid] = None
         if not (reader.idle and reader.horizon >= self.head):
             return
         if position.since <= reader.horizon and not reader.consumer.starved:
@@ -220,6 +218,11 @@ class Turns:
     def _read_shelf(self, after: Tick, upto: Tick, number: int) -> None:
         cookie = ("pfs", self.pubend, _SHELF, number)
         self._around.emit(Read(self.pfs.stream, after, upto, cookie, _SHELF_READ_BYTES))
+
+    def fetch_for(self, reader: Reader, ranges: Ranges, now: int) -> None:
+        """Asks for what a reader wants, and offers it what comes, also when that is before its next turn."""
+        self._fetching[reader.consumer.sid] = None
+        self.fetch(ranges, now)
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks for RAW knowledge of these ranges, at once."""

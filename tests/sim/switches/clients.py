@@ -61,6 +61,15 @@ CONSUMING = (
         "A link that breaks, or an SHB that restarts, while a client has events buffered.",
     ),
     Switch(
+        "room_made_while_attaching_is_lost",
+        ("T26",),
+        "What an application takes between a client's request to attach and its answer is never given as credit.",
+        (Edit(f"{_SUBSCRIPTION}.on_subscribed", "    self._grant()", "    pass"),),
+        ("V1",),
+        "A link that breaks while the buffer of a client is full, and an application that then takes all of it"
+        " before it is attached anew.",
+    ),
+    Switch(
         "gap_taken_for_silence",
         ("T1",),
         "A client moves its position over a gap and does not tell the application.",

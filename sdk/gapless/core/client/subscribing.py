@@ -177,6 +177,7 @@ class SubscriptionCore:
             self._was_attached = True
             self._outbox.tell(Answered(self.number, Attached(self.sid, self.generation, subscribed.created)))
         self.send_acknowledgement()
+        self._grant()  # what was taken while the broker was asked has left room since
 
     def on_failed(self, failed: RequestFailed, now: int) -> None:
         """The broker does not attach this subscription, now or ever."""

@@ -181,7 +181,7 @@ class RangeReader:
             self._read(horizon, self._reading_upto)
         else:
             ticks = [tick for tick in stream.pfs.open_ticks(self.sid, horizon) if tick <= head]
-            self._take_ticks(ticks, head, now, imprecise=False)
+            self._take_ticks(ticks, head, now, imprecise=stream.pfs.imprecise)
 
     def _silent(self, position: Position) -> tuple[Tick, Tick]:
         """(lo, hi]: the subscription is done with it, and no event of it stands there."""

@@ -51,6 +51,9 @@ class Bench:
     def silent(self, position: Position) -> tuple[int, int]:
         return position.silent()
 
+    def fetch_for(self, reader: Reader, ranges: Ranges, now: int) -> None:
+        self.fetch(ranges, now)
+
     def fetch(self, ranges: Ranges, now: int) -> None:
         self.fetches.append(ranges)
 

@@ -6,6 +6,7 @@ import pytest
 
 from gapless.core import messages as m
 from gapless.core.effects import ReadResult
+from gapless.core.ticks import SECOND
 from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.constream import CatchUp
 from unit.gapless_shb.core.harness import PUBEND, Client, World
@@ -46,6 +47,12 @@ def fall_behind(world: World, client: Client, count: int) -> None:
     push(world, count)
 
 
+def checkpoint(world: World) -> None:
+    """What is known is written, and is durable."""
+    world.pass_time(300)
+    world.sync()
+
+
 def grant(world: World, client: Client, events: int) -> None:
     """The consumer has so much more credit."""
     client.credit += events
@@ -75,6 +82,46 @@ def test_what_a_turn_leaves_goes_on_at_the_next() -> None:
     while client.inbox:
         world.consume(client)
     assert client.consumed == [row[0] for row in world.log]
+
+
+def test_what_arrives_before_its_next_turn_is_the_readers_too() -> None:
+    """The PFS told it what to ask for, and others used up the turn: the answer came before its own (hostile 2633)."""
+    world = World(1)  # nothing that was delivered stays in memory, and a turn is two events
+    world.random.random = lambda: 1.0  # type: ignore[method-assign]  # nothing is lost here
+    world.sync()
+    clients = [Client(name, "") for name in ("first", "second", "late")]
+    for client in clients:
+        world.attach(client, None)
+        world.clients.append(client)
+    world.sync()
+    push(world)
+    checkpoint(world)
+    lo, world.stable = world.stable, world.stable + SECOND
+    world.deliver(world.knowledge(lo, world.stable, raw=True, reply=False))
+    for client in clients:
+        fall_behind(world, client, 1)
+    checkpoint(world)
+    for client in clients:
+        grant(world, client, 100)
+    *others, late = world.reads
+    world.reads = others
+    world.answer_reads()
+    world.answer_wants(lossy=False)
+    turns = world.shb._hosting.streams[PUBEND].turns
+    assert list(turns._runnable) == [clients[1].sid], "the first has used up the turn"
+
+    world.reads = [late]
+    world.answer_reads()
+    assert list(turns._runnable) == [clients[2].sid], "and now the second"
+    world.answer_wants(lossy=False)
+    for _ in range(3):
+        world.pass_time(1)
+
+    assert not turns.readers
+    for client in clients:
+        while client.inbox:
+            world.consume(client)
+        assert client.consumed == [row[0] for row in world.log]
 
 
 def test_it_is_counted_who_falls_behind_and_who_has_caught_up() -> None:

@@ -238,6 +238,27 @@ def test_credit_is_never_exceeded_and_always_given_back() -> None:
     assert broker.subscriptions[1].credit_events > 6
 
 
+def test_what_is_taken_while_it_attaches_makes_room_again() -> None:
+    """It asked with a buffer that was full; nobody grants what was taken before the answer came (hostile 1744)."""
+    world = World().start()
+    reader = world.subscribe(window_events=2)
+    world.broker.log(b"a", b"b")
+    world.pump()
+    attach = world.broker._attach
+
+    def after_a_while(session: Any, message: m.Subscribe, sub: Any, *, created: bool) -> None:
+        assert message.credit_events == 0
+        while reader.take():
+            pass
+        attach(session, message, sub, created=created)
+
+    world.broker._attach = after_a_while  # type: ignore[method-assign]
+    world.reconnect()
+    world.broker.log(b"c")
+
+    assert reader.take_all() == [b"a", b"b", b"c"]
+
+
 def test_credit_in_bytes_is_kept_exactly_on_both_sides() -> None:
     """A difference of a few bytes per delivery would starve the subscription after a while."""
     world = World().start()

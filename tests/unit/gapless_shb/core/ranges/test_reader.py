@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gapless_shb.core.blocks import TICKS_MAX
+from unit.gapless_shb.core.harness import Client
 from unit.gapless_shb.core.ranges.harness import RangeWorld
 
 
@@ -32,3 +34,17 @@ def test_early_release_shows_as_gaps(first: int) -> None:
         world.settle()
 
         world.check()
+
+
+def test_a_full_imprecise_block_in_memory_is_filtered_too() -> None:
+    """It is closed before the checkpoint that writes it, and says from then on who matched, and not what."""
+    world = RangeWorld(10).calm()  # nothing that was delivered stays in memory, and the PFS is imprecise
+    world.define()
+    world.attach(Client("others", ""), None)
+    world.calm(1)
+    lo = world.stable
+    for _ in range(TICKS_MAX):
+        world.publish()
+    world.deliver(world.knowledge(lo, world.stable, raw=True, reply=False))
+
+    assert world.take(lo, world.stable).ticks == world.matching(lo, world.stable)
