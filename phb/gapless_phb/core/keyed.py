@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from gapless.core.effects import Set
 from gapless.core.events import EventColumns
-from gapless.core.keyed import producer_of
+from gapless.core.keyed import marked, producer_of
 from gapless.core.routing import OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.errors import InvalidTopicError
 from gapless_phb.core import rows
@@ -78,12 +78,13 @@ class Keyed:
 
     def _take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
         """None: the answer comes when it is durable."""
-        if fault := self._fault(pub.publisher, None):
+        name = marked(producer_of(pub.publisher))
+        if fault := self._fault(name, None):
             return Outcome(Verdict.REJECTED, fault)
         last = pub.first + pub.events.count - 1
         if last > SEQUENCE_MAX:
             return Outcome(Verdict.INVALID, "an index is beyond what there can be", pub.first)
-        known = self._marks.get(pub.publisher, NO_MARK)
+        known = self._marks.get(name, NO_MARK)
         if (pub.epoch, last) <= known:
             # What it repeats may be on its way to the disk; writes become durable in order.
             duplicate = Outcome(Verdict.OK, "logged before", last)
@@ -98,13 +99,11 @@ class Keyed:
             return Outcome(Verdict.INVALID, str(error), pub.first)
         dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
         events = without_first(pub.events, dropped)
-        publisher = self._table.get(pub.publisher) or self._table.open(
-            pub.publisher, "", 0, self._log.clock.read(now, wall)
-        )
-        self._marks[pub.publisher] = pub.epoch, last
-        key = rows.key(self._number, pub.publisher)
+        publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.clock.read(now, wall))
+        self._marks[name] = pub.epoch, last
+        key = rows.key(self._number, name)
         self._outbox.write([Set(rows.KEYED, key, rows.encode((pub.epoch, last)))])
-        logged = Pub(pub.publisher, publisher.epoch, publisher.assigned + 1, events, pub.pubend)
+        logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend)
         self._log.append(publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall)
         return None
 

@@ -362,6 +362,11 @@ class DeliveredColumns:
         """Bytes of rows and events."""
         return len(self._rows) + len(self._events)
 
+    @property
+    def buffers(self) -> tuple[memoryview, memoryview]:
+        """All rows (`ROW`), and all events one behind the other, as they came: for who reads them in columns."""
+        return self._rows, self._events
+
     def rows(self) -> Iterator[tuple[Tick, int, int]]:
         """Tick, length and body length of each event."""
         return ROW.iter_unpack(self._rows)

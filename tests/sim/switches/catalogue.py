@@ -30,6 +30,7 @@ SWITCHES: tuple[Switch, ...] = (
     *clients.PUBLISHING,
     *storage.STORAGE,
     *ranges.READING,
+    *ranges.KEYED,
 )
 
 TRAPS: tuple[str, ...] = tuple(f"T{number}" for number in range(1, 51))

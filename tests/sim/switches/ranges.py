@@ -135,3 +135,60 @@ READING = (
         workload="ranges",
     ),
 )
+
+KEYED = (
+    Switch(
+        "keyed_without_mark",
+        ("T39",),
+        "A keyed batch that is repeated is logged again.",
+        (Edit("gapless_phb.core.keyed:Keyed._take", "(pub.epoch, last) <= known", "False"),),
+        ("I6", "I7"),
+        "A sink that repeats an epoch.",
+        workload="ranges",
+    ),
+    Switch(
+        "keyed_in_part_is_all_new",
+        ("T39",),
+        "Of a keyed batch that was logged in part, the part is logged again.",
+        (
+            Edit(
+                "gapless_phb.core.keyed:Keyed._take",
+                "max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0",
+                "0",
+            ),
+        ),
+        ("I6", "I7"),
+        "A sink that repeats an epoch, and cuts it differently.",
+        workload="ranges",
+    ),
+    Switch(
+        "keyed_mark_is_not_written",
+        ("1.5 PublishAck", "T21"),
+        "The mark of a producer does not survive its PHB.",
+        (
+            Edit(
+                "gapless_phb.core.keyed:Keyed._take",
+                "self._outbox.write([Set(rows.KEYED, key, rows.encode((pub.epoch, last)))])",
+                "key",
+            ),
+        ),
+        ("I6", "I7"),
+        "A PHB that crashes, and a sink that repeats what was logged before.",
+        workload="ranges",
+    ),
+    Switch(
+        "keyed_repetition_is_answered_at_once",
+        ("1.5 PublishAck",),
+        "A repetition of what is on its way to the disk is answered before that is there.",
+        (
+            Edit(
+                "gapless_phb.core.keyed:Keyed._take",
+                "self._outbox.write([], lambda _now, _wall: self._answer(reply_to, duplicate))",
+                "self._answer(reply_to, duplicate)",
+            ),
+        ),
+        ("I7",),
+        "Two attempts at once, and a PHB that loses its power between the answer and the sync.",
+        workload="ranges",
+    ),
+)

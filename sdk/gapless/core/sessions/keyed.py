@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gapless.core.keyed import marked
+from gapless.core.keyed import batch_name, marked
 from gapless.core.messages import Code, KeyedPublished, PublishKeyed, RequestFailed
 from gapless.core.routing import OpenRequest, Placed, Pub, Verdict
 from gapless.core.sessions.connection import Connection
@@ -64,7 +64,8 @@ class KeyedBatches:
             self._outbox.tell(connection.link, session, answer)
         else:
             self._placed.setdefault(session, set()).add(serial)
-            pub = Pub(marked(message.producer), message.epoch, message.index, message.events, placed.pubend)
+            name = batch_name(message.producer, message.epoch, message.events.count)
+            pub = Pub(name, message.epoch, message.index, message.events, placed.pubend)
             self._effects.append(PlaceBatch(pub, (session, KEYED, serial)))
 
     def on_session_over(self, session: int) -> None:

@@ -133,7 +133,8 @@ class Placings:
 
     def _log(self, pub: Pub, pubend: PubendId, outcome: Outcome) -> None:
         ticks = [run.first + run.step * position for run in outcome.ticks for position in range(run.count)]
-        for sequence, tick in enumerate(ticks, pub.first):
+        # Of a keyed batch that repeats another one in part, the last events alone are logged, and have ticks.
+        for sequence, tick in enumerate(ticks, pub.first + pub.events.count - len(ticks)):
             if self._logged.setdefault((pubend, pub.publisher, sequence), tick) != tick:
                 raise ContractError(Clause.CORES, f"{pubend} logged sequence {sequence} of {pub.publisher} twice")
 

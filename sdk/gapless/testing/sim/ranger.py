@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gapless.testing.sim.consumer import Consumer, Row
 
 POLL_MS = 500
+PATIENCE_MS = 5000
 PROBES = (
     "ranges.acknowledged",
     "ranges.batch bounded",
@@ -36,6 +37,7 @@ PROBES = (
     "ranges.gap in a range",
     "ranges.nothing to read",
     "ranges.pubend found later",
+    "ranges.range given up",
     "ranges.read again",
     "ranges.read again with a gap",
 )
@@ -148,7 +150,7 @@ class Ranger:
             return
         if all(tick <= self._position[pubend] for pubend, tick in found.items()):
             self.client.world.probe("ranges.nothing to read")
-            self._later(self._look, 10)
+            self.later(self._look, 10)
         elif not self.eager and self._draws.chance(0.4):
             most = self._draws.between(1, 5)
             in_bytes = self._draws.chance(0.3)
@@ -178,14 +180,14 @@ class Ranger:
                 self.client.world.probe("ranges.pubend found later")
                 self._position[position.pubend] = position.tick
                 self._tell(Silence(position.pubend, 0, position.tick))
-        self._later(self._look, 1)
+        self.later(self._look, 1)
 
     def _plan(self, ends: dict[PubendId, Tick]) -> None:
         self._planned = ends
         self._todo.extend((pubend, self._position[pubend], tick) for pubend, tick in ends.items())
         self._todo = deque(todo for todo in self._todo if todo[1] < todo[2])
         if not self.eager and self._draws.chance(0.2):  # its workers are busy
-            self._later(self._next, 1 + self._draws.draw(3000))
+            self.later(self._next, 1 + self._draws.draw(3000))
         else:
             self._next()
 
@@ -195,14 +197,16 @@ class Ranger:
         if not self._todo:
             self._commit()
             return
-        self._reading = Reading(self, *self._todo.popleft(), self._on_read)
+        self._reading = Reading(self, *self._todo.popleft(), self._on_read, self._next)
 
     def _on_read(self, reading: Reading) -> None:
         """All of a range is here: it is told; now and then it is read once more, as a second attempt does."""
         if self._draws.chance(0.2):
             pubend, lo, hi = reading.pubend, reading.lo, reading.hi
             self.client.world.probe("ranges.read again")
-            self._reading = Reading(self, pubend, lo, hi, lambda again: self._on_read_again(reading, again))
+            self._reading = Reading(
+                self, pubend, lo, hi, lambda again: self._on_read_again(reading, again), lambda: self._take(reading)
+            )
         else:
             self._take(reading)
 
@@ -241,7 +245,7 @@ class Ranger:
         self.client.world.probe("ranges.batch committed")
         if self.eager or self._draws.chance(0.7):
             self._acknowledge()
-        self._later(self._look, 1 + self._draws.draw(300))
+        self.later(self._look, 1 + self._draws.draw(300))
 
     def _acknowledge(self) -> None:
         positions = dict(self._position)
@@ -272,7 +276,8 @@ class Ranger:
             number = self.client.core.ranges.settle(self.target, self._seal, positions, self.client.monotonic())
             self._ask(number, lambda _: None)
 
-    def _later(self, call: Callable[[], None], milliseconds: int) -> None:
+    def later(self, call: Callable[[], None], milliseconds: int) -> None:
+        """Calls after a while, unless it is over by then."""
         world = self.client.world
 
         def go_on() -> None:
@@ -287,17 +292,37 @@ class Ranger:
 class Reading:
     """One range that is being read."""
 
-    def __init__(self, ranger: Ranger, pubend: PubendId, lo: Tick, hi: Tick, done: Callable[[Reading], None]) -> None:
+    def __init__(
+        self,
+        ranger: Ranger,
+        pubend: PubendId,
+        lo: Tick,
+        hi: Tick,
+        done: Callable[[Reading], None],
+        given_up: Callable[[], None],
+    ) -> None:
         self.pubend = pubend
         self.lo = lo
         self.hi = hi
         self.parts: list[Delivery | Gap] = []
         self.ranger = ranger
         self._done = done
+        self._given_up = given_up
         client = ranger.client
         self.number = client.core.ranges.read(ranger.target, pubend, lo, hi, client.monotonic())
         client.own(self.number, self)
         client.touch()
+        self._over = False
+        ranger.later(self.give_up, PATIENCE_MS)
+
+    def give_up(self) -> None:
+        """Its pubend may be gone for good: the rest of the batch does not wait for it."""
+        if not self._over:
+            self._over = True
+            self.ranger.client.disown(self.number)
+            self.ranger.client.core.ranges.end_read(self.number, self.ranger.client.monotonic())
+            self.ranger.client.world.probe("ranges.range given up")
+            self._given_up()
 
     @property
     def gaps(self) -> list[tuple[Tick, Tick]]:
@@ -317,6 +342,7 @@ class Reading:
             self.parts.append(part)
         client.touch()
         if ranges.is_complete(self.number):
+            self._over = True
             client.disown(self.number)
             ranges.end_read(self.number, client.monotonic())
             if not self.ranger.over:

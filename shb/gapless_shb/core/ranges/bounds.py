@@ -4,7 +4,8 @@ Each pubend is counted on from its start until it alone would use the budget up,
 then shared in proportion to what was counted: so where less than the budget is behind on each, in proportion to what
 each is behind, and else no pubend waits for another one's long history.
 
-Events are counted by the PFS alone, where it knows them; for their bytes they have to be fetched.
+A pubend that cannot be reached holds up nobody for long: it is then taken as far as it was counted. Events are counted
+by the PFS alone, where it knows them; for their bytes they have to be fetched.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, RangeReader
 from gapless_shb.core.ranges.targets import Targets
 
+PATIENCE: Final = 5_000_000_000
+"""So many nanoseconds a count may take, before what there is of it has to do."""
 COUNTED_MAX: Final = 1 << 20
 """So many events of a pubend are counted at most: a bound may be lower than it need be, and is never higher."""
 
@@ -72,6 +75,7 @@ class Bound:
 
     session: int
     request: AskBound
+    until: int
     readers: dict[PubendId, tuple[RangeReader, Count]] = field(default_factory=dict)
 
 
@@ -92,7 +96,7 @@ class Bounds:
         self._targets.check(request.start)
         starts = {position.pubend: position.tick for position in request.start}
         self._count += 1
-        number, bound = self._count, Bound(session.number, request)
+        number, bound = self._count, Bound(session.number, request, now + PATIENCE)
         self._bounds[number] = bound
         for pubend, head in heads.items():
             stream = self._hosting.streams[pubend]
@@ -102,7 +106,18 @@ class Bounds:
             bound.readers[pubend] = RangeReader(stream, subscription, start, max(start, head), count, read), count
         for reader, _ in bound.readers.values():
             reader.step(now)
-        self._settle(number)
+        self._settle(number, now)
+
+    @property
+    def deadline(self) -> int | None:
+        """When some question must be answered."""
+        return min((bound.until for bound in self._bounds.values()), default=None)
+
+    def settle(self, now: int) -> None:
+        """Time has passed: what has taken too long is answered as it stands."""
+        for number, bound in list(self._bounds.items()):
+            if now >= bound.until:
+                self._settle(number, now)
 
     def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
         """RAW knowledge arrived, or the head has moved."""
@@ -112,7 +127,7 @@ class Bounds:
                 if knowledge.stamp is None:
                     reader.on_knowledge(knowledge)
                 reader.step(now)
-                self._settle(number)
+                self._settle(number, now)
 
     def on_read(self, number: int, result: ReadResult, now: int) -> None:
         """A PFS was read."""
@@ -121,7 +136,7 @@ class Bounds:
             reader, _ = self._bounds[asked].readers[pubend]
             reader.on_read(result, now)
             reader.step(now)
-            self._settle(asked)
+            self._settle(asked, now)
 
     def on_session_ended(self, session: int) -> None:
         """Nobody hears the answers any more."""
@@ -141,9 +156,10 @@ class Bounds:
         cookie = ("bound", self._read_count)
         self._hosting.effects.append(Read(pfs.stream, after, upto, cookie, READ_BYTES))
 
-    def _settle(self, number: int) -> None:
+    def _settle(self, number: int, now: int) -> None:
         bound = self._bounds[number]
-        if not all(reader.complete or count.full for reader, count in bound.readers.values()):
+        counted = all(reader.complete or count.full for reader, count in bound.readers.values())
+        if not counted and now < bound.until:
             return
         del self._bounds[number]
         counts = {pubend: count for pubend, (_, count) in bound.readers.items()}
@@ -156,8 +172,8 @@ class Bounds:
 
 def _end(reader: RangeReader, count: Count, taken: int) -> Tick:
     """Where a pubend ends of which so many of the counted events are taken."""
-    if reader.complete and taken == len(count.found):
-        return reader.hi
+    if taken == len(count.found):
+        return reader.hi if reader.complete else max([reader.horizon, *count.found[-1:]])
     return count.found[taken - 1] if taken else reader.lo
 
 

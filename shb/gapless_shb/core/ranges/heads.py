@@ -128,12 +128,16 @@ class Question:
     session: int
     request: int
     subscription: Subscription | None
+    until: int
     open: dict[PubendId, RangeFetch]
     found: dict[PubendId, Tick]
 
 
 class Earliest:
-    """Answers AskEarliest: each pubend is asked for the first ticks that it may have."""
+    """Answers AskEarliest: each pubend is asked for the first ticks that it may have.
+
+    One that does not answer is answered for: by what it was heard to have lost.
+    """
 
     def __init__(self, hosting: Hosting, targets: Targets) -> None:
         self._hosting = hosting
@@ -143,7 +147,7 @@ class Earliest:
     def on_ask(self, session: ClientSession, request: AskEarliest, now: int) -> None:
         """Asks the pubends. Raises RefusedError."""
         subscription = None if request.target is None else self._targets.find(session, request.target)
-        question = Question(session.number, request.request, subscription, {}, {})
+        question = Question(session.number, request.request, subscription, now + _PATIENCE, {}, {})
         for pubend, stream in self._hosting.streams.items():
             first = max(stream.lost, stream.meta.created - 1, 0)
             if first >= stream.head:
@@ -152,9 +156,14 @@ class Earliest:
             fetch = question.open[pubend] = RangeFetch(pubend, first, min(first + STEP, stream.head), BatchMatcher())
             stream.turns.fetch(fetch.ranges(), now)
         self._questions.append(question)
-        self.settle()
+        self.settle(now)
 
-    def on_knowledge(self, knowledge: Knowledge) -> None:
+    @property
+    def deadline(self) -> int | None:
+        """When some question must be answered."""
+        return min((question.until for question in self._questions), default=None)
+
+    def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
         """RAW knowledge arrived."""
         for question in self._questions:
             fetch = question.open.get(knowledge.pubend)
@@ -164,16 +173,18 @@ class Earliest:
                     del question.open[knowledge.pubend]
                     stream = self._hosting.streams[knowledge.pubend]
                     question.found[knowledge.pubend] = max(fetch.start, stream.lost, knowledge.lost)
-        self.settle()
+        self.settle(now)
 
     def on_session_ended(self, session: int) -> None:
         """Nobody hears the answers any more."""
         self._questions = [question for question in self._questions if question.session != session]
 
-    def settle(self) -> None:
-        """Answers what every pubend has answered."""
-        for question in [question for question in self._questions if not question.open]:
+    def settle(self, now: int) -> None:
+        """Answers what every pubend has answered, and what has taken too long."""
+        for question in [each for each in self._questions if not each.open or now >= each.until]:
             self._questions.remove(question)
+            for pubend, fetch in question.open.items():
+                question.found[pubend] = max(fetch.start, self._hosting.streams[pubend].lost)
             self._answer(question)
 
     def _answer(self, question: Question) -> None:

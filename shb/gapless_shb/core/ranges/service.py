@@ -105,7 +105,7 @@ class Ranges:
         """Knowledge arrived, and was taken in: the head may have moved."""
         if not self._used:
             return
-        self._earliest.on_knowledge(knowledge)
+        self._earliest.on_knowledge(knowledge, now)
         self._bounds.on_knowledge(knowledge, now)
         self._reads.on_knowledge(knowledge, now)
         self.settle(now, wall)
@@ -130,7 +130,8 @@ class Ranges:
     @property
     def deadline(self) -> int | None:
         """When `settle` wants to be called."""
-        return self._heads.deadline
+        dues = (part.deadline for part in (self._heads, self._earliest, self._bounds))
+        return min((due for due in dues if due is not None), default=None)
 
     def settle(self, now: int, wall: int) -> None:
         """Something happened, or time has passed: answers what can be."""
@@ -141,6 +142,8 @@ class Ranges:
         self._bounds.on_removed()
         self._reads.on_removed()
         self._heads.settle(now)
+        self._earliest.settle(now)
+        self._bounds.settle(now)
         for session, request in self._leasing.take_ended():
             if isinstance(request, Subscribe):
                 if self.admits(session, request):

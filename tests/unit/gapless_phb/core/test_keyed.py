@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gapless.core.events import EventColumns
-from gapless.core.keyed import marked
+from gapless.core.keyed import batch_name, marked, producer_of
 from gapless.core.routing import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless_phb.core import rows
 from gapless_phb.core.keyed import without_first
@@ -181,6 +181,17 @@ def test_a_pubend_that_is_no_longer_configured_takes_only_whom_it_knows() -> Non
 
     assert publish(marked("new")).verdict is Verdict.REJECTED
     assert publish(NAME).verdict is Verdict.OK
+
+
+def test_a_batch_has_a_name_of_its_own_and_is_its_producers() -> None:
+    harness = ready()
+    keyed(harness, 1, 0, 2, name=batch_name("query/0", 1, 2))
+    keyed(harness, 1, 0, 3, name=batch_name("query/0", 1, 3))
+    harness.sync()
+
+    assert logged(harness) == ["1/0", "1/1", "1/2"]
+    assert [producer_of(name) for name in (batch_name("a", 1, 2), marked("a"), "a")] == ["a", "a", "a"]
+    assert len({batch_name("a", 1, 2), batch_name("a", 1, 3), batch_name("a", 2, 2), marked("a")}) == 4
 
 
 def test_without_first() -> None:

@@ -37,6 +37,11 @@ class Letters:
         properties = properties_of(choices.draw(len(NUMBERS) * len(FLAGS) * len(PRICES) * len(TREES)))
         return self._letter(topic, properties, choices.pick(PADDINGS))
 
+    def write_to(self, topic: str) -> Letter:
+        """A letter to this topic."""
+        letter = self.write()
+        return Letter(letter.key, topic, letter.properties, letter.padding)
+
     def write_bad(self) -> Letter:
         """A letter that every broker refuses."""
         return self._letter(BAD_TOPIC, {}, 0)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from gapless.core.messages import InUse, StartAt
 from gapless.errors import PublishRejectedError, PublishUncertainError, SubscriptionInUseError
-from gapless.testing.sim import ranger
+from gapless.testing.sim import ranger, sink
 from gapless.testing.sim.consumer import Consumer, Row
 from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.options import SECOND
 from gapless.testing.sim.producer import Outbox, Producer
 from gapless.testing.sim.ranger import Ranger
+from gapless.testing.sim.sink import Epochs, Sink
 from gapless.testing.sim.workloads.filters import Terms, draw_terms
 from gapless.testing.sim.workloads.letters import TOPICS, Letters
 
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     from gapless.testing.sim.application import SimClient
     from gapless.testing.sim.world import World
 
-PROBES = (*ranger.PROBES, "ranges.consumed beside", "ranges.began anew", "ranges.went back", "ranges.published")
+PROBES = (
+    *ranger.PROBES,
+    *sink.PROBES,
+    "ranges.consumed beside",
+    "ranges.began anew",
+    "ranges.went back",
+    "ranges.published",
+)
 
 
 class Application:
@@ -37,18 +45,34 @@ class Application:
         self.producer: Producer | None = None
         self.readers: dict[int, Ranger | Consumer] = {}
         """What reads each row in this life, by the row's number."""
+        self.sink: Sink | None = None
         self._outboxes = 0
         self.outbox = self._new_outbox()
+        self.epochs = self._new_epochs() if ranges.draws.chance(0.6) else None
 
     def _new_outbox(self) -> Outbox:
         self._outboxes += 1
         return Outbox(f"out-{self.number}-{self._outboxes}", self.ranges.draws.pick(TOPICS))
 
+    def _new_epochs(self) -> Epochs:
+        self._outboxes += 1
+        return Epochs(f"sink-{self.number}-{self._outboxes}", self.ranges.draws.pick(TOPICS))
+
+    def _sink(self) -> None:
+        """Publishes under keys; where the pubend is gone for good, under another name from then on."""
+        if not self.client.running or self.epochs is None:
+            return
+        if self.sink is not None and self.sink.over:
+            self.epochs = self._new_epochs()
+        self.sink = Sink(self.client, self.epochs, self.ranges.draws, self.ranges.letters.write_to)
+        self.sink.calm = self.ranges.is_calm
+
     def start(self, client: SimClient) -> None:
         """A process begins: it goes on with what the database has."""
         self.readers.clear()
-        self.producer = None
+        self.producer = self.sink = None
         self.produce()
+        self._sink()
         for row in list(self.rows):
             if not row.ended:
                 self.read(row)
@@ -71,11 +95,7 @@ class Application:
     def publish(self) -> None:
         """A few letters more."""
         draws, producer = self.ranges.draws, self.producer
-        letters = [self.ranges.letters.write() for _ in range(draws.between(1, 4))]
-        for letter in letters:
-            letter.topic = self.outbox.topic
-            letter.__post_init__()
-        self.outbox.letters += letters
+        self.outbox.letters += [self.ranges.letters.write_to(self.outbox.topic) for _ in range(draws.between(1, 4))]
         if producer is not None and producer.alive and producer.waiting < 40:
             producer.publish(8)
             self.ranges.world.probe("ranges.published")
@@ -85,6 +105,10 @@ class Application:
         producer = self.producer
         if producer is not None and producer.alive:
             producer.publish(100)
+        if self.sink is not None:
+            self.sink.calm = self.ranges.is_calm
+            if self.sink.over:
+                self._sink()
         for reader in self.readers.values():
             if isinstance(reader, Consumer) and self.client.running:
                 reader.commit()

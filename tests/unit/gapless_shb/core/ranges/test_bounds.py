@@ -57,6 +57,22 @@ def test_bytes_are_counted_with_their_rows() -> None:
     assert len(world.matching(world.start, bound(world, world.start, None, 1))) == 1, "one goes in any case"
 
 
+def test_a_pubend_that_cannot_be_reached_is_taken_as_far_as_it_was_counted() -> None:
+    """Its PHB may be gone for good: who plans a batch of several pubends must not wait for it for ever."""
+    world = attached()
+    start = [m.Position(PUBEND, world.start)]
+    number = world.say(m.AskBound(world.number(), world.target, start, None, 1 << 20))
+    world.pass_time(4999)
+    world.wants.clear()
+    assert number not in world.answers
+    deadline = world.shb.deadline()
+    assert deadline is not None
+    assert deadline <= world.now + 1_000_000
+    world.pass_time(1)
+
+    assert world.start <= world.answers[number].positions[0].tick <= world.stable
+
+
 def test_it_is_counted_where_the_pfs_knows_nothing() -> None:
     world = RangeWorld(3, selector="").calm().calm(10)
     world.define(m.StartAt.EARLIEST)

@@ -130,6 +130,15 @@ def test_the_earliest_is_what_the_pubend_still_has() -> None:
     assert tick(world, number) == world.lost
 
 
+def test_of_a_pubend_that_does_not_answer_the_earliest_is_what_was_heard() -> None:
+    world = attached()
+    number = world.say(m.AskEarliest(world.number(), None))
+    world.wants.clear()
+    world.pass_time(1000)
+
+    assert tick(world, number) < world.log[0][0]
+
+
 def test_from_the_earliest_on_a_subscription_meets_no_gap() -> None:
     """What it is done with is silence to it, although the pubend has lost more."""
     world = attached()

@@ -160,6 +160,7 @@ class Hands:
         client = self.world.clients["client1"]
         client.life.over = False
         consumer = Stand(
+            by_ranges=False,
             client=client,
             row=row,
             wanted=row.wanted(),

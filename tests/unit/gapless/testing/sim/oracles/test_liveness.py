@@ -311,3 +311,17 @@ def test_v4_one_range_is_asked_for_a_few_times() -> None:
     hands.ask((10, 30))
     with violates("V4"):
         hands.ask((10, 20))
+
+
+@pytest.mark.parametrize("by_ranges", [False, True])
+def test_v3_nobody_goes_on_in_the_name_of_one_who_reads_by_ranges(by_ranges: bool) -> None:
+    """Where he cannot be reached any more, what he has not said keeps the log; a consumer's home goes on for him."""
+    hands, reader = releasing()
+    hands.acknowledge(reader, p=10)
+    reader.by_ranges = by_ranges
+    oracle: Any = hands.oracles[V3LiveRelease]
+    account = hands.model.accounts[reader.row.number]
+    assert oracle._is_current(account, P)
+    oracle._reach.is_served = lambda _: False
+
+    assert oracle._is_current(account, P) is not by_ranges

@@ -1,0 +1,196 @@
+"""What a user of the source may say, checked where it is said (spark.md 6.6).
+
+Spark hands all options over as texts under names in lower case, its own and the file sources' among them. So unknown
+names are passed over, but for those that begin with `gapless.`: these are meant for nobody else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Final, Literal, TypeAlias
+
+from gapless.client.options import check_name
+from gapless.errors import ConfigurationError, GaplessError
+from gapless.selectors.filters import check_pattern
+from gapless.selectors.selector import Selector
+
+Offsets: TypeAlias = str
+"""`subscription`, `earliest`, `latest`, or the text of an offset."""
+AckTiming: TypeAlias = Literal["auto", "eager"]
+
+_PREFIX: Final = "gapless."
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)?", re.ASCII)
+_SECONDS: Final[Mapping[str, float]] = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TRUE = frozenset({"true", "1", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of a source, as it uses them."""
+
+    brokers: str
+    """An address as `gapless.connect` takes it."""
+    subscription: str | None = None
+    """Required for streaming."""
+    client_id: str = ""
+    topics: tuple[str, ...] = ("#",)
+    selector: str = ""
+    starting_offsets: Offsets = "subscription"
+    starting_timestamp: datetime | None = None
+    ending_offsets: Offsets = "latest"
+    fail_on_gap: bool = True
+    include_silence: bool = False
+    max_events: int | None = None
+    max_ticks: int | None = None
+    max_bytes: int | None = None
+    min_partitions: int = 0
+    poll_timeout: float = 0.2
+    """Seconds."""
+    broker_timeout: float = 60.0
+    """Seconds."""
+    ack_timing: AckTiming = "auto"
+    ack_lag: int = 0
+    """Batches."""
+    arrow_batch_rows: int = 10_000
+    pushdown: bool = False
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _duration(value: str) -> float:
+    match = _DURATION.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("is a time like 200ms, 1.5s or 2m")
+    return float(match[1]) * _SECONDS[match[2] or "ms"]
+
+
+def _flag(value: str) -> bool:
+    lower = value.strip().lower()
+    if lower not in _TRUE | _FALSE:
+        raise ValueError("is true or false")
+    return lower in _TRUE
+
+
+def _count(least: int) -> Callable[[str], int]:
+    def convert(value: str) -> int:
+        if not re.fullmatch(r"\s*[0-9]+\s*", value, re.ASCII) or int(value) < least:
+            raise ValueError(f"is an integer, at least {least}")
+        return int(value)
+
+    return convert
+
+
+def _brokers(value: str) -> str:
+    address = value.strip()
+    if not address:
+        raise ValueError("names at least one HOST:PORT")
+    return address if "://" in address or address.startswith("embedded:") else f"gapless://{address}"
+
+
+def _topics(value: str) -> tuple[str, ...]:
+    topics = tuple(topic.strip() for topic in value.split(","))
+    for topic in topics:
+        check_pattern(topic)
+    return topics
+
+
+def _selector(value: str) -> str:
+    return Selector(value).expression
+
+
+def _subscription(value: str) -> str:
+    return check_name(value, "the name of a subscription")
+
+
+def _time(value: str) -> datetime:
+    hint = "is a time with its zone, like 2026-03-01T12:00:00+00:00"
+    try:
+        time = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise ValueError(hint) from None
+    if time.tzinfo is None:
+        raise ValueError(hint)
+    return time
+
+
+def _timing(value: str) -> str:
+    if value not in {"auto", "eager"}:
+        raise ValueError("is auto or eager")
+    return value
+
+
+OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "brokers": ("brokers", _brokers),
+    "subscription": ("subscription", _subscription),
+    "clientId": ("client_id", _text),
+    "topics": ("topics", _topics),
+    "selector": ("selector", _selector),
+    "startingOffsets": ("starting_offsets", _text),
+    "startingTimestamp": ("starting_timestamp", _time),
+    "endingOffsets": ("ending_offsets", _text),
+    "failOnGap": ("fail_on_gap", _flag),
+    "failOnDataLoss": ("fail_on_gap", _flag),
+    "includeSilence": ("include_silence", _flag),
+    "maxEventsPerTrigger": ("max_events", _count(1)),
+    "maxTicksPerTrigger": ("max_ticks", _count(1)),
+    "maxBytesPerTrigger": ("max_bytes", _count(1)),
+    "minPartitions": ("min_partitions", _count(0)),
+    "pollTimeout": ("poll_timeout", _duration),
+    "brokerTimeout": ("broker_timeout", _duration),
+    "ackTiming": ("ack_timing", _timing),
+    "ackLag": ("ack_lag", _count(0)),
+    "arrowBatchRows": ("arrow_batch_rows", _count(1)),
+    "pushdown": ("pushdown", _flag),
+}
+"""By the names that users write, in any case, and with or without `gapless.` before them."""
+_BY_LOWER: Final = {name.lower(): (name, *what) for name, what in OPTIONS.items()}
+
+
+def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """The options of a source. Raises ConfigurationError, which names the option and what it may be."""
+    values: dict[str, Any] = {}
+    named: dict[str, str] = {}
+    for key, text in given.items():
+        lower = key.lower()
+        found = _BY_LOWER.get(lower.removeprefix(_PREFIX))
+        if found is None:
+            if lower.startswith(_PREFIX):
+                raise _unknown(lower)
+            continue
+        name, field, convert = found
+        if field in named:
+            raise ConfigurationError(f"option {name}: {named[field]} says the same; say one of them")
+        named[field] = name
+        values[field] = _converted(name, text, convert)
+    if "brokers" not in values:
+        raise ConfigurationError('option brokers is missing: .option("brokers", "HOST:PORT")')
+    if streaming and "subscription" not in values:
+        raise ConfigurationError('option subscription is missing: a stream has a name, .option("subscription", …)')
+    if not streaming and "starting_offsets" not in values:
+        values["starting_offsets"] = "earliest"
+    options = SourceOptions(**values)
+    if options.starting_timestamp is not None and "starting_offsets" in named:
+        raise ConfigurationError("option startingTimestamp: startingOffsets says where to begin, too; say one of them")
+    return options
+
+
+def _converted(name: str, text: str, convert: Callable[[str], Any]) -> Any:
+    try:
+        return convert(text)
+    except GaplessError as error:
+        raise ConfigurationError(f"option {name}: {error}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"option {name} {error}; {text!r} is not") from error
+
+
+def _unknown(lower: str) -> ConfigurationError:
+    close = get_close_matches(lower.removeprefix(_PREFIX), _BY_LOWER, n=1)
+    hint = f"; did you mean {_BY_LOWER[close[0]][0]}?" if close else f"; there are {', '.join(OPTIONS)}"
+    return ConfigurationError(f"there is no option {lower}{hint}")

@@ -1,0 +1,43 @@
+"""Which task reads what: a pure function of two positions and a number, so that a replay plans the same tasks.
+
+Were anything else in it, the sink's keys of a replayed batch would belong to other rows (spark.md 6.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gapless.core.ticks import PubendId, Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What one task reads: (start, end] of a pubend."""
+
+    pubend: PubendId
+    start: Tick
+    end: Tick
+
+
+def plan(
+    start: Mapping[PubendId, Tick], end: Mapping[PubendId, Tick], beginnings: Mapping[PubendId, Tick], tasks: int = 0
+) -> list[Range]:
+    """The ranges between two positions, pubend by pubend, in order; none where nothing is between them.
+
+    A pubend that `start` does not name begins at `beginnings`, else at tick 0. One task for each pubend; with `tasks`
+    about as many, shared in proportion to how wide each pubend's range is, of equal widths of ticks.
+    """
+    whole = [Range(pubend, start.get(pubend, beginnings.get(pubend, 0)), tick) for pubend, tick in sorted(end.items())]
+    whole = [each for each in whole if each.start < each.end]
+    width = sum(each.end - each.start for each in whole)
+    return [
+        part for each in whole for part in _split(each, max(1, round(tasks * (each.end - each.start) / max(width, 1))))
+    ]
+
+
+def _split(whole: Range, parts: int) -> list[Range]:
+    width = whole.end - whole.start
+    parts = min(parts, width)
+    edges = [whole.start + width * part // parts for part in range(parts + 1)]
+    return [Range(whole.pubend, edges[part], edges[part + 1]) for part in range(parts)]

@@ -1,0 +1,210 @@
+"""From what comes over the wire to Arrow record batches, with no Python step per row (spark.md 6.3, 6.5).
+
+A delivery is rows of fixed length (tick, length, length of the body) and events one behind the other, the body last in
+each. So ticks and bodies are found by arithmetic on whole columns; topics and properties are decoded in one call, and
+only when the schema asks for them. The dearest column is the map of properties: who does not need it names a schema
+without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, chain, repeat
+from operator import attrgetter, is_
+from typing import Any, Final, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gapless.core.client import Gap
+from gapless.core.events import DeliveredColumns
+from gapless.core.ticks import COUNTER_BITS, EPOCH_MS, PUBEND_BITS, PubendId
+from gapless.errors import ConfigurationError, RemoteProtocolError
+
+KEY: Final = "key"
+"""The property that is the column `key` as well."""
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("kind", pa.string()),
+        pa.field("pubend", pa.string()),
+        pa.field("tick", pa.int64()),
+        pa.field("tick_from", pa.int64()),
+        pa.field("topic", pa.string()),
+        pa.field("key", pa.string()),
+        pa.field("properties", pa.map_(pa.string(), pa.string())),
+        pa.field("payload", pa.binary()),
+        pa.field("published_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+"""All columns that there are. Every field is nullable."""
+
+_MILLISECOND_BITS = PUBEND_BITS + COUNTER_BITS
+_topic_of = attrgetter("topic")
+_properties_of = attrgetter("properties")
+
+
+class _Topic(msgspec.Struct, array_like=True, gc=False):
+    """The beginning of an event; the rest is skipped."""
+
+    topic: str
+
+
+class _Header(msgspec.Struct, array_like=True, gc=False):
+    """The beginning of an event with its properties."""
+
+    topic: str
+    properties: dict[str, bool | int | float | str]
+
+
+_decode_topics = msgspec.msgpack.Decoder(list[_Topic]).decode
+_decode_headers = msgspec.msgpack.Decoder(list[_Header]).decode
+
+
+def narrowed(names: Iterable[str]) -> Any:
+    """The schema of these columns, in this order. Raises ConfigurationError for one that there is not."""
+    chosen = list(names)
+    unknown = [name for name in chosen if name not in SCHEMA.names]
+    if unknown or not chosen or len({*chosen}) < len(chosen):
+        there_are, these = ", ".join(SCHEMA.names), ", ".join(chosen) or "none"
+        raise ConfigurationError(f"a schema has any of the columns {there_are}, each once; this has {these}")
+    return pa.schema([SCHEMA.field(name) for name in chosen])
+
+
+def checked(schema: Any) -> Any:
+    """A schema that a user has written, if it can be served. Raises ConfigurationError."""
+    narrow = narrowed(schema.names)
+    for field, own in zip(schema, narrow, strict=True):
+        if field.type != own.type:
+            raise ConfigurationError(f"column {field.name} is of type {own.type}, not {field.type}")
+    return narrow
+
+
+def events_batch(pubend: PubendId, deliveries: Sequence[DeliveredColumns], schema: Any) -> Any:
+    """The record batch of some deliveries of one pubend. Raises RemoteProtocolError if an event is malformed."""
+    return _Events(pubend, deliveries).batch(schema)
+
+
+def gap_batch(gap: Gap, schema: Any) -> Any:
+    """The record batch of a gap: one row, in which nothing but its place is known."""
+    values: Mapping[str, Any] = {
+        "kind": "gap",
+        "pubend": gap.pubend,
+        "tick": gap.end,
+        "tick_from": gap.start + 1,
+    }
+    return pa.RecordBatch.from_arrays(
+        [pa.array([values.get(field.name)], field.type) for field in schema], schema=schema
+    )
+
+
+class _Events:
+    """Some deliveries, and their columns as far as they were asked for."""
+
+    def __init__(self, pubend: PubendId, deliveries: Sequence[DeliveredColumns]) -> None:
+        self._pubend = pubend
+        self._count = sum(delivery.count for delivery in deliveries)
+        buffers = [delivery.buffers for delivery in deliveries]
+        rows, events = zip(*buffers, strict=True) if buffers else ((), ())
+        self._rows = memoryview(rows[0] if len(rows) == 1 else b"".join(rows))
+        self._blob: Any = events[0] if len(events) == 1 else b"".join(events)
+        self._headers: list[_Header] | None = None
+
+    def batch(self, schema: Any) -> Any:
+        """The record batch with these columns."""
+        makers = {
+            "kind": lambda: pa.repeat(pa.scalar("event"), self._count),
+            "pubend": lambda: pa.repeat(pa.scalar(self._pubend), self._count),
+            "tick": self._ticks,
+            "tick_from": self._ticks,
+            "topic": lambda: self._topics("properties" in schema.names or KEY in schema.names),
+            "key": self._keys,
+            "properties": self._properties,
+            "payload": self._payloads,
+            "published_at": self._times,
+        }
+        try:
+            arrays = [makers[name]() for name in schema.names]
+        except msgspec.MsgspecError as error:
+            raise RemoteProtocolError(f"the broker delivered what is no event: {error}") from error
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    # By arithmetic.
+
+    def _ticks(self) -> Any:
+        return self._column("Q", 0, 2, pa.int64())
+
+    def _column(self, letter: Literal["I", "Q"], start: int, step: int, kind: Any) -> Any:
+        """Every `step`-th number of the rows."""
+        numbers = self._rows.cast(letter)[start::step].tobytes()
+        return pa.Array.from_buffers(kind, self._count, [None, pa.py_buffer(numbers)])
+
+    def _times(self) -> Any:
+        milliseconds = pc.add(pc.shift_right(self._ticks(), _MILLISECOND_BITS), EPOCH_MS)
+        return pc.multiply(milliseconds, 1000).view(pa.timestamp("us", tz="UTC"))
+
+    def _payloads(self) -> Any:
+        """Headers and bodies in turn are one column of binaries over the events; every other one of it is a body."""
+        count = self._count
+        ends = pc.cumulative_sum(self._column("I", 2, 4, pa.int32()))
+        bodies = pc.subtract(ends, self._column("I", 3, 4, pa.int32()))
+        offsets = memoryview(bytearray(4 * (2 * count + 1))).cast("i")
+        offsets[1::2] = _numbers(bodies)
+        offsets[2::2] = _numbers(ends)
+        parts = pa.Array.from_buffers(
+            pa.binary(), 2 * count, [None, pa.py_buffer(offsets.obj), pa.py_buffer(self._blob)]
+        )
+        return parts.take(_odd_numbers(count))
+
+    # By decoding.
+
+    def _array(self) -> bytes:
+        return b"".join((b"\xdd", self._count.to_bytes(4, "big"), self._blob))
+
+    def _all_properties(self) -> list[dict[str, Any]]:
+        if self._headers is None:
+            self._headers = _decode_headers(self._array())
+        return list(map(_properties_of, self._headers))
+
+    def _topics(self, with_properties: bool) -> Any:  # noqa: FBT001 - a private helper
+        if with_properties:
+            self._all_properties()
+        found: Sequence[Any] = _decode_topics(self._array()) if self._headers is None else self._headers
+        return pa.array(list(map(_topic_of, found)), pa.string())
+
+    def _keys(self) -> Any:
+        values = list(map(dict.get, self._all_properties(), repeat(KEY)))
+        absent = pa.array(list(map(is_, values, repeat(None))), pa.bool_())
+        return pc.if_else(absent, pa.scalar(None, pa.string()), texts(values))
+
+    def _properties(self) -> Any:
+        properties = self._all_properties()
+        offsets = pa.array(list(accumulate(map(len, properties), initial=0)), pa.int32())
+        names = pa.array(list(chain.from_iterable(properties)), pa.string())
+        values = list(chain.from_iterable(map(dict.values, properties)))
+        return pa.MapArray.from_arrays(offsets, names, texts(values))
+
+
+def texts(values: Sequence[Any]) -> Any:
+    """Values of properties as texts: numbers as Python writes them, and `true` and `false`."""
+    kinds = {*map(type, values)}
+    if kinds <= {str}:
+        return pa.array(values, pa.string())
+    found = pa.array(list(map(str, values)), pa.string())
+    if bool in kinds:
+        are_flags = pa.array(list(map(isinstance, values, repeat(bool))), pa.bool_())
+        found = pc.if_else(are_flags, pc.utf8_lower(found), found)
+    return found
+
+
+def _numbers(array: Any) -> memoryview:
+    """The numbers of an array of int32 without nulls."""
+    start = array.offset
+    return memoryview(array.buffers()[1]).cast("i")[start : start + len(array)]
+
+
+@lru_cache(maxsize=8)
+def _odd_numbers(count: int) -> Any:
+    """1, 3, 5, …: as many as that."""
+    return pa.array(range(1, 2 * count, 2), pa.int32())

@@ -1,0 +1,165 @@
+"""Arrow record batches of what came over the wire: each column is what the events say."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pa = pytest.importorskip("pyarrow")
+
+from gapless.core.client import Gap  # noqa: E402
+from gapless.core.events import DeliveredColumns, EventColumns, Extras, encode_event  # noqa: E402
+from gapless.core.ticks import STEP, tick_at  # noqa: E402
+from gapless.errors import ConfigurationError, RemoteProtocolError  # noqa: E402
+from gapless_spark.rows import SCHEMA, checked, events_batch, gap_batch, narrowed, texts  # noqa: E402
+
+BASE = tick_at(1_800_000_000_000)
+Row = tuple[str, dict[str, Any], bytes]
+
+
+def delivery(*rows: Row, first: int = BASE) -> DeliveredColumns:
+    """A delivery of events with these topics, properties and bodies."""
+    events = [encode_event(topic, properties, Extras(priority=7), body) for topic, properties, body in rows]
+    batch = EventColumns.of(events, [len(body) for *_, body in rows]).batch(
+        range(first, first + STEP * len(rows), STEP)
+    )
+    return DeliveredColumns.parse(batch.payload((1 << len(rows)) - 1), 0)
+
+
+ROWS: list[Row] = [
+    ("a", {"key": "k1", "n": 1, "late": True}, b"first"),
+    ("a.b", {}, b""),
+    ("ä", {"key": 7, "f": 2.5, "s": "True", "no": False}, b"\0" * 300),
+]
+
+
+def test_every_column_says_what_the_events_say() -> None:
+    batch = events_batch("p@1", [delivery(*ROWS)], SCHEMA)
+
+    assert batch.schema == SCHEMA
+    batch.validate(full=True)
+    assert batch.to_pydict() == {
+        "kind": ["event"] * 3,
+        "pubend": ["p@1"] * 3,
+        "tick": [BASE, BASE + STEP, BASE + 2 * STEP],
+        "tick_from": [BASE, BASE + STEP, BASE + 2 * STEP],
+        "topic": ["a", "a.b", "ä"],
+        "key": ["k1", None, "7"],
+        "properties": [
+            [("key", "k1"), ("n", "1"), ("late", "true")],
+            [],
+            [("key", "7"), ("f", "2.5"), ("s", "True"), ("no", "false")],
+        ],
+        "payload": [b"first", b"", b"\0" * 300],
+        "published_at": [datetime(2027, 1, 15, 8, tzinfo=timezone.utc)] * 3,
+    }
+
+
+def test_several_deliveries_are_one_batch() -> None:
+    parts = [delivery(*ROWS), delivery(*ROWS[:1], first=BASE + 100 * STEP)]
+    batch = events_batch("p@1", parts, SCHEMA)
+
+    assert batch.num_rows == 4
+    assert batch.column("payload").to_pylist() == [b"first", b"", b"\0" * 300, b"first"]
+    assert batch.column("tick").to_pylist()[-1] == BASE + 100 * STEP
+
+
+@pytest.mark.parametrize("name", SCHEMA.names)
+def test_a_column_alone_is_the_same(name: str) -> None:
+    whole = events_batch("p@1", [delivery(*ROWS)], SCHEMA)
+    alone = events_batch("p@1", [delivery(*ROWS)], narrowed([name]))
+
+    assert alone.schema == narrowed([name])
+    assert alone.column(0).equals(whole.column(name))
+
+
+def test_columns_come_in_the_order_of_the_schema() -> None:
+    """Spark 4.0 and 4.1 take them by their places, whatever their names."""
+    assert events_batch("p@1", [delivery(*ROWS)], narrowed(["payload", "tick"])).schema.names == ["payload", "tick"]
+
+
+def test_a_slice_of_a_delivery_has_its_own_bodies() -> None:
+    batch = events_batch("p@1", [delivery(*ROWS).slice(1, 3)], narrowed(["tick", "payload", "topic"]))
+
+    assert batch.to_pydict() == {
+        "tick": [BASE + STEP, BASE + 2 * STEP],
+        "payload": [b"", b"\0" * 300],
+        "topic": ["a.b", "ä"],
+    }
+
+
+def test_a_gap_is_a_row_in_which_only_its_place_is_known() -> None:
+    row = gap_batch(Gap("p@1", 10, 20, "released early"), SCHEMA)
+    known = {name: values[0] for name, values in row.to_pydict().items() if values[0] is not None}
+
+    assert row.schema == SCHEMA
+    assert known == {"kind": "gap", "pubend": "p@1", "tick": 20, "tick_from": 11}
+    assert gap_batch(Gap("p@1", 10, 20), narrowed(["payload"])).to_pydict() == {"payload": [None]}
+
+
+def test_what_is_no_event_is_said_to_be_none() -> None:
+    garbled = DeliveredColumns(1, memoryview(b"\0" * 8 + b"\2\0\0\0" + b"\0\0\0\0"), memoryview(b"\xc1\xc1"))
+
+    with pytest.raises(RemoteProtocolError):
+        events_batch("p@1", [garbled], SCHEMA)
+
+
+def test_a_schema_that_cannot_be_served_is_refused() -> None:
+    for names in ([], ["tick", "tick"], ["tick", "offset"]):
+        with pytest.raises(ConfigurationError, match="published_at"):
+            narrowed(names)
+    with pytest.raises(ConfigurationError, match="column tick is of type int64"):
+        checked(pa.schema([("tick", pa.int32())]))
+    assert checked(pa.schema([("payload", pa.binary()), ("tick", pa.int64())])).names == ["payload", "tick"]
+
+
+def test_texts() -> None:
+    assert texts([]).to_pylist() == []
+    assert texts(["True", True, 1, 1.0, False, -0.5, 1 << 62]).to_pylist() == [
+        "True",
+        "true",
+        "1",
+        "1.0",
+        "false",
+        "-0.5",
+        str(1 << 62),
+    ]
+
+
+VALUES = (
+    st.booleans()
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+EVENTS = st.lists(
+    st.tuples(st.text(min_size=1, max_size=20), st.dictionaries(st.text(min_size=1), VALUES), st.binary(max_size=400)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(EVENTS)
+def test_any_events_are_read_as_one_by_one(rows: list[Row]) -> None:
+    """Against the decoder that applications use, event by event."""
+    columns = delivery(*rows)
+    batch = events_batch("p@1", [columns], SCHEMA)
+    batch.validate(full=True)
+    events = columns.events("p@1")
+
+    assert batch.column("tick").to_pylist() == [event.tick for event in events]
+    assert batch.column("topic").to_pylist() == [event.topic for event in events]
+    assert batch.column("payload").to_pylist() == [event.body for event in events]
+    assert batch.column("published_at").to_pylist() == [event.timestamp for event in events]
+    assert [dict(pairs) for pairs in batch.column("properties").to_pylist()] == [
+        {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in event.properties.items()
+        }
+        for event in events
+    ]
