@@ -135,10 +135,11 @@ def test_in_calm_no_new_epoch_begins() -> None:
 
 def test_one_whose_pubend_is_gone_is_over() -> None:
     _, begun, _ = sink(1)
-    begun.fail(ConnectionClosedError("the process ends"))
-    assert not begun.over
-    begun.fail(PublishRejectedError("gone"))
-    assert begun.over
+    over = []
+    for error in (ConnectionClosedError("the process ends"), PublishRejectedError("gone")):
+        begun.fail(error)
+        over.append(begun.over)
+    assert over == [False, True]
     _, other, _ = sink(1)
     with pytest.raises(SubscriptionNotFoundError):
         other.fail(SubscriptionNotFoundError("what has that to do with it"))
