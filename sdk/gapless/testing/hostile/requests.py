@@ -67,8 +67,6 @@ class Requests:
         self._mesh = mesh
         self._pubends = pubends
         self._origins: dict[From, Origin] = {}
-        self._openings: dict[tuple[BrokerId, int, str], int] = {}
-        """By broker, incarnation and name: the last opening, whichever life of the router there asked for it."""
         self._late: dict[int, tuple[From, int, Pub]] = {}
         self._count = 0
 
@@ -96,7 +94,7 @@ class Requests:
 
     def _take_up(self, sender: From, origin: Origin, number: int, message: OpenRequest | Pub) -> None:
         """It is this question's turn: it is submitted, unless it was, or may no longer be."""
-        if origin.is_given_up(number, line_of(message)) or self._is_followed(sender, number, message):
+        if origin.is_given_up(number, line_of(message)):
             return
         if number in origin.asked:
             answer = origin.asked[number]
@@ -108,16 +106,6 @@ class Requests:
             origin.asked[number] = None
             _shorten(origin.asked)
             self._submit(sender, number, message)
-
-    def _is_followed(self, sender: From, number: int, message: OpenRequest | Pub) -> bool:
-        """Whether a later opening of the name came from that process: this one would fence its publisher."""
-        if isinstance(message, Pub):
-            return False
-        name = (*sender[:2], message.publisher)
-        last = max(number, self._openings.pop(name, 0))
-        self._openings[name] = last
-        _shorten(self._openings)
-        return number < last
 
     def submitted(self, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> None:
         """How one ended. What was submitted once too often has nobody to tell."""
@@ -140,7 +128,6 @@ class Requests:
     def forget(self) -> None:
         """As if it had just begun; the station's life is another one now."""
         self._origins.clear()
-        self._openings.clear()
 
     def _origin(self, sender: From) -> Origin:
         origin = self._origins.get(sender)
