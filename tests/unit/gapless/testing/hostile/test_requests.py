@@ -26,9 +26,17 @@ class Side:
         self.parts = Parts(rates)
         self.requests = Requests(self.parts.station, self.parts.mesh, {P: None})
 
-    def ask(self, number: int, message: Pub | OpenRequest, before: int = 0, life: int = TOLD, floor: int = 0) -> None:
+    def ask(
+        self,
+        number: int,
+        message: Pub | OpenRequest,
+        before: int = 0,
+        life: int = TOLD,
+        floor: int = 0,
+        entry: int = ENTRY,
+    ) -> None:
         """A question arrives."""
-        self.requests.on_request("far", message, (life, ENTRY, number, before, floor))
+        self.requests.on_request("far", message, (life, entry, number, before, floor))
 
     def submitted(self) -> list[Any]:
         """What the PHB was told: numbers of batches and openings."""
@@ -120,6 +128,16 @@ def test_what_was_given_up_is_never_submitted(side: Side) -> None:
 
     assert side.submitted() == []
     assert side.told() == []
+
+
+def test_what_an_entry_asked_before_it_forgot_everything_is_not_submitted_behind_what_it_asked_since(
+    side: Side,
+) -> None:
+    """C9: the opening that had been given up fenced the one that came after it (simulator, churn, hostile 43)."""
+    side.ask(2, OpenRequest("loader", "i", 2, None), floor=2, entry=ENTRY - 1)
+    side.ask(1, OPENING, floor=1)
+
+    assert side.submitted() == [2]
 
 
 def test_publishers_give_nothing_up_for_each_other(side: Side) -> None:
