@@ -54,13 +54,15 @@ class Question:
 class Entry:
     """All questions of this node's clients."""
 
-    def __init__(self, station: Station, mesh: Mesh) -> None:
+    def __init__(self, station: Station, mesh: Mesh, number: int = 0) -> None:
+        """`number`: above those of all questions that a router of this process has asked before."""
         self._station = station
         self._mesh = mesh
         self._questions: dict[int, Question] = {}
         self._lines: dict[Line, dict[int, None]] = {}
         """The questions of each line, in order."""
-        self._number = 0
+        self._number = number
+        """It goes on through all lives: what an earlier one asked, and is still on its way, is known by it."""
         self._lives: dict[BrokerId, int] = {}
 
     def open(self, request: OpenRequest, reply_to: Hashable) -> None:

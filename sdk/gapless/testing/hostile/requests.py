@@ -24,7 +24,7 @@ SUBMIT_LATE = 5 * SECOND
 REMEMBERED = 1024
 """How many questions of one entry are known to have been asked, and of how many of its publishers."""
 ORIGINS = 64
-"""How many lives of entries are remembered."""
+"""How many processes of entries are remembered."""
 LATE_MAX = 100
 """How many batches wait to be submitted again."""
 
@@ -34,7 +34,7 @@ From: TypeAlias = "tuple[BrokerId, int, int]"
 
 @dataclass(slots=True)
 class Origin:
-    """What one life of one entry has asked."""
+    """What the entry of one process has asked, in all lives of its router: it never uses a number twice."""
 
     asked: dict[int, Answer | None] = field(default_factory=dict)
     """Each question that was submitted, and its answer once there is one."""
@@ -66,7 +66,7 @@ class Requests:
         self._station = station
         self._mesh = mesh
         self._pubends = pubends
-        self._origins: dict[From, Origin] = {}
+        self._origins: dict[tuple[BrokerId, int], Origin] = {}
         self._late: dict[int, tuple[From, int, Pub]] = {}
         self._count = 0
 
@@ -113,7 +113,7 @@ class Requests:
             return
         sender, number = cast("tuple[From, int]", reply_to)
         answer = Answer(pubend, outcome)
-        origin = self._origins.get(sender)
+        origin = self._origins.get(sender[:2])
         if origin is not None and number in origin.asked:
             origin.asked[number] = answer
         self._answer(sender, number, answer)
@@ -121,7 +121,7 @@ class Requests:
     def submit_late(self, count: int) -> None:
         """Submits a batch again, unless it was given up."""
         sender, number, pub = self._late.pop(count)
-        origin = self._origins.get(sender)
+        origin = self._origins.get(sender[:2])
         if origin is not None and not origin.is_given_up(number, line_of(pub)):
             self._station.effects.append(Submit(pub, None))
 
@@ -130,9 +130,10 @@ class Requests:
         self._origins.clear()
 
     def _origin(self, sender: From) -> Origin:
-        origin = self._origins.get(sender)
+        process = sender[:2]
+        origin = self._origins.get(process)
         if origin is None:
-            origin = self._origins[sender] = Origin()
+            origin = self._origins[process] = Origin()
             if len(self._origins) > ORIGINS:
                 del self._origins[next(iter(self._origins))]
         return origin

@@ -87,7 +87,7 @@ class HostileRouter:
         self._mesh = Mesh(station, peers)
         self._hosted = PublisherSide(station, self._mesh)
         self._following = SubscriberSide(station, self._mesh)
-        self._entry = Entry(station, self._mesh)
+        self._entry = Entry(station, self._mesh, now)
         self._requests = Requests(station, self._mesh, self._hosted.pubends)
         self._on_message = self._message_handlers()
         self._on_timer = self._timer_handlers()

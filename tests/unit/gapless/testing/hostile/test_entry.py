@@ -49,6 +49,18 @@ def ok(sequence: int) -> Outcome:
     return Outcome(Verdict.OK, sequence=sequence)
 
 
+def test_no_number_is_used_twice_in_a_process(side: Side) -> None:
+    """What is late from before everything was forgotten is told by it from what was asked since."""
+    side.entry.place(pub(1), "r1")
+    side.entry.forget()
+    side.entry.place(pub(1), "r2")
+    assert [address[2] for _, address in side.sent()] == [1, 2]
+
+    side.entry = Entry(side.parts.station, side.parts.mesh, 1000)
+    side.entry.place(pub(1), "r3")
+    assert [address[2] for _, address in side.sent()] == [1001]
+
+
 def test_a_batch_goes_to_its_pubends_broker_and_its_answer_to_the_client(side: Side) -> None:
     side.entry.place(pub(1), "r1")
     assert side.sent() == [("far", (FAR, LIFE, 1, 0, 1))]

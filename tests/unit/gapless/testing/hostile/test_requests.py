@@ -139,6 +139,16 @@ def test_what_was_given_up_is_never_submitted(side: Side) -> None:
     assert side.told() == []
 
 
+def test_what_an_entry_asked_before_it_forgot_everything_is_not_submitted_behind_what_it_asked_since(
+    side: Side,
+) -> None:
+    """C9: the opening that had been given up fenced the one that came after it (simulator, churn, hostile 43)."""
+    side.ask(2, OpenRequest("loader", "i", 2, None), floor=2, entry=ENTRY - 1)
+    side.ask(1, OPENING, floor=1)
+
+    assert side.submitted() == [2]
+
+
 def test_publishers_give_nothing_up_for_each_other(side: Side) -> None:
     side.ask(2, pub(1, publisher="another"), floor=2)
     side.ask(3, pub(1, epoch=2), floor=3)
