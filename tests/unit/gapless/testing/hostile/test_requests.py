@@ -81,8 +81,8 @@ def test_an_opening_is_submitted(side: Side) -> None:
 
 def test_an_opening_that_another_one_has_followed_is_not_submitted(side: Side) -> None:
     """The router there has begun anew since it was asked for: nobody else would give it up."""
-    side.ask(4, OPENING, entry=ENTRY + 1)
-    side.ask(3, OPENING)
+    side.ask(4, OPENING, floor=4, entry=ENTRY + 1)
+    side.ask(3, OPENING, floor=3)
     side.ask(2, OpenRequest("another", "i", 1, None))
 
     assert side.submitted() == [4, 2]
