@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow")
-
 import gapless
 from gapless.core.client import Delivery, Gap
 from gapless.core.events import DeliveredColumns, EventColumns, encode_event

@@ -5,17 +5,16 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pa = pytest.importorskip("pyarrow")
-
-from gapless.core.client import Gap  # noqa: E402
-from gapless.core.events import DeliveredColumns, EventColumns, Extras, encode_event  # noqa: E402
-from gapless.core.ticks import STEP, tick_at  # noqa: E402
-from gapless.errors import ConfigurationError, RemoteProtocolError  # noqa: E402
-from gapless_spark.rows import SCHEMA, checked, events_batch, gap_batch, narrowed, texts  # noqa: E402
+from gapless.core.client import Gap
+from gapless.core.events import DeliveredColumns, EventColumns, Extras, encode_event
+from gapless.core.ticks import STEP, tick_at
+from gapless.errors import ConfigurationError, RemoteProtocolError
+from gapless_spark.rows import SCHEMA, checked, events_batch, gap_batch, narrowed, texts
 
 BASE = tick_at(1_800_000_000_000)
 Row = tuple[str, dict[str, Any], bytes]
