@@ -279,21 +279,6 @@ SHARING = (
         ("V1",),
         "Subscribers catch up on more than an SHB sends in one turn.",
     ),
-    Switch(
-        "turn_misses_what_came_before",
-        ("T26",),
-        "What a reader asked for as its read was answered is told to it only if its next turn has come before.",
-        (
-            Edit(f"{_TURNS}.fetch_for", "    self._fetching[reader.consumer.sid] = None\n", ""),
-            Edit(
-                f"{_TURNS}._stepped",
-                "    if not (reader.idle",
-                "    if reader.fetching:\n        self._fetching[sid] = None\n    if not (reader.idle",
-            ),
-        ),
-        ("V1",),
-        "Several subscribers catch up on more than an SHB sends in one turn, and the PHB is near.",
-    ),
 )
 
 CONSUMERS = (
