@@ -1,4 +1,4 @@
-"""Topics with policies of their own, and leases: what goes, what stays, and who is told (issue 5)."""
+"""Topics with policies of their own, and leases: what goes, what stays, and who is told."""
 
 from __future__ import annotations
 
