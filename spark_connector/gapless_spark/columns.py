@@ -1,0 +1,32 @@
+"""Columns as Spark names their types: those that the source has, and which of them a user's schema asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from gapless.errors import ConfigurationError
+
+COLUMNS: Final[Mapping[str, str]] = {
+    "kind": "string",
+    "pubend": "string",
+    "tick": "bigint",
+    "tick_from": "bigint",
+    "topic": "string",
+    "key": "string",
+    "properties": "map<string,string>",
+    "payload": "binary",
+    "published_at": "timestamp",
+}
+"""All columns of the source, by name: `rows.SCHEMA` in Spark's words."""
+DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+
+
+def checked_names(columns: Mapping[str, str]) -> list[str]:
+    """The names of the columns that a schema asks for, in its order. Raises ConfigurationError."""
+    for name, kind in columns.items():
+        if COLUMNS.get(name) != kind:
+            raise ConfigurationError(f"there is no column {name} {kind}; a schema has any of: {DDL}")
+    if not columns:
+        raise ConfigurationError(f"a schema has at least one of: {DDL}")
+    return list(columns)

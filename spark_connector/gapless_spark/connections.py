@@ -1,0 +1,45 @@
+"""Connections of a worker process: one for each broker and client, kept between its tasks (spark.md 6.5).
+
+A worker outlives queries, so a task finds what the one before it left. A task that failed leaves nothing: what was wrong
+may have been the connection.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, TypeAlias
+
+import gapless
+
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds that a goodbye may take."""
+
+_Key: TypeAlias = tuple[int, str, str]
+
+_kept: dict[_Key, gapless.sync.Connection] = {}
+
+
+def connect(brokers: str, client_id: str, timeout: float) -> gapless.sync.Connection:
+    """A connection of one's own. Tries until there is one: raises TimeoutError after so many seconds."""
+    try:
+        return gapless.sync.connect(brokers, client_id=client_id, wait=True, timeout=timeout)
+    except TimeoutError as error:
+        raise TimeoutError(f"GAPLESS_UNREACHABLE {brokers}: not within {timeout:g} s (brokerTimeout)") from error
+
+
+@contextmanager
+def shared_connection(brokers: str, client_id: str, timeout: float) -> Iterator[gapless.sync.Connection]:
+    """This process's connection, for the length of a block. An error in the block closes it."""
+    key = (os.getpid(), brokers, client_id)
+    connection = _kept.get(key)
+    if connection is None:
+        connection = _kept[key] = connect(brokers, client_id, timeout)
+    try:
+        yield connection
+    except Exception:
+        _kept.pop(key, None)
+        with suppress(Exception):
+            connection.close(CLOSE_TIMEOUT)
+        raise

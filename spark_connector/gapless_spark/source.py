@@ -1,0 +1,222 @@
+"""The data source `gapless`, as PySpark wants it: 4.0 to 4.3 (spark.md 6.3, 6.4, 6.5).
+
+Thin classes over `stream`, `rows`, `reading` and `writing`, which know nothing of Spark. What a version of Spark lacks is
+left out here and nowhere else: limits and runs that end by themselves in several batches came with 4.2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+import gapless
+from gapless.core.ticks import PubendId, Tick
+from gapless.errors import ConfigurationError
+from gapless_spark.columns import DDL, checked_names
+from gapless_spark.connections import connect, shared_connection
+from gapless_spark.offsets import ORIGIN, offset_of, token_of
+from gapless_spark.options import SourceOptions, source_options
+from gapless_spark.reading import record_batches
+from gapless_spark.rows import narrowed
+from gapless_spark.sink import batch_writer, stream_writer
+from gapless_spark.stream import Offset, Stream, ranges, start_of
+
+try:
+    from pyspark.sql.streaming import datasource as limits
+except ImportError:  # before 4.2
+    limits = None
+
+AvailableNow: Final[Any] = object if limits is None else limits.SupportsTriggerAvailableNow
+
+
+@dataclass(frozen=True)
+class Task(InputPartition):  # type: ignore[misc]  # pyspark need not be installed
+    """What one task reads: (start, end] of a pubend of a subscription."""
+
+    origin: str
+    """The subscription, as the text of a token."""
+    pubend: PubendId
+    start: Tick
+    end: Tick
+
+
+class GaplessDataSource(DataSource):  # type: ignore[misc]
+    """`spark.readStream.format("gapless")`, and `read`, `write`, `writeStream`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is given."""
+        return "gapless"
+
+    def schema(self) -> str:
+        """All columns; a schema of the user's may name fewer."""
+        return DDL
+
+    def streamReader(self, schema: Any) -> GaplessStreamReader:  # noqa: N802 - Spark's name
+        """The source of a streaming query."""
+        return GaplessStreamReader(_options(self.options, streaming=True), checked_names(_columns(schema)))
+
+    def reader(self, schema: Any) -> GaplessReader:
+        """The source of a batch query."""
+        return GaplessReader(_options(self.options, streaming=False), checked_names(_columns(schema)))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802, FBT001 - Spark's
+        """The sink of a streaming query."""
+        return stream_writer(self.options, _columns(schema), overwrite=overwrite)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:  # noqa: FBT001 - Spark's
+        """The sink of a batch query."""
+        return batch_writer(self.options, _columns(schema), overwrite=overwrite)
+
+
+class GaplessStreamReader(DataSourceStreamReader, AvailableNow):  # type: ignore[misc]
+    """The source of a streaming query: its driver's side, and what its tasks do."""
+
+    def __init__(self, options: SourceOptions, names: list[str]) -> None:
+        self._options = options
+        self._names = names
+        self._stream = Stream(options)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new query begins."""
+        return _offset(self._stream.initial())
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
+        """The options' limit, as far as Spark has a word for it; asked from 4.2 on."""
+        options = self._options
+        if options.max_events is not None:
+            return limits.ReadMaxRows(options.max_events)
+        if options.max_bytes is not None:
+            return limits.ReadMaxBytes(options.max_bytes)
+        if options.max_ticks is not None:
+            return limits.ReadMaxRows((1 << 62) - 1)  # anything but ReadAllAvailable, which lifts all limits
+        return limits.ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """The query takes what is there now, and ends."""
+        self._stream.stop_at_heads()
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """How far the next batch goes. Before 4.2 it is asked without anything."""
+        return _offset(
+            self._stream.latest(
+                start,
+                capped=type(limit).__name__ != "ReadAllAvailable",
+                max_events=getattr(limit, "max_rows", None),
+                max_bytes=getattr(limit, "max_bytes", None),
+            )
+        )
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """How far there is something, for the query's progress."""
+        return _offset(self._stream.head())
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The tasks of a batch; the same whenever they are asked for."""
+        planned = _tasks(start, end, self._options)
+        self._stream.at(end)
+        return planned
+
+    def read(self, partition: Task) -> Iterator[Any]:
+        """The record batches of one task; runs on an executor."""
+        return _read(partition, self._options, self._names)
+
+    def commit(self, end: Offset) -> None:
+        """Spark is done with everything up to here."""
+        self._stream.commit(end)
+
+    def stop(self) -> None:
+        """The query failed; one that is stopped is not told."""
+        self._stream.stop()
+
+
+class GaplessReader(DataSourceReader):  # type: ignore[misc]
+    """The source of a batch query. It acknowledges nothing."""
+
+    def __init__(self, options: SourceOptions, names: list[str]) -> None:
+        if options.subscription is None:
+            raise ConfigurationError(
+                "option subscription is missing: a batch reads through a durable subscription, too; it is created if "
+                "there is none"
+            )
+        self._options = options
+        self._names = names
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks, from what is there now."""
+        start, end = _bounds(self._options)
+        return _tasks(offset_of(start), offset_of(end), self._options)
+
+    def read(self, partition: Task) -> Iterator[Any]:
+        """The record batches of one task; runs on an executor."""
+        return _read(partition, self._options, self._names)
+
+
+def _options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    options = source_options(given, streaming=streaming)
+    if options.include_silence or options.pushdown:
+        name = "includeSilence" if options.include_silence else "pushdown"
+        raise ConfigurationError(f"option {name} is not served yet: leave it out")
+    start_of(options)  # what is wrong with it is said here, and not in a task
+    return options
+
+
+def _columns(schema: Any) -> dict[str, str]:
+    """The columns of a schema of Spark's, with their types as DDL has them."""
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
+def _offset(token: gapless.CheckpointToken) -> dict[str, Any]:
+    """An offset as Spark wants it: it makes the JSON itself, in the order of the keys."""
+    offset: dict[str, Any] = json.loads(offset_of(token))
+    return offset
+
+
+def _tasks(start: Offset, end: Offset, options: SourceOptions) -> list[InputPartition]:
+    found: Any = json.loads(end) if isinstance(end, str) else end
+    return [
+        Task(found[ORIGIN], each.pubend, each.start, each.end) for each in ranges(start, end, options.min_partitions)
+    ]
+
+
+def _bounds(options: SourceOptions) -> tuple[gapless.CheckpointToken, gapless.CheckpointToken]:
+    """From where to where a batch query reads."""
+    name, timeout = options.subscription or "", options.broker_timeout
+    begin = start_of(options)
+    moves = isinstance(begin, gapless.CheckpointToken)
+    connection = connect(options.brokers, options.client_id, timeout)
+    try:
+        # A token would set the position of the subscription, which a batch only reads.
+        start = connection.attach(
+            name, *options.topics, selector=options.selector, start=None if moves else begin, timeout=timeout
+        )
+        if moves:
+            start = begin
+        elif begin == "earliest":
+            start = start.advance(connection.earliest(start, timeout=timeout).ticks)
+        ending = options.ending_offsets.strip()
+        if ending.lower() == "latest":
+            return start, connection.heads(start, after=start, timeout=timeout)
+        return start, token_of(ending) if ending.startswith("{") else gapless.CheckpointToken.parse(ending)
+    finally:
+        connection.close(timeout)
+
+
+def _read(task: Task, options: SourceOptions, names: list[str]) -> Iterator[Any]:
+    with (
+        shared_connection(options.brokers, options.client_id, options.broker_timeout) as connection,
+        connection.read_range(
+            gapless.CheckpointToken.parse(task.origin), task.pubend, task.start, task.end, on_gap="deliver"
+        ) as reader,
+    ):
+        yield from record_batches(
+            task.pubend,
+            reader.parts(),
+            narrowed(names),
+            rows_max=options.arrow_batch_rows,
+            fail_on_gap=options.fail_on_gap,
+        )

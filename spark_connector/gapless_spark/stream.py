@@ -1,0 +1,204 @@
+"""What the driver of a streaming query does, without Spark: where it stands, how far it may go, what it is done with.
+
+Spark asks in the order of spark.md 2 and keeps the position; the subscription keeps what is behind it until it is
+acknowledged. Nothing is connected before Spark asks for something: readers are made and pickled in several processes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+from uuid import uuid4
+
+import gapless
+from gapless.core.ticks import PubendId, Tick
+from gapless.errors import ConfigurationError, GaplessError, SubscriptionInUseError
+from gapless_spark.connections import CLOSE_TIMEOUT, connect
+from gapless_spark.offsets import carried_on, token_of, went_back
+from gapless_spark.options import SourceOptions
+from gapless_spark.planning import Range, plan
+
+Offset: TypeAlias = "str | Mapping[str, object]"
+
+LEASE_PATIENCE: Final = 5.0
+"""Seconds for which a query waits for the one before it to be gone: a stopped one is within a fraction of one."""
+LEASE_PAUSE: Final = 0.2
+
+log = logging.getLogger("gapless_spark")
+
+
+class WentBackError(GaplessError):
+    """A batch ends before it begins. Its text begins with a code."""
+
+
+def start_of(options: SourceOptions) -> Any:
+    """Where a subscription begins, as `attach` takes it; None: where it stands, or with what comes."""
+    if options.starting_timestamp is not None:
+        return options.starting_timestamp
+    text = options.starting_offsets.strip()
+    if text.lower() in {"subscription", "earliest", "latest"}:
+        return None if text.lower() == "subscription" else text.lower()
+    return token_of(text) if text.startswith("{") else gapless.CheckpointToken.parse(text)
+
+
+def ranges(start: Offset, end: Offset, tasks: int) -> list[Range]:
+    """The tasks of a batch: a pure function, so that a replay plans the same. Raises WentBackError."""
+    first, last = token_of(start), token_of(end)
+    for pubend, (before, after) in went_back(first, last).items():
+        raise WentBackError(
+            f"GAPLESS_WENT_BACK pubend={pubend}: from {before} to {after}; is the checkpoint another query's?"
+        )
+    return plan(first.ticks, last.ticks, {}, tasks)
+
+
+class Stream:
+    """One query's side of a subscription. Offsets come in as Spark has them, and tokens go out."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        """Connects nothing."""
+        if options.subscription is None:
+            raise ConfigurationError('option subscription is missing: .option("subscription", …)')
+        self._options = options
+        self._name = options.subscription
+        self._connection: gapless.sync.Connection | None = None
+        self._lease: gapless.sync.Lease | None = None
+        self._initial: gapless.CheckpointToken | None = None
+        self._position: gapless.CheckpointToken | None = None
+        """Where Spark stands, as far as it has said so: before 4.2 it does not when it asks for the latest offset."""
+        self._target: Mapping[PubendId, Tick] | None = None
+        """How far a run goes that takes what is there and ends."""
+        self._head: gapless.CheckpointToken | None = None
+        self._committed: deque[gapless.CheckpointToken] = deque()
+        self._acknowledged: gapless.CheckpointToken | None = None
+
+    def initial(self) -> gapless.CheckpointToken:
+        """Where a new query begins: the subscription is created, or found where it stands."""
+        if self._initial is None:
+            self._initial = self._attach(start_of(self._options))
+            self._hold(self._initial)
+        return self._initial
+
+    def stop_at_heads(self) -> None:
+        """From now on as if nothing came after what is there."""
+        self._target = self._connected().heads(timeout=self._options.broker_timeout).ticks
+
+    def at(self, offset: Offset) -> None:
+        """Spark stands here, or plans to."""
+        self._position = token_of(offset)
+
+    def latest(
+        self, start: Offset | None, *, capped: bool, max_events: int | None = None, max_bytes: int | None = None
+    ) -> gapless.CheckpointToken:
+        """How far the next batch goes; `start` itself if there is nothing. Waits for `poll_timeout` at most.
+
+        `capped`: whether the options' limits hold; `max_events` and `max_bytes` are limits beside them.
+        """
+        position = (self._position or self.initial()) if start is None else token_of(start)
+        self._hold(position)
+        if start is not None and (self._options.ack_timing == "eager" or self._target is not None):
+            self.commit(start)
+        connection, timeout = self._connected(), self._options.broker_timeout
+        poll = self._options.poll_timeout if self._target is None else 0
+        self._head = end = connection.heads(position, after=position, wait=poll, timeout=poll + timeout)
+        if end != position and capped:
+            events, size = _lower(max_events, self._options.max_events), _lower(max_bytes, self._options.max_bytes)
+            if events is not None or size is not None:
+                end = connection.bound(position, position, max_events=events, max_bytes=size, timeout=timeout)
+            if self._options.max_ticks is not None:
+                end = end.advance(_shared(position.ticks, end.ticks, self._options.max_ticks))
+        if self._target is not None:
+            end = _no_further(position, end, self._target)
+        return carried_on(position, end)
+
+    def head(self) -> gapless.CheckpointToken:
+        """How far there was something when it was last asked."""
+        return self._head or self.initial()
+
+    def commit(self, end: Offset) -> None:
+        """The query is done with everything up to here. Never raises for what the next one makes good."""
+        token = token_of(end)
+        if self._committed and self._committed[-1] == token:
+            return
+        self._committed.append(token)
+        while len(self._committed) > self._options.ack_lag + 1:
+            self._committed.popleft()
+        due = self._committed[0]
+        if len(self._committed) <= self._options.ack_lag or due == self._acknowledged:
+            return
+        try:
+            self._hold(due)
+            self._connected().ack(due, due, timeout=self._options.broker_timeout)
+            self._acknowledged = due
+        except (GaplessError, OSError, TimeoutError) as error:
+            self._committed.pop()
+            log.warning("not acknowledged, the next commit will be: %s", error)
+
+    def stop(self) -> None:
+        """Gives the subscription back and says goodbye. Idempotent."""
+        connection, self._connection, self._lease = self._connection, None, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close(CLOSE_TIMEOUT)
+
+    def _attach(self, start: Any) -> gapless.CheckpointToken:
+        return self._connected().attach(
+            self._name,
+            *self._options.topics,
+            selector=self._options.selector,
+            start=start,
+            timeout=self._options.broker_timeout,
+        )
+
+    def _connected(self) -> gapless.sync.Connection:
+        if self._connection is None:
+            self._connection = connect(self._options.brokers, self._options.client_id, self._options.broker_timeout)
+        return self._connection
+
+    def _hold(self, subscription: gapless.CheckpointToken) -> None:
+        """Keeps the subscription for this query alone. Raises why it is not, or is no more."""
+        if self._lease is not None:
+            self._lease.check()
+            return
+        connection, owner = self._connected(), f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        until = time.monotonic() + LEASE_PATIENCE
+        while self._lease is None:
+            try:
+                self._lease = connection.lease(subscription, owner, timeout=self._options.broker_timeout)
+            except SubscriptionInUseError as error:
+                if time.monotonic() >= until:
+                    raise SubscriptionInUseError(
+                        f"GAPLESS_IN_USE subscription={self._name}: each query needs a subscription of its own; {error}"
+                    ) from error
+                time.sleep(LEASE_PAUSE)
+        if self._initial is None:
+            self._attach(None)  # a query that goes on: the subscription must still select what the options say
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+def _shared(start: Mapping[PubendId, Tick], end: Mapping[PubendId, Tick], ticks: int) -> dict[PubendId, Tick]:
+    """The ends of so many ticks, shared in proportion to what each pubend is behind; at least one for each."""
+    widths = {pubend: tick - start.get(pubend, 0) for pubend, tick in end.items()}
+    total = max(sum(widths.values()), 1)
+    return {
+        pubend: start.get(pubend, 0) + min(width, max(1, ticks * width // total)) for pubend, width in widths.items()
+    }
+
+
+def _no_further(
+    start: gapless.CheckpointToken, end: gapless.CheckpointToken, target: Mapping[PubendId, Tick]
+) -> gapless.CheckpointToken:
+    """An end that is not beyond the target, and not before its start."""
+    ticks = {
+        pubend: max(start.ticks.get(pubend, 0), min(tick, target.get(pubend, 0))) for pubend, tick in end.ticks.items()
+    }
+    known = {pubend: tick for pubend, tick in ticks.items() if tick or pubend in start.ticks}
+    return start.advance(known)

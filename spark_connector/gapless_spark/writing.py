@@ -1,0 +1,152 @@
+"""What a task of a sink publishes: messages of rows, under keys that a replay of the task has again (spark.md 6.8).
+
+A task's rows are numbered as they come. If it is run again with the same rows in the same order, each has the key it had,
+and what was published is dropped. Where the order may differ, behind a shuffle, they are sorted by a column that tells
+them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from gapless.client.messages import Message
+from gapless.core.events import check_topic
+from gapless.errors import ConfigurationError, GaplessError
+from gapless_spark.connections import shared_connection
+from gapless_spark.rows import KEY
+
+CHUNK: Final = 8192
+"""So many rows of a task are messages at once."""
+TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "payload": ("binary", "string"),
+    "topic": ("string",),
+    "key": ("string",),
+    "properties": tuple(f"map<string,{kind}>" for kind in ("string", "bigint", "int", "double", "boolean")),
+}
+"""The columns of a sink, and what each may be."""
+_OPTIONS: Final = {
+    name.lower(): name for name in ("brokers", "clientId", "topic", "txnAppId", "txnVersion", "messageIdColumn")
+}
+_TIMEOUT: Final = 60.0
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """The options of a sink, as it uses them."""
+
+    brokers: str
+    client_id: str = ""
+    topic: str | None = None
+    """For rows that name none."""
+    app: str | None = None
+    version: int = 0
+    """`app` and `version` name a batch write that may be repeated."""
+    order: str | None = None
+    """The column by which a task's rows are sorted."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The producer and the epoch of a task's rows; the index is the number of the row."""
+
+    producer: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of the rows of a task."""
+
+    published: int
+    duplicates: int
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """The options of a sink. Raises ConfigurationError."""
+    values: dict[str, str] = {}
+    for key, text in given.items():
+        lower = key.lower()
+        name = _OPTIONS.get(lower.removeprefix("gapless."))
+        if name is not None:
+            values[name] = text.strip()
+        elif lower.startswith("gapless."):
+            raise ConfigurationError(f"there is no option {lower} of a sink; there are {', '.join(_OPTIONS.values())}")
+    brokers = values.get("brokers")
+    if not brokers:
+        raise ConfigurationError('option brokers is missing: .option("brokers", "HOST:PORT")')
+    version = values.get("txnVersion", "0")
+    if ("txnAppId" in values) != ("txnVersion" in values) or not (version.isascii() and version.isdecimal()):
+        raise ConfigurationError("options txnAppId and txnVersion belong together; txnVersion is an integer, at least 0")
+    if "topic" in values:
+        _checked_topic(values["topic"])
+    return SinkOptions(
+        brokers if "://" in brokers else f"gapless://{brokers}",
+        values.get("clientId", ""),
+        values.get("topic"),
+        values.get("txnAppId"),
+        int(version),
+        values.get("messageIdColumn"),
+    )
+
+
+def check_columns(columns: Mapping[str, str], options: SinkOptions) -> None:
+    """That rows with these columns can be published. Raises ConfigurationError."""
+    there_are = ", ".join(f"{name} {' or '.join(kinds)}" for name, kinds in TYPES.items())
+    for name, kind in columns.items():
+        if kind not in TYPES.get(name, ()) and name != options.order:
+            raise ConfigurationError(f"a sink has no column {name} {kind}; it has {there_are}, and messageIdColumn's")
+    for name in ("payload", *([options.order] if options.order is not None else [])):
+        if name not in columns:
+            raise ConfigurationError(f"a sink needs the column {name}")
+    if "topic" not in columns and options.topic is None:
+        raise ConfigurationError("a sink needs the column topic, or the option topic")
+
+
+def publish(rows: Iterable[Mapping[str, Any]], options: SinkOptions, keys: Keys | None) -> Published:
+    """Publishes the rows of a task; all are durable when it returns. Without keys nothing is known to be a repetition."""
+    if options.order is not None:
+        order = options.order
+        rows = sorted(rows, key=lambda row: row[order])
+    published = duplicates = 0
+    with shared_connection(options.brokers, options.client_id, _TIMEOUT) as connection:
+        for first, messages in _chunks(rows, options.topic):
+            if keys is None:
+                with connection.session() as session:
+                    published += len(session.publisher().send_batch(messages))
+                continue
+            receipt = connection.publish(keys.producer, keys.epoch, first, messages)
+            published += receipt.published
+            duplicates += receipt.duplicates
+    return Published(published, duplicates)
+
+
+def message(row: Mapping[str, Any], topic: str | None) -> Message:
+    """The message of a row. Raises GaplessError for one that has none."""
+    payload = row["payload"]
+    if payload is None:
+        raise GaplessError("GAPLESS_NO_PAYLOAD: a row's payload is null")
+    properties = dict(row.get("properties") or {})
+    key = row.get("key")
+    if key is not None:
+        properties[KEY] = key
+    body = payload.encode("utf-8") if isinstance(payload, str) else bytes(payload)
+    chosen = row.get("topic")
+    return Message(body, properties, topic=topic if chosen is None else chosen)
+
+
+def _chunks(rows: Iterable[Mapping[str, Any]], topic: str | None) -> Iterator[tuple[int, list[Message]]]:
+    """Messages in lists of a good size, each with the number of its first row."""
+    remaining, first = iter(rows), 0
+    while messages := [message(row, topic) for row in islice(remaining, CHUNK)]:
+        yield first, messages
+        first += len(messages)
+
+
+def _checked_topic(topic: str) -> None:
+    try:
+        check_topic(topic)
+    except GaplessError as error:
+        raise ConfigurationError(f"option topic: {error}") from error
