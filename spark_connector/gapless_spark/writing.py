@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Any, Final
 
 from gapless.client.messages import Message
-from gapless.core.events import check_topic
 from gapless.errors import ConfigurationError, GaplessError
+from gapless.selectors.filters import check_topic
 from gapless_spark.connections import shared_connection
 from gapless_spark.rows import KEY
 
@@ -115,7 +115,7 @@ def publish(rows: Iterable[Mapping[str, Any]], options: SinkOptions, keys: Keys 
         for first, messages in _chunks(rows, options.topic):
             if keys is None:
                 with connection.session() as session:
-                    published += len(session.publisher().send_batch(messages))
+                    published += sum(1 for _ in session.publisher().send_all(messages))
                 continue
             receipt = connection.publish(keys.producer, keys.epoch, first, messages)
             published += receipt.published
