@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 
 import gapless
+from gapless_spark import stream
+from gapless_spark.offsets import offset_of
+from gapless_spark.options import source_options
+from gapless_spark.stream import Stream
 from integration.broker_process import CLI, clean_environment, to_toml
 
 pytestmark = [
@@ -139,6 +143,19 @@ def test_a_batch_write_that_has_a_name_is_published_once(spark: Any, url: str) -
 
     frame.write.format("gapless").mode("append").options(brokers=url).save()
     assert len(bodies(url, "named")) == 200, "without a name it is another write"
+
+
+def test_a_second_query_of_a_subscription_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the next one, when the first is gone. Needs no Spark."""
+    monkeypatch.setattr(stream, "LEASE_PATIENCE", 0.3)
+    options = source_options({"brokers": url, "subscription": "s", "topics": "t"}, streaming=True)
+    first, second = Stream(options), Stream(options)
+    position = offset_of(first.initial())
+    with pytest.raises(gapless.SubscriptionInUseError, match="^GAPLESS_IN_USE subscription=s"):
+        second.latest(position, capped=True)
+    first.stop()
+    assert offset_of(second.latest(position, capped=True)) == position
+    second.stop()
 
 
 def test_what_is_wrong_is_said_where_it_is_asked_for(spark: Any, url: str) -> None:
