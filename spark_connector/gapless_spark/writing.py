@@ -79,7 +79,9 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         raise ConfigurationError('option brokers is missing: .option("brokers", "HOST:PORT")')
     version = values.get("txnVersion", "0")
     if ("txnAppId" in values) != ("txnVersion" in values) or not (version.isascii() and version.isdecimal()):
-        raise ConfigurationError("options txnAppId and txnVersion belong together; txnVersion is an integer, at least 0")
+        raise ConfigurationError(
+            "options txnAppId and txnVersion belong together; txnVersion is an integer, at least 0"
+        )
     if "topic" in values:
         _checked_topic(values["topic"])
     return SinkOptions(

@@ -70,6 +70,15 @@ def test_every_module_is_installed() -> None:
     assert [module for module in modules if importlib.util.find_spec(module) is None] == []
 
 
+def test_the_module_that_spark_looks_for_is_installed() -> None:
+    """It lies beside the packages, under a name that Spark finds: the wheel must be told of it."""
+    included = pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+
+    assert included == {"spark_connector/pyspark_gapless.py": "pyspark_gapless.py"}
+    assert all((ROOT / path).is_file() for path in included)
+    assert importlib.util.find_spec("pyspark_gapless") is not None
+
+
 @pytest.mark.skipif("TOX_ENV_NAME" not in os.environ, reason="outside tox one tests what one likes")
 def test_tox_tests_what_users_get() -> None:
     """The wheel, not the checkout: a module that the wheel lacks must be missed."""

@@ -75,9 +75,9 @@ def test_a_connection_that_a_task_failed_on_is_not_used_again() -> None:
 
 def test_the_message_of_a_row() -> None:
     assert message({"payload": "ä"}, "t") == gapless.Message("ä".encode(), {}, topic="t")
-    assert message({"payload": bytearray(b"x"), "topic": None, "key": None, "properties": None}, "t") == gapless.Message(
-        b"x", {}, topic="t"
-    )
+    assert message(
+        {"payload": bytearray(b"x"), "topic": None, "key": None, "properties": None}, "t"
+    ) == gapless.Message(b"x", {}, topic="t")
     row = {"payload": b"x", "topic": "own", "key": "k", "properties": [("n", 1), ("key", "lost")]}
     assert message(row, "t") == gapless.Message(b"x", {"n": 1, "key": "k"}, topic="own")
 
