@@ -1,8 +1,8 @@
 """The Spark connector: a durable consumer whose Spark offset is a checkpoint token, and a sink that repeats nothing.
 
 `source` and `sink` are what PySpark calls; they need it, and nothing else here does. `options` is what users may say,
-`columns` and `rows` what a row is, `reading` leads from a range to batches of rows, `offsets` from tokens to Spark's offsets,
-`planning` says who reads what, `stream` how far a batch goes, `writing` what a task publishes.
+`columns` and `rows` what a row is, `reading` leads from a range to batches of rows, `offsets` from tokens to Spark's
+offsets, `planning` says who reads what, `stream` how far a batch goes, `writing` what a task publishes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The data source `gapless`, as PySpark wants it: 4.0 to 4.3 (spark.md 6.3, 6.4, 6.5).
 
-Thin classes over `stream`, `rows`, `reading` and `writing`, which know nothing of Spark. What a version of Spark lacks is
-left out here and nowhere else: limits and runs that end by themselves in several batches came with 4.2.
+Thin classes over `stream`, `rows`, `reading` and `writing`, which know nothing of Spark. What a version of Spark lacks
+is left out here and nowhere else: limits and runs that end by themselves in several batches came with 4.2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a task of a sink publishes: messages of rows, under keys that a replay of the task has again (spark.md 6.8).
 
-A task's rows are numbered as they come. If it is run again with the same rows in the same order, each has the key it had,
-and what was published is dropped. Where the order may differ, behind a shuffle, they are sorted by a column that tells
-them apart.
+A task's rows are numbered as they come. If it is run again with the same rows in the same order, each has the key it
+had, and what was published is dropped. Where the order may differ, behind a shuffle, they are sorted by a column that
+tells them apart.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def check_columns(columns: Mapping[str, str], options: SinkOptions) -> None:
 
 
 def publish(rows: Iterable[Mapping[str, Any]], options: SinkOptions, keys: Keys | None) -> Published:
-    """Publishes the rows of a task; all are durable when it returns. Without keys nothing is known to be a repetition."""
+    """Publishes the rows of a task; all are durable when it returns. Without keys nothing is a repetition."""
     if options.order is not None:
         order = options.order
         rows = sorted(rows, key=lambda row: row[order])

@@ -151,7 +151,7 @@ def test_a_second_query_of_a_subscription_is_told(url: str, monkeypatch: pytest.
     options = source_options({"brokers": url, "subscription": "s", "topics": "t"}, streaming=True)
     first, second = Stream(options), Stream(options)
     position = offset_of(first.initial())
-    with pytest.raises(gapless.SubscriptionInUseError, match="^GAPLESS_IN_USE subscription=s"):
+    with pytest.raises(gapless.SubscriptionInUseError, match=r"^GAPLESS_IN_USE subscription=s"):
         second.latest(position, capped=True)
     first.stop()
     assert offset_of(second.latest(position, capped=True)) == position
@@ -159,7 +159,7 @@ def test_a_second_query_of_a_subscription_is_told(url: str, monkeypatch: pytest.
 
 
 def test_what_is_wrong_is_said_where_it_is_asked_for(spark: Any, url: str) -> None:
-    with pytest.raises(Exception, match="there is no option gapless.subscriptoin; did you mean subscription"):
+    with pytest.raises(Exception, match=r"there is no option gapless\.subscriptoin; did you mean subscription"):
         source(spark.read, url, "s").option("gapless.subscriptoin", "s").load().collect()
     with pytest.raises(Exception, match="there is no column n int"):
         source(spark.read, url, "s").schema("n int").load().collect()

@@ -160,7 +160,7 @@ def test_a_batch_that_ends_before_it_begins_is_refused() -> None:
 
     assert [(each.start, each.end) for each in ranges(offset(3), offset(9), 0)] == [(3, 9)]
     assert ranges(offset(3), offset(3), 4) == []
-    with pytest.raises(WentBackError, match="^GAPLESS_WENT_BACK pubend=p@1: from 9 to 3"):
+    with pytest.raises(WentBackError, match=r"^GAPLESS_WENT_BACK pubend=p@1: from 9 to 3"):
         ranges(offset(9), offset(3), 0)
 
 
