@@ -9,4 +9,4 @@ from __future__ import annotations
 from contextlib import suppress
 
 with suppress(Exception):
-    pass
+    from gapless_spark.source import GaplessDataSource as DefaultSource  # noqa: F401 - Spark looks for it

@@ -19,6 +19,7 @@ from uuid import uuid4
 import gapless
 from gapless.core.ticks import PubendId, Tick
 from gapless.errors import ConfigurationError, GaplessError, SubscriptionInUseError
+from gapless.sync.ranges import Lease
 from gapless_spark.connections import CLOSE_TIMEOUT, connect
 from gapless_spark.offsets import carried_on, token_of, went_back
 from gapless_spark.options import SourceOptions
@@ -67,7 +68,7 @@ class Stream:
         self._options = options
         self._name = options.subscription
         self._connection: gapless.sync.Connection | None = None
-        self._lease: gapless.sync.Lease | None = None
+        self._lease: Lease | None = None
         self._initial: gapless.CheckpointToken | None = None
         self._position: gapless.CheckpointToken | None = None
         """Where Spark stands, as far as it has said so: before 4.2 it does not when it asks for the latest offset."""
