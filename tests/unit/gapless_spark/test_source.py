@@ -1,0 +1,73 @@
+"""What PySpark is given, where PySpark is there; no Java is needed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gapless.core.tokens import CheckpointToken
+from gapless.errors import ConfigurationError
+from gapless_spark.offsets import offset_of
+
+pytestmark = pytest.mark.filterwarnings("default")  # PySpark's own
+pytest.importorskip("pyspark.sql.datasource", reason="PySpark 4 is not installed: tox -e spark")
+
+from gapless_spark.sink import streaming_keys  # noqa: E402
+from gapless_spark.source import GaplessDataSource, GaplessReader, GaplessStreamReader, Task  # noqa: E402
+from gapless_spark.writing import Keys  # noqa: E402
+
+LEAST = {"brokers": "nowhere.invalid:1", "subscription": "s"}
+
+
+def schema(**columns: str) -> Any:
+    """As Spark's, as far as it is asked."""
+    fields = [
+        SimpleNamespace(name=name, dataType=SimpleNamespace(simpleString=lambda kind=kind: kind))
+        for name, kind in columns.items()
+    ]
+    return SimpleNamespace(fields=fields)
+
+
+def test_the_module_that_spark_looks_for_has_the_source() -> None:
+    import pyspark_gapless
+
+    assert pyspark_gapless.DefaultSource is GaplessDataSource
+    assert GaplessDataSource.name() == "gapless"
+
+
+def test_a_reader_connects_nothing_when_it_is_made() -> None:
+    source = GaplessDataSource(LEAST)
+
+    assert isinstance(source.streamReader(schema(tick="bigint")), GaplessStreamReader)
+    assert isinstance(source.reader(schema(tick="bigint")), GaplessReader)
+
+
+@pytest.mark.parametrize("name", ["includeSilence", "pushdown"])
+def test_what_is_not_served_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"option {name} is not served yet"):
+        GaplessDataSource({**LEAST, name: "true"}).streamReader(schema(tick="bigint"))
+
+
+def test_a_batch_is_planned_as_often_as_one_likes_without_a_broker() -> None:
+    reader = GaplessDataSource({**LEAST, "minPartitions": "2"}).streamReader(schema(tick="bigint"))
+    start, end = (offset_of(CheckpointToken("0" * 32, {"p@1": tick}, 1, 1, b"")) for tick in (3, 9))
+    tasks = reader.partitions(start, end)
+
+    assert [(task.pubend, task.start, task.end) for task in tasks] == [("p@1", 3, 6), ("p@1", 6, 9)]
+    assert reader.partitions(start, end) == tasks
+    assert all(isinstance(task, Task) for task in tasks)
+
+
+def test_a_sink_only_appends() -> None:
+    for writer in (GaplessDataSource(LEAST).writer, GaplessDataSource(LEAST).streamWriter):
+        with pytest.raises(ConfigurationError, match="events are appended"):
+            writer(schema(payload="binary", topic="string"), overwrite=True)
+
+
+def test_the_keys_of_a_streaming_task() -> None:
+    said = {"sql.streaming.queryId": "q", "streaming.sql.batchId": "12"}
+    task = SimpleNamespace(getLocalProperty=said.get, partitionId=lambda: 3)
+
+    assert streaming_keys(task) == Keys("q/3", 12)
