@@ -128,7 +128,8 @@ def test_a_batch_that_a_sink_sees_again_is_published_once(spark: Any, url: str, 
     spark.createDataFrame(rows, "payload binary, key string").repartition(2).write.mode("append").parquet(incoming)
     frame = spark.readStream.schema("payload binary, key string").parquet(incoming)
     for _ in range(2):
-        run(frame, tmp_path, "gapless", brokers=url, topic="results")
+        query = run(frame, tmp_path, "gapless", brokers=url, topic="results")
+        assert sum(progress.numInputRows for progress in query.recentProgress) == 500, "all of it is published again"
         assert sorted(bodies(url, "results")) == sorted(body for body, _ in rows)
         for commit in (tmp_path / "checkpoint" / "commits").iterdir():
             commit.unlink()
