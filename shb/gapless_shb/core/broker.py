@@ -324,8 +324,9 @@ class SubscriberHostingBroker:
     def deadline(self) -> int | None:
         """The earliest of its own deadlines, its holds' and its pubends'."""
         due = self._deadlines.next()
-        if self._ranges.deadline is not None:
-            due = self._ranges.deadline if due is None else min(due, self._ranges.deadline)
+        of_ranges = self._ranges.deadline
+        if of_ranges is not None:
+            due = of_ranges if due is None else min(due, of_ranges)
         stalled = self._timing.stalled_ms * _MILLISECOND
         for stream in self._hosting.streams.values():
             for time in (stream.holds.deadline, stream.deadline(stalled)):

@@ -130,6 +130,8 @@ class Ranges:
     @property
     def deadline(self) -> int | None:
         """When `settle` wants to be called."""
+        if not self._used:
+            return None
         dues = (part.deadline for part in (self._heads, self._earliest, self._bounds))
         return min((due for due in dues if due is not None), default=None)
 
