@@ -4,6 +4,7 @@
     python3 dev.py demo [options of `gapless demo`]    real flights, killed brokers, and the proof
     python3 dev.py test [options of tox]               all tests, on every supported Python that is here
     python3 dev.py power [cuts|flips] [options]        power cuts and turned bits, all of them: an hour and more
+    python3 dev.py spark-kills [options]               a Spark pipeline, killed again and again: needs Java 17
 
 Installing happens once, and again when pyproject.toml changes. The system's Python is left as it is.
 """
@@ -24,6 +25,11 @@ ENVIRONMENT = {**os.environ, "PIP_USER": "0"}  # some systems and people have pi
 JOBS = {
     "demo": (["--editable", ".[demo]"], ["gapless", "demo"], "gapless and its demo (about 60 MB)"),
     "power": (["--editable", "."], ["python", "tests/power"], "gapless"),
+    "spark-kills": (
+        ["--editable", ".[demo,spark]"],
+        ["python", "tests/spark_kills"],
+        "gapless and Spark (half a gigabyte)",
+    ),
     "test": (["tox>=4.24"], ["tox"], "tox, which then installs what each test environment needs"),
 }
 """What each job installs, what it then runs, and what to call that."""

@@ -28,15 +28,15 @@ def add_options(parser: ArgumentParser) -> None:
     works = {name: name for name in WORKS} | LETTERS
     lettered = ", ".join(f"{letter} {name}" for letter, name in LETTERS.items())
     parser.add_argument(
-        "--systems", type=_some_of(systems), default=list(SYSTEMS), metavar="A,B", help=f"of {', '.join(SYSTEMS)}"
+        "--systems", type=some_of(systems), default=list(SYSTEMS), metavar="A,B", help=f"of {', '.join(SYSTEMS)}"
     )
-    parser.add_argument("--work", type=_some_of(works), default=list(WORKS), metavar="A,B", help=f"of {lettered}")
+    parser.add_argument("--work", type=some_of(works), default=list(WORKS), metavar="A,B", help=f"of {lettered}")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="also draws the figures (.svg or .png)")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"default {FULL.rounds}")
     parser.add_argument("--quick", action="store_true", help="tiny counts, one round: shows only that all runs")
 
 
-def _some_of(known: Mapping[str, str]) -> Callable[[str], list[str]]:
+def some_of(known: Mapping[str, str]) -> Callable[[str], list[str]]:
     """Reads names with commas between them."""
 
     def parse(text: str) -> list[str]:

@@ -15,6 +15,8 @@ class Jars:
 
     name: str
     pom: Path
+    settings: tuple[str, ...] = ()
+    """Of Maven, for this POM."""
 
     @property
     def directory(self) -> Path:
@@ -35,7 +37,7 @@ class Jars:
         maven = shutil.which("mvn")
         if not maven or not shutil.which("java"):
             return "there is no Java or no Maven (Debian: apt-get install default-jre-headless maven)"
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={self.directory}"]
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={self.directory}", *self.settings]
         done = subprocess.run([maven, "-q", "-B", "-f", self.pom, *goal], capture_output=True, text=True, check=False)
         if done.returncode:
             return f"Maven could not fetch it: {done.stdout.strip()[-300:]}"

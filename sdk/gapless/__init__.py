@@ -1,6 +1,7 @@
 """Durable publish/subscribe in which the application owns the position and every tick is accounted for."""
 
 from gapless import sync
+from gapless.client.archives import Archive
 from gapless.client.batches import Batch
 from gapless.client.connection import Connection, connect
 from gapless.client.keyed import KeyedReceipt
@@ -17,6 +18,7 @@ from gapless.core.client.items import Gap, Silence
 from gapless.core.events import Event
 from gapless.core.tokens import CheckpointToken
 from gapless.errors import (
+    ArchiveError,
     ConfigurationError,
     ConnectionClosedError,
     ConnectionRefusedByBrokerError,
@@ -52,6 +54,8 @@ from gapless.selectors.selector import Selector
 
 __all__ = [
     "AckMode",
+    "Archive",
+    "ArchiveError",
     "Batch",
     "CheckpointToken",
     "ConfigurationError",

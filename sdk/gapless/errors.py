@@ -15,6 +15,7 @@
     │   ├── SubscriptionTakenOverError  another consumer has taken it from this one
     │   └── SubscriptionMismatchError it exists with other topics or another selector
     ├── GapError                      a gap was reached; carries `.gap`
+    ├── ArchiveError                  an archive is not there, not whole, in use, or gives what it should not
     ├── PublishError                  a publish did not succeed
     │   ├── PublishRejectedError      nothing was logged
     │   │   └── PublisherFencedError  a newer publisher of that name exists
@@ -126,6 +127,10 @@ class GapError(GaplessError):
 
     def __str__(self) -> str:
         return f"{self.gap}"
+
+
+class ArchiveError(GaplessError):
+    """An archive is not there, not whole, not this one, or in use; or it gives what it should not."""
 
 
 class PublishError(GaplessError):

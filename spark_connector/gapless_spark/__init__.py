@@ -1,13 +1,21 @@
 """The Spark connector: a durable consumer whose Spark offset is a checkpoint token, and a sink that repeats nothing.
 
-`source` and `sink` are what PySpark calls; they need it, and nothing else here does. `options` is what users may say,
-`columns` and `rows` what a row is, `reading` leads from a range to batches of rows, `offsets` from tokens to Spark's
-offsets, `planning` says who reads what, `stream` how far a batch goes, `writing` what a task publishes.
+`source`, `sink` and `listener` are what PySpark calls; they need it, and nothing else here does. `options` is what
+users may say, `columns`, `rows` and `silences` what a row is, `reading` leads from a range to batches of rows, `parts`
+to a range, `offsets` from tokens to Spark's offsets, `planning` says who reads what, `pushdown` what need not be read,
+`stream` how far a batch goes, `gaps` whether it would meet one, `writing` what a task publishes, `lag` how far a query
+is behind, `telling` and `missing` what a user is told when something fails.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gapless_spark.lag import Lag
+    from gapless_spark.listener import LagListener
+
+__all__ = ["Lag", "LagListener", "register"]
 
 
 def register(spark: Any) -> None:
@@ -15,6 +23,23 @@ def register(spark: Any) -> None:
 
     The package must be installed on the driver and on the executors. Raises ImportError without PySpark 4 and pyarrow.
     """
-    from gapless_spark.source import GaplessDataSource
+    try:
+        from gapless_spark.source import GaplessDataSource
+    except ImportError as error:
+        from gapless_spark.missing import told
 
+        raise told(error) from error
     spark.dataSource.register(GaplessDataSource)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what needs PySpark when it is asked for."""
+    if name == "Lag":
+        from gapless_spark.lag import Lag
+
+        return Lag
+    if name == "LagListener":
+        from gapless_spark.listener import LagListener
+
+        return LagListener
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,16 +17,21 @@ COLUMNS: Final[Mapping[str, str]] = {
     "properties": "map<string,string>",
     "payload": "binary",
     "published_at": "timestamp",
+    "header": "binary",
 }
-"""All columns of the source, by name: `rows.SCHEMA` in Spark's words."""
-DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+"""All columns of the source, by name: `rows.COLUMNS` in Spark's words."""
+ON_DEMAND: Final = frozenset({"header"})
+"""Columns that there are only for a schema that names them."""
+DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if name not in ON_DEMAND)
+"""What is read where no schema is given."""
+ALL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
 
 def checked_names(columns: Mapping[str, str]) -> list[str]:
     """The names of the columns that a schema asks for, in its order. Raises ConfigurationError."""
     for name, kind in columns.items():
         if COLUMNS.get(name) != kind:
-            raise ConfigurationError(f"there is no column {name} {kind}; a schema has any of: {DDL}")
+            raise ConfigurationError(f"there is no column {name} {kind}; a schema has any of: {ALL}")
     if not columns:
-        raise ConfigurationError(f"a schema has at least one of: {DDL}")
+        raise ConfigurationError(f"a schema has at least one of: {ALL}")
     return list(columns)

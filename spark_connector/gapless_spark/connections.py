@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, TypeAlias
 
 import gapless
+from gapless_spark.telling import unreachable
 
 CLOSE_TIMEOUT: Final = 2.0
 """Seconds that a goodbye may take."""
@@ -26,7 +27,7 @@ def connect(brokers: str, client_id: str, timeout: float) -> gapless.sync.Connec
     try:
         return gapless.sync.connect(brokers, client_id=client_id, wait=True, timeout=timeout)
     except TimeoutError as error:
-        raise TimeoutError(f"GAPLESS_UNREACHABLE {brokers}: not within {timeout:g} s (brokerTimeout)") from error
+        raise unreachable(brokers, timeout) from error
 
 
 @contextmanager

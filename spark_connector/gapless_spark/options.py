@@ -64,7 +64,8 @@ def _text(value: str) -> str:
     return value
 
 
-def _duration(value: str) -> float:
+def duration(value: str) -> float:
+    """The seconds of a text like `200ms` or `2m`. Raises ValueError."""
     match = _DURATION.fullmatch(value.strip())
     if match is None:
         raise ValueError("is a time like 200ms, 1.5s or 2m")
@@ -142,8 +143,8 @@ OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "maxTicksPerTrigger": ("max_ticks", _count(1)),
     "maxBytesPerTrigger": ("max_bytes", _count(1)),
     "minPartitions": ("min_partitions", _count(0)),
-    "pollTimeout": ("poll_timeout", _duration),
-    "brokerTimeout": ("broker_timeout", _duration),
+    "pollTimeout": ("poll_timeout", duration),
+    "brokerTimeout": ("broker_timeout", duration),
     "ackTiming": ("ack_timing", _timing),
     "ackLag": ("ack_lag", _count(0)),
     "arrowBatchRows": ("arrow_batch_rows", _count(1)),

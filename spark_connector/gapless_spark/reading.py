@@ -6,25 +6,20 @@ many keep both sides waiting. A task that fails must say why in its text alone: 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.events import DeliveredColumns
-from gapless.core.ticks import PubendId
-from gapless.errors import GaplessError
+from gapless.core.ticks import PubendId, Tick
+from gapless_spark.gaps import RangeGapError
 from gapless_spark.rows import events_batch, gap_batch
+from gapless_spark.silences import is_silence, silence_batch, with_silences
 
 BATCH_BYTES: Final = 4 << 20
 
-
-class RangeGapError(GaplessError):
-    """A range has a gap, and the query does not go on over gaps. Its text begins with a code."""
-
-    def __init__(self, gap: Gap) -> None:
-        super().__init__(
-            f"GAPLESS_GAP pubend={gap.pubend} ticks=({gap.start},{gap.end}]: {gap}. With failOnGap=false it is a row."
-        )
+log = logging.getLogger("gapless_spark")
 
 
 def record_batches(
@@ -34,29 +29,72 @@ def record_batches(
     *,
     rows_max: int = 10_000,
     fail_on_gap: bool = True,
+    silence_in: tuple[Tick, Tick] | None = None,
 ) -> Iterator[Any]:
-    """The record batches of a range, in order. Raises RangeGapError, behind what came before the gap."""
-    pending: list[DeliveredColumns] = []
-    count = size = 0
+    """The record batches of a range, in order. Raises RangeGapError, behind what came before the gap.
+
+    With `silence_in`, the range (start, end] that the parts are of, silences are rows as well.
+    """
+    gathering = _Gathering(pubend, schema, None if silence_in is None else silence_in[0])
     for part in parts:
         if isinstance(part, Gap):
-            if pending:
-                yield events_batch(pubend, pending, schema)
-                pending, count, size = [], 0, 0
+            yield from gathering.batches_up_to(part.start)
             if fail_on_gap:
                 raise RangeGapError(part)
-            yield gap_batch(part, schema)
+            log.warning("a gap: %s", part)
+            yield gathering.gap(part)
             continue
         for columns in part.columns:
             for piece in _pieces(columns, rows_max):
-                if pending and (count + piece.count > rows_max or size + piece.size > BATCH_BYTES):
-                    yield events_batch(pubend, pending, schema)
-                    pending, count, size = [], 0, 0
-                pending.append(piece)
-                count += piece.count
-                size += piece.size
-    if pending:
-        yield events_batch(pubend, pending, schema)
+                if gathering.is_full_with(piece, rows_max):
+                    yield gathering.batch()
+                gathering.add(piece)
+    yield from gathering.batches_up_to(None if silence_in is None else silence_in[1])
+
+
+class _Gathering:
+    """What becomes the next record batch, and up to where all was said."""
+
+    def __init__(self, pubend: PubendId, schema: Any, silent_from: Tick | None) -> None:
+        self._pubend = pubend
+        self._schema = schema
+        self._silent_from = silent_from
+        """Where the next silence begins, if there is one; None where silences are no rows."""
+        self._pending: list[DeliveredColumns] = []
+        self._count = self._size = 0
+
+    def is_full_with(self, piece: DeliveredColumns, rows_max: int) -> bool:
+        """Whether a piece is to be in the next batch only."""
+        return bool(self._pending) and (self._count + piece.count > rows_max or self._size + piece.size > BATCH_BYTES)
+
+    def add(self, piece: DeliveredColumns) -> None:
+        """Takes a piece."""
+        self._pending.append(piece)
+        self._count += piece.count
+        self._size += piece.size
+
+    def batch(self) -> Any:
+        """What was taken."""
+        pending, self._pending, self._count, self._size = self._pending, [], 0, 0
+        batch = events_batch(self._pubend, pending, self._schema)
+        if self._silent_from is None:
+            return batch
+        ticks = [tick for columns in pending for tick in columns.ticks()]
+        start, self._silent_from = self._silent_from, ticks[-1]
+        return with_silences(self._pubend, batch, ticks, start)
+
+    def batches_up_to(self, end: Tick | None) -> Iterator[Any]:
+        """What was taken, and the silence behind it up to an end."""
+        if self._pending:
+            yield self.batch()
+        if self._silent_from is not None and end is not None and is_silence(self._silent_from, end):
+            yield silence_batch(self._pubend, [(self._silent_from, end)], self._schema)
+
+    def gap(self, gap: Gap) -> Any:
+        """The row of a gap; what follows begins behind it."""
+        if self._silent_from is not None:
+            self._silent_from = gap.end
+        return gap_batch(gap, self._schema)
 
 
 def _pieces(columns: DeliveredColumns, rows_max: int) -> Iterator[DeliveredColumns]:

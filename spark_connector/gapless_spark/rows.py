@@ -8,7 +8,7 @@ without.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
 from operator import attrgetter, is_
@@ -38,7 +38,9 @@ SCHEMA: Final = pa.schema(
         pa.field("published_at", pa.timestamp("us", tz="UTC")),
     ]
 )
-"""All columns that there are. Every field is nullable."""
+"""The columns of a source that is given no schema. Every field is nullable."""
+COLUMNS: Final = SCHEMA.append(pa.field("header", pa.binary()))
+"""All columns that there are. `header` and `payload` together are the event, byte for byte as its publisher sent it."""
 
 _MILLISECOND_BITS = PUBEND_BITS + COUNTER_BITS
 _topic_of = attrgetter("topic")
@@ -65,11 +67,11 @@ _decode_headers = msgspec.msgpack.Decoder(list[_Header]).decode
 def narrowed(names: Iterable[str]) -> Any:
     """The schema of these columns, in this order. Raises ConfigurationError for one that there is not."""
     chosen = list(names)
-    unknown = [name for name in chosen if name not in SCHEMA.names]
+    unknown = [name for name in chosen if name not in COLUMNS.names]
     if unknown or not chosen or len({*chosen}) < len(chosen):
-        there_are, these = ", ".join(SCHEMA.names), ", ".join(chosen) or "none"
+        there_are, these = ", ".join(COLUMNS.names), ", ".join(chosen) or "none"
         raise ConfigurationError(f"a schema has any of the columns {there_are}, each once; this has {these}")
-    return pa.schema([SCHEMA.field(name) for name in chosen])
+    return pa.schema([COLUMNS.field(name) for name in chosen])
 
 
 def checked(schema: Any) -> Any:
@@ -110,10 +112,11 @@ class _Events:
         self._rows = memoryview(rows[0] if len(rows) == 1 else b"".join(rows))
         self._blob: Any = events[0] if len(events) == 1 else b"".join(events)
         self._headers: list[_Header] | None = None
+        self._cut: Any = None
 
     def batch(self, schema: Any) -> Any:
         """The record batch with these columns."""
-        makers = {
+        makers: Mapping[str, Callable[[], Any]] = {
             "kind": lambda: pa.repeat(pa.scalar("event"), self._count),
             "pubend": lambda: pa.repeat(pa.scalar(self._pubend), self._count),
             "tick": self._ticks,
@@ -121,8 +124,9 @@ class _Events:
             "topic": lambda: self._topics("properties" in schema.names or KEY in schema.names),
             "key": self._keys,
             "properties": self._properties,
-            "payload": self._payloads,
+            "payload": lambda: self._parts().take(_every_other(self._count, 1)),
             "published_at": self._times,
+            "header": lambda: self._parts().take(_every_other(self._count, 0)),
         }
         try:
             arrays = [makers[name]() for name in schema.names]
@@ -144,18 +148,20 @@ class _Events:
         milliseconds = pc.add(pc.shift_right(self._ticks(), _MILLISECOND_BITS), EPOCH_MS)
         return pc.multiply(milliseconds, 1000).view(pa.timestamp("us", tz="UTC"))
 
-    def _payloads(self) -> Any:
-        """Headers and bodies in turn are one column of binaries over the events; every other one of it is a body."""
+    def _parts(self) -> Any:
+        """Headers and bodies in turn, as one column of binaries over the events; every other one of it is a body."""
+        if self._cut is not None:
+            return self._cut
         count = self._count
         ends = pc.cumulative_sum(self._column("I", 2, 4, pa.int32()))
         bodies = pc.subtract(ends, self._column("I", 3, 4, pa.int32()))
         offsets = memoryview(bytearray(4 * (2 * count + 1))).cast("i")
         offsets[1::2] = _numbers(bodies)
         offsets[2::2] = _numbers(ends)
-        parts = pa.Array.from_buffers(
+        self._cut = pa.Array.from_buffers(
             pa.binary(), 2 * count, [None, pa.py_buffer(offsets.obj), pa.py_buffer(self._blob)]
         )
-        return parts.take(_odd_numbers(count))
+        return self._cut
 
     # By decoding.
 
@@ -205,6 +211,6 @@ def _numbers(array: Any) -> memoryview:
 
 
 @lru_cache(maxsize=8)
-def _odd_numbers(count: int) -> Any:
-    """1, 3, 5, …: as many as that."""
-    return pa.array(range(1, 2 * count, 2), pa.int32())
+def _every_other(count: int, first: int) -> Any:
+    """first, first + 2, first + 4, …: as many as that."""
+    return pa.array(range(first, 2 * count + first, 2), pa.int32())

@@ -7,23 +7,31 @@ is left out here and nowhere else: limits and runs that end by themselves in sev
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 import gapless
 from gapless.core.ticks import PubendId, Tick
 from gapless.errors import ConfigurationError
+from gapless_spark import gaps
 from gapless_spark.columns import DDL, checked_names
 from gapless_spark.connections import connect, shared_connection
 from gapless_spark.offsets import ORIGIN, offset_of, token_of
 from gapless_spark.options import SourceOptions, source_options
+from gapless_spark.parts import parts_of
+from gapless_spark.planning import Range, plan
+from gapless_spark.pushdown import Pushed, push
 from gapless_spark.reading import record_batches
 from gapless_spark.rows import narrowed
 from gapless_spark.sink import batch_writer, stream_writer
 from gapless_spark.stream import Offset, Stream, ranges, start_of
+from gapless_spark.telling import coded
 
 try:
     from pyspark.sql.streaming import datasource as limits
@@ -31,6 +39,8 @@ except ImportError:  # before 4.2
     limits = None
 
 AvailableNow: Final[Any] = object if limits is None else limits.SupportsTriggerAvailableNow
+
+log = logging.getLogger("gapless_spark")
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,8 @@ class Task(InputPartition):  # type: ignore[misc]  # pyspark need not be install
     pubend: PubendId
     start: Tick
     end: Tick
+    whole: tuple[Tick, Tick]
+    """The range of all tasks of the pubend: its edges are positions, which those in between need not be."""
 
 
 class GaplessDataSource(DataSource):  # type: ignore[misc]
@@ -58,11 +70,16 @@ class GaplessDataSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: Any) -> GaplessStreamReader:  # noqa: N802 - Spark's name
         """The source of a streaming query."""
-        return GaplessStreamReader(_options(self.options, streaming=True), checked_names(_columns(schema)))
+        options = _options(self.options, streaming=True)
+        if limits is None and (options.max_events or options.max_bytes or options.max_ticks):
+            log.warning("before Spark 4.2 a limit ends a run with availableNow after one batch, and no error says so")
+        return GaplessStreamReader(options, checked_names(_columns(schema)))
 
     def reader(self, schema: Any) -> GaplessReader:
         """The source of a batch query."""
-        return GaplessReader(_options(self.options, streaming=False), checked_names(_columns(schema)))
+        options = _options(self.options, streaming=False)
+        kind = GaplessPushingReader if options.pushdown else GaplessReader
+        return kind(options, checked_names(_columns(schema)))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802, FBT001 - Spark's
         """The sink of a streaming query."""
@@ -117,9 +134,9 @@ class GaplessStreamReader(DataSourceStreamReader, AvailableNow):  # type: ignore
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of a batch; the same whenever they are asked for."""
-        planned = _tasks(start, end, self._options)
+        planned = ranges(start, end, self._options.min_partitions)
         self._stream.at(end)
-        return planned
+        return _tasks(token_of(start), token_of(end), planned)
 
     def read(self, partition: Task) -> Iterator[Any]:
         """The record batches of one task; runs on an executor."""
@@ -146,21 +163,38 @@ class GaplessReader(DataSourceReader):  # type: ignore[misc]
         self._options = options
         self._names = names
 
-    def partitions(self) -> list[InputPartition]:
-        """The tasks, from what is there now."""
-        start, end = _bounds(self._options)
-        return _tasks(offset_of(start), offset_of(end), self._options)
+        self._pushed = Pushed()
 
-    def read(self, partition: Task) -> Iterator[Any]:
-        """The record batches of one task; runs on an executor."""
-        return _read(partition, self._options, self._names)
+    def partitions(self) -> list[InputPartition]:
+        """The tasks, from what is there now. Raises RangeGapError for a query that would meet a gap."""
+        start, end = _bounds(self._options)
+        planned = plan(start.ticks, end.ticks, {}, self._options.min_partitions)
+        return _tasks(start, end, self._pushed.cut(planned))
+
+    def read(self, partition: Task | None) -> Iterator[Any]:
+        """The record batches of one task; runs on an executor. Where there are no tasks, Spark makes one of None."""
+        if partition is not None:
+            yield from self._pushed.filtered(_read(partition, self._options, self._names))
+
+
+class GaplessPushingReader(GaplessReader):
+    """One that asks Spark for the filters: a class of its own, for Spark refuses it where its setting is off."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
+        """Takes of the filters what it can; returns those that Spark still has to apply."""
+        self._pushed, left = push(filters)
+        yield from left
 
 
 def _options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     options = source_options(given, streaming=streaming)
-    if options.include_silence or options.pushdown:
-        name = "includeSilence" if options.include_silence else "pushdown"
-        raise ConfigurationError(f"option {name} is not served yet: leave it out")
+    if options.pushdown and streaming:
+        raise ConfigurationError(
+            "option pushdown: Spark hands filters to batch queries only; say what a stream selects with the option "
+            "selector"
+        )
+    if options.pushdown and not hasattr(datasource, "Filter"):
+        raise ConfigurationError("option pushdown: this Spark hands over no filters; 4.1 does")
     start_of(options)  # what is wrong with it is said here, and not in a task
     return options
 
@@ -176,10 +210,11 @@ def _offset(token: gapless.CheckpointToken) -> dict[str, Any]:
     return offset
 
 
-def _tasks(start: Offset, end: Offset, options: SourceOptions) -> list[InputPartition]:
-    found: Any = json.loads(end) if isinstance(end, str) else end
+def _tasks(start: gapless.CheckpointToken, end: gapless.CheckpointToken, planned: list[Range]) -> list[InputPartition]:
+    origin = _offset(end)[ORIGIN]
     return [
-        Task(found[ORIGIN], each.pubend, each.start, each.end) for each in ranges(start, end, options.min_partitions)
+        Task(origin, each.pubend, each.start, each.end, (start.ticks.get(each.pubend, 0), end.ticks[each.pubend]))
+        for each in planned
     ]
 
 
@@ -190,33 +225,45 @@ def _bounds(options: SourceOptions) -> tuple[gapless.CheckpointToken, gapless.Ch
     moves = isinstance(begin, gapless.CheckpointToken)
     connection = connect(options.brokers, options.client_id, timeout)
     try:
-        # A token would set the position of the subscription, which a batch only reads.
-        start = connection.attach(
-            name, *options.topics, selector=options.selector, start=None if moves else begin, timeout=timeout
-        )
-        if moves:
-            start = begin
-        elif begin == "earliest":
-            start = start.advance(connection.earliest(start, timeout=timeout).ticks)
-        ending = options.ending_offsets.strip()
-        if ending.lower() == "latest":
-            return start, connection.heads(start, after=start, timeout=timeout)
-        return start, token_of(ending) if ending.startswith("{") else gapless.CheckpointToken.parse(ending)
+        with coded(options.brokers, name, timeout):
+            # A token would set the position of the subscription, which a batch only reads.
+            start = connection.attach(
+                name, *options.topics, selector=options.selector, start=None if moves else begin, timeout=timeout
+            )
+            if moves:
+                start = begin
+            elif begin == "earliest":
+                start = start.advance(connection.earliest(start, timeout=timeout).ticks)
+            end = _ending(options, start, connection)
+            if options.fail_on_gap:
+                gaps.check(connection, start, end, timeout)
+            return start, end
     finally:
         connection.close(timeout)
 
 
+def _ending(
+    options: SourceOptions, start: gapless.CheckpointToken, connection: gapless.sync.Connection
+) -> gapless.CheckpointToken:
+    ending = options.ending_offsets.strip()
+    if ending.lower() == "latest":
+        return connection.heads(start, after=start, timeout=options.broker_timeout)
+    return token_of(ending) if ending.startswith("{") else gapless.CheckpointToken.parse(ending)
+
+
 def _read(task: Task, options: SourceOptions, names: list[str]) -> Iterator[Any]:
+    subscription, timeout = gapless.CheckpointToken.parse(task.origin), options.broker_timeout
+    cut = task.start, task.end
     with (
-        shared_connection(options.brokers, options.client_id, options.broker_timeout) as connection,
-        connection.read_range(
-            gapless.CheckpointToken.parse(task.origin), task.pubend, task.start, task.end, on_gap="deliver"
-        ) as reader,
+        coded(options.brokers, options.subscription or "", timeout),
+        shared_connection(options.brokers, options.client_id, timeout) as connection,
+        closing(parts_of(connection, subscription, task.pubend, cut, task.whole, timeout)) as parts,
     ):
         yield from record_batches(
             task.pubend,
-            reader.parts(),
+            parts,
             narrowed(names),
             rows_max=options.arrow_batch_rows,
             fail_on_gap=options.fail_on_gap,
+            silence_in=cut if options.include_silence else None,
         )

@@ -12,24 +12,28 @@ import socket
 import time
 from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 import gapless
 from gapless.core.ticks import PubendId, Tick
-from gapless.errors import ConfigurationError, GaplessError, SubscriptionInUseError
+from gapless.errors import ConfigurationError, GaplessError, SubscriptionInUseError, TokenAheadError, TokenMismatchError
 from gapless.sync.ranges import Lease
+from gapless_spark import gaps
 from gapless_spark.connections import CLOSE_TIMEOUT, connect
 from gapless_spark.offsets import carried_on, token_of, went_back
 from gapless_spark.options import SourceOptions
 from gapless_spark.planning import Range, plan
+from gapless_spark.telling import coded
 
 Offset: TypeAlias = "str | Mapping[str, object]"
 
 LEASE_PATIENCE: Final = 5.0
 """Seconds for which a query waits for the one before it to be gone: a stopped one is within a fraction of one."""
 LEASE_PAUSE: Final = 0.2
+EVENTS_INSTEAD: Final = 10_000
+"""So many events a batch has where a limit in ticks ends nowhere."""
 
 log = logging.getLogger("gapless_spark")
 
@@ -81,13 +85,15 @@ class Stream:
     def initial(self) -> gapless.CheckpointToken:
         """Where a new query begins: the subscription is created, or found where it stands."""
         if self._initial is None:
-            self._initial = self._attach(start_of(self._options))
-            self._hold(self._initial)
+            with self._coded():
+                self._initial = self._attach(start_of(self._options))
+                self._hold(self._initial)
         return self._initial
 
     def stop_at_heads(self) -> None:
         """From now on as if nothing came after what is there."""
-        self._target = self._connected().heads(timeout=self._options.broker_timeout).ticks
+        with self._coded():
+            self._target = self._connected().heads(timeout=self._options.broker_timeout).ticks
 
     def at(self, offset: Offset) -> None:
         """Spark stands here, or plans to."""
@@ -98,24 +104,24 @@ class Stream:
     ) -> gapless.CheckpointToken:
         """How far the next batch goes; `start` itself if there is nothing. Waits for `poll_timeout` at most.
 
-        `capped`: whether the options' limits hold; `max_events` and `max_bytes` are limits beside them.
+        `capped`: whether the options' limits hold; `max_events` and `max_bytes` are limits beside them. Raises
+        RangeGapError for a batch that would meet a gap.
         """
         position = (self._position or self.initial()) if start is None else token_of(start)
-        self._hold(position)
+        with self._coded():
+            self._hold(position)
         if start is not None and (self._options.ack_timing == "eager" or self._target is not None):
             self.commit(start)
-        connection, timeout = self._connected(), self._options.broker_timeout
-        poll = self._options.poll_timeout if self._target is None else 0
-        self._head = end = connection.heads(position, after=position, wait=poll, timeout=poll + timeout)
-        if end != position and capped:
-            events, size = _lower(max_events, self._options.max_events), _lower(max_bytes, self._options.max_bytes)
-            if events is not None or size is not None:
-                end = connection.bound(position, position, max_events=events, max_bytes=size, timeout=timeout)
-            if self._options.max_ticks is not None:
-                end = end.advance(_shared(position.ticks, end.ticks, self._options.max_ticks))
-        if self._target is not None:
-            end = _no_further(position, end, self._target)
-        return carried_on(position, end)
+        with self._coded():
+            self._head = end = self._heads(position)
+            if end != position and capped:
+                end = self._within_limits(position, end, max_events, max_bytes)
+            if self._target is not None:
+                end = _no_further(position, end, self._target)
+            end = carried_on(position, end)
+            if end != position and self._options.fail_on_gap:
+                gaps.check(self._connected(), position, end, self._options.broker_timeout)
+        return end
 
     def head(self) -> gapless.CheckpointToken:
         """How far there was something when it was last asked."""
@@ -147,6 +153,43 @@ class Stream:
             with suppress(Exception):
                 connection.close(CLOSE_TIMEOUT)
 
+    def _coded(self) -> AbstractContextManager[None]:
+        return coded(self._options.brokers, self._name, self._options.broker_timeout)
+
+    def _heads(self, position: gapless.CheckpointToken) -> gapless.CheckpointToken:
+        poll = self._options.poll_timeout if self._target is None else 0
+        timeout = poll + self._options.broker_timeout
+        return self._connected().heads(position, after=position, wait=poll, timeout=timeout)
+
+    def _within_limits(
+        self,
+        start: gapless.CheckpointToken,
+        end: gapless.CheckpointToken,
+        max_events: int | None,
+        max_bytes: int | None,
+    ) -> gapless.CheckpointToken:
+        """How far a batch goes that keeps the options' limits, and these."""
+        options = self._options
+        events, size = _lower(max_events, options.max_events), _lower(max_bytes, options.max_bytes)
+        if events is not None or size is not None:
+            timeout = options.broker_timeout
+            end = self._connected().bound(start, start, max_events=events, max_bytes=size, timeout=timeout)
+        if options.max_ticks is not None:
+            end = self._at_a_position(start, end.advance(_shared(start.ticks, end.ticks, options.max_ticks)))
+        return end
+
+    def _at_a_position(self, start: gapless.CheckpointToken, end: gapless.CheckpointToken) -> gapless.CheckpointToken:
+        """The end, if it is one that a broker takes for a position; else one that a number of events makes.
+
+        While a pubend is down no tick is assigned, and one of that time would be refused for ever.
+        """
+        connection, timeout = self._connected(), self._options.broker_timeout
+        try:
+            connection.heads(start, after=end, timeout=timeout)
+        except TokenAheadError:
+            return connection.bound(start, start, max_events=EVENTS_INSTEAD, timeout=timeout)
+        return end
+
     def _attach(self, start: Any) -> gapless.CheckpointToken:
         return self._connected().attach(
             self._name,
@@ -161,24 +204,30 @@ class Stream:
             self._connection = connect(self._options.brokers, self._options.client_id, self._options.broker_timeout)
         return self._connection
 
-    def _hold(self, subscription: gapless.CheckpointToken) -> None:
-        """Keeps the subscription for this query alone. Raises why it is not, or is no more."""
+    def _hold(self, position: gapless.CheckpointToken) -> None:
+        """Keeps the subscription for this query alone. Raises why it is not, or no more, or is not the position's."""
         if self._lease is not None:
             self._lease.check()
             return
+        self._lease = self._leased()
+        if self._initial is None:  # a query that goes on: the subscription must be what the options say
+            own = self._attach(None)
+            if (own.network, own.sid, own.generation) != (position.network, position.sid, position.generation):
+                raise TokenMismatchError("the offset is of another subscription, or of an earlier one of this name")
+
+    def _leased(self) -> Lease:
+        """The lease, by the name of the subscription: one that does not exist is not created."""
         connection, owner = self._connected(), f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         until = time.monotonic() + LEASE_PATIENCE
-        while self._lease is None:
+        while True:
             try:
-                self._lease = connection.lease(subscription, owner, timeout=self._options.broker_timeout)
+                return connection.lease(self._name, owner, timeout=self._options.broker_timeout)
             except SubscriptionInUseError as error:
                 if time.monotonic() >= until:
                     raise SubscriptionInUseError(
                         f"GAPLESS_IN_USE subscription={self._name}: each query needs a subscription of its own; {error}"
                     ) from error
                 time.sleep(LEASE_PAUSE)
-        if self._initial is None:
-            self._attach(None)  # a query that goes on: the subscription must still select what the options say
 
 
 def _lower(one: int | None, other: int | None) -> int | None:

@@ -16,7 +16,9 @@ from gapless.client.messages import Message
 from gapless.errors import ConfigurationError, GaplessError
 from gapless.selectors.filters import check_topic
 from gapless_spark.connections import shared_connection
+from gapless_spark.options import duration
 from gapless_spark.rows import KEY
+from gapless_spark.telling import coded
 
 CHUNK: Final = 8192
 """So many rows of a task are messages at once."""
@@ -28,9 +30,9 @@ TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The columns of a sink, and what each may be."""
 _OPTIONS: Final = {
-    name.lower(): name for name in ("brokers", "clientId", "topic", "txnAppId", "txnVersion", "messageIdColumn")
+    name.lower(): name
+    for name in ("brokers", "clientId", "topic", "txnAppId", "txnVersion", "messageIdColumn", "brokerTimeout")
 }
-_TIMEOUT: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class SinkOptions:
     """`app` and `version` name a batch write that may be repeated."""
     order: str | None = None
     """The column by which a task's rows are sorted."""
+    broker_timeout: float = 60.0
+    """Seconds that a part of a task's rows may take to be durable."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         values.get("txnAppId"),
         int(version),
         values.get("messageIdColumn"),
+        _timeout(values.get("brokerTimeout", "60s")),
     )
 
 
@@ -113,13 +118,17 @@ def publish(rows: Iterable[Mapping[str, Any]], options: SinkOptions, keys: Keys 
         order = options.order
         rows = sorted(rows, key=lambda row: row[order])
     published = duplicates = 0
-    with shared_connection(options.brokers, options.client_id, _TIMEOUT) as connection:
+    timeout = options.broker_timeout
+    with (
+        coded(options.brokers, "", timeout),
+        shared_connection(options.brokers, options.client_id, timeout) as connection,
+    ):
         for first, messages in _chunks(rows, options.topic):
             if keys is None:
                 with connection.session() as session:
-                    published += sum(1 for _ in session.publisher().send_all(messages))
+                    published += sum(1 for _ in session.publisher().send_all(messages, timeout))
                 continue
-            receipt = connection.publish(keys.producer, keys.epoch, first, messages)
+            receipt = connection.publish(keys.producer, keys.epoch, first, messages, timeout=timeout)
             published += receipt.published
             duplicates += receipt.duplicates
     return Published(published, duplicates)
@@ -145,6 +154,13 @@ def _chunks(rows: Iterable[Mapping[str, Any]], topic: str | None) -> Iterator[tu
     while messages := [message(row, topic) for row in islice(remaining, CHUNK)]:
         yield first, messages
         first += len(messages)
+
+
+def _timeout(text: str) -> float:
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ConfigurationError(f"option brokerTimeout {error}; {text!r} is not") from error
 
 
 def _checked_topic(topic: str) -> None:

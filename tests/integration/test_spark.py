@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gapless
+from gapless.core.ticks import PUBEND_BITS
 from gapless_spark import stream
 from gapless_spark.offsets import offset_of
 from gapless_spark.options import source_options
 from gapless_spark.stream import Stream
-from integration.broker_process import CLI, clean_environment, to_toml
+from integration.spark_kit import (
+    LocalBroker,
+    begin,
+    local_spark,
+    numbers,
+    publish,
+    run,
+    source,
+    spark_version,
+    until,
+)
 
 pytestmark = [
-    pytest.mark.timeout(300),  # a Java machine starts, and each query starts processes of its own
+    pytest.mark.timeout(900),  # a Java machine starts, and each query starts processes: minutes on a busy machine
     pytest.mark.filterwarnings("default"),  # PySpark's own
 ]
 
@@ -28,53 +37,14 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     """A session of a Spark in this process's children."""
-    pytest.importorskip("pyspark.sql.datasource", reason="PySpark 4 is not installed: tox -e spark")
-    from pyspark.sql import SparkSession
-
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    builder = SparkSession.builder.master("local[2]").appName("gapless")
-    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
+    yield from local_spark()
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     """Where a broker listens that is a process of its own."""
-    config = tmp_path / "gapless.toml"
-    config.write_text(
-        to_toml({"storage": {"path": str(tmp_path / "volume")}, "listen": [{"address": "127.0.0.1:0"}]}), "utf-8"
-    )
-    command = [sys.executable, *CLI, "broker", "--config", str(config), "--json", "--until-stdin-closes"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment())
-    assert process.stdout is not None
-    assert process.stdin is not None
-    try:
-        yield json.loads(process.stdout.readline())["url"]
-    finally:
-        process.stdin.close()
-        process.stdout.read()
-        process.stdout.close()
-        process.wait(20)
-
-
-def publish(url: str, numbers: range) -> None:
-    with gapless.sync.connect(url) as connection, connection.session() as session:
-        session.publisher("t").send_batch([gapless.Message(b"%d" % n, {"n": n, "key": f"k{n}"}) for n in numbers])
-
-
-def source(reader: Any, url: str, name: str, **options: object) -> Any:
-    return reader.format("gapless").options(brokers=url, subscription=name, topics="t", **options)
-
-
-def run(frame: Any, directory: Path, sink: str = "parquet", **options: object) -> Any:
-    """Takes what is there and ends."""
-    writer = frame.writeStream.format(sink).outputMode("append").options(**options)
-    writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
-    return query
+    with LocalBroker(tmp_path) as broker:
+        yield broker.url
 
 
 def bodies(url: str, topic: str) -> list[bytes]:
@@ -104,14 +74,39 @@ def test_a_batch_gives_what_was_published(spark: Any, url: str) -> None:
     assert sorted(int(row.payload) for row in narrow.collect()) == list(range(100))
 
 
+def test_a_batch_of_nothing_is_empty(spark: Any, url: str) -> None:
+    """Spark has a task all the same, and nothing for it."""
+    assert source(spark.read, url, "all").load().count() == 0
+
+
+def test_edges_of_tasks_may_stand_where_the_broker_was_down(spark: Any, tmp_path: Path) -> None:
+    """No tick of that time is a position. All is read all the same, by many tasks, and with a limit in ticks."""
+    with LocalBroker(tmp_path) as broker:
+        publish(broker.url, range(10))
+        broker.stop()
+        time.sleep(1)
+        broker.start()
+        publish(broker.url, range(10, 20))
+        frame = source(spark.read, broker.url, "all", minPartitions=20, includeSilence="true").load()
+        rows = frame.orderBy("tick").collect()
+        assert [int(row.payload) for row in rows if row.kind == "event"] == list(range(20))
+
+        limited = source(
+            spark.readStream, broker.url, "s", startingOffsets="earliest", maxTicksPerTrigger=1 << 30
+        ).load()
+        query = begin(limited, tmp_path / "checkpoint", tmp_path / "rows")
+        until(lambda: numbers(spark, tmp_path / "rows") == list(range(20)), "all, in small batches")
+        query.stop()
+
+
 def test_a_stream_goes_on_from_its_checkpoint(spark: Any, url: str, tmp_path: Path) -> None:
     """Each event once, over three runs of which one finds nothing."""
     target = tmp_path / "rows"
     frame = source(spark.readStream, url, "etl", startingOffsets="earliest", selector="n >= 10").load()
     found = []
-    for numbers in (range(50), range(0), range(50, 80)):
-        if numbers:
-            publish(url, numbers)
+    for part in (range(50), range(0), range(50, 80)):
+        if part:
+            publish(url, part)
         run(frame, tmp_path, path=str(target))
         found.append(sorted(int(row.payload) for row in spark.read.parquet(str(target)).collect()))
 
@@ -157,6 +152,73 @@ def test_a_second_query_of_a_subscription_is_told(url: str, monkeypatch: pytest.
     first.stop()
     assert offset_of(second.latest(position, capped=True)) == position
     second.stop()
+
+
+def test_a_batch_reads_what_its_filters_leave(spark: Any, url: str) -> None:
+    """The same rows as without, of fewer ticks."""
+    if spark_version() < (4, 1):
+        with pytest.raises(Exception, match=r"this Spark hands over no filters; 4\.1 does"):
+            source(spark.read, url, "all", pushdown="true").load().collect()
+        return
+    receipts = publish(url, range(100))
+    edge = receipts[60].tick
+    query = f"tick > {edge} AND pubend = '{receipts[0].pubend}' AND topic LIKE 't%' AND key IN ('k1', 'k70', 'k80')"
+    name = "spark.sql.python.filterPushdown.enabled"
+    assert [row.key for row in source(spark.read, url, "all").load().where(query).orderBy("tick").collect()] == [
+        "k70",
+        "k80",
+    ]
+    spark.conf.set(name, "true")
+    try:
+        pushed = source(spark.read, url, "all", pushdown="true").load()
+        assert [row.key for row in pushed.where(query).orderBy("tick").collect()] == ["k70", "k80"]
+        assert pushed.where("published_at > '2020-01-01'").count() == 100
+        assert pushed.where("published_at < '2020-01-01'").count() == 0
+        assert pushed.where("kind = 'event' AND tick IS NOT NULL").count() == 100
+    finally:
+        spark.conf.unset(name)
+
+
+def test_silence_is_rows_where_it_is_asked_for(spark: Any, url: str) -> None:
+    """With it, rows stand one behind the other without a hole from the first event on."""
+    receipts = publish(url, range(10))
+    publish(url, range(10, 20))
+    frame = source(spark.read, url, "s", selector="n < 2 OR n > 17", includeSilence="true").load()
+    found = frame.orderBy("tick").collect()
+
+    assert [int(row.payload) for row in found if row.kind == "event"] == [0, 1, 18, 19]
+    assert [row.kind for row in found if receipts[0].tick <= row.tick][:4] == ["event", "event", "silence", "event"]
+    steps = [(after.tick_from - before.tick) >> PUBEND_BITS for before, after in pairwise(found)]
+    assert max(steps) <= 1, "no tick that the pubend could have used is left out"
+
+
+def test_the_lag_and_what_a_query_observes(spark: Any, url: str, tmp_path: Path) -> None:
+    """The recipes of the handbook: seconds behind, and how many gaps there were in a batch."""
+    from pyspark.sql.functions import expr
+
+    from gapless_spark import LagListener
+
+    heard: list[Any] = []
+    listener = LagListener(heard.extend)
+    spark.streams.addListener(listener)
+    try:
+        publish(url, range(10))
+        limit = {"maxEventsPerTrigger": 5} if spark_version() >= (4, 2) else {}
+        frame = source(spark.readStream, url, "etl", startingOffsets="earliest", **limit).load()
+        counted = frame.observe("gapless", expr("count(1) AS rows"), expr("count_if(kind = 'gap') AS gaps"))
+        query = run(counted, tmp_path, path=str(tmp_path / "rows"))
+        until(lambda: heard and sum(1 for lag in heard) >= len(query.recentProgress), "the listener to hear of it")
+    finally:
+        spark.streams.removeListener(listener)
+
+    observed = [progress.observedMetrics["gapless"] for progress in query.recentProgress if progress.numInputRows]
+    assert [(row.rows, row.gaps) for row in observed] == ([(5, 0), (5, 0)] if limit else [(10, 0)])
+    if limit:
+        assert heard[0].seconds is not None
+        assert heard[-1].seconds == 0
+    else:
+        assert heard[0].seconds in {None, 0}, "Spark hardly says how far it could go"
+    assert numbers(spark, tmp_path / "rows") == list(range(10))
 
 
 def test_what_is_wrong_is_said_where_it_is_asked_for(spark: Any, url: str) -> None:

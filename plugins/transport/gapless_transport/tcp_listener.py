@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gapless.spi import Link, LinkHandler
 from gapless_transport.sockets import peer_of, shut_down
@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 ACCEPT_PAUSE_SECONDS = 0.5
 """How long a listener rests when the process or the machine has no file or memory left for a connection."""
+ACCEPTS_MAX = 64
+"""How many connections are accepted in one turn of the loop."""
 
 
 class TcpListener:
@@ -72,6 +74,8 @@ class TcpListener:
                 continue
             resting = False
             self._welcome(connection)
+            for another in _who_else_waits(listening):
+                self._welcome(another)
 
     def _welcome(self, connection: socket.socket) -> None:
         if len(self._links) >= self._options.connections_max:
@@ -105,3 +109,14 @@ class TcpListener:
                 self._links.discard(link)
         if link.refusal is not None:
             logger.error("%s: link with %s was not accepted", self.address, link.peer, exc_info=link.refusal)
+
+
+def _who_else_waits(listening: socket.socket) -> Iterator[socket.socket]:
+    """Accepts the connections that wait behind the first: a busy loop takes long for a few turns for each of them."""
+    for _ in range(ACCEPTS_MAX - 1):
+        try:
+            connection, _ = listening.accept()
+        except OSError:
+            return  # nobody, or it is said when the next one is waited for
+        connection.setblocking(False)
+        yield connection

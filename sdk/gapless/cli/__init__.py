@@ -1,6 +1,7 @@
 """The command line: `gapless` and `python -m gapless.cli`.
 
     app           the commands, and how errors are shown
+    extending     the commands that connectors add
     options       what several commands take
     output        tables, JSON, and plain lines
     connecting    a connection for one command, with a bound on waiting

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gapless.cli import broker, doctor, listings, publish, retire, selector, simulate, subscribe
+from gapless.cli import broker, doctor, extending, listings, publish, retire, selector, simulate, subscribe
 from gapless.cli.demo import command as demo
 from gapless.errors import (
     ConfigurationError,
@@ -31,7 +31,17 @@ INTERRUPTED = 130
 
 
 class Commands(TyperGroup):
-    """All commands; what goes wrong in one is shown as a sentence, with --debug as a traceback."""
+    """All commands, ours and those that connectors add; what goes wrong is shown as a sentence, or a traceback."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names."""
+        own = super().list_commands(ctx)
+        return [*own, *(name for name in extending.names() if name not in own)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; None if there is none."""
+        own = super().get_command(ctx, cmd_name)
+        return extending.command(cmd_name) if own is None and cmd_name in extending.names() else own
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command that was asked for."""

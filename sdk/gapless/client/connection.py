@@ -11,6 +11,7 @@ from typing_extensions import Self
 
 from gapless import plugins
 from gapless.client.addresses import Remote, parse
+from gapless.client.archives import Archive, check_archive, check_network
 from gapless.client.driver import Dialler, Driver
 from gapless.client.embedded import EmbeddedBroker
 from gapless.client.entering import Entering
@@ -32,7 +33,9 @@ from gapless.errors import GaplessError
 ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
 
-def connect(address: str, *, client_id: str = "", wait: bool = False) -> Entering[Connection]:
+def connect(
+    address: str, *, client_id: str = "", wait: bool = False, archive: Archive | None = None
+) -> Entering[Connection]:
     """A connection to a broker, to be awaited or entered.
 
     Args:
@@ -42,23 +45,28 @@ def connect(address: str, *, client_id: str = "", wait: bool = False) -> Enterin
         client_id: The first half of the names of durable subscriptions.
         wait: Whether to go on trying when no broker answers at first. Once connected, a connection that is
             lost is always tried for again, and publishers and subscriptions go on by themselves.
+        archive: Fills gaps: a subscription of this connection that meets one is handed the events that the archive
+            has of it, in its place.
 
     Raises ConfigurationError here; when awaited or entered also ConnectionClosedError when no broker
-    answers, ConnectionRefusedByBrokerError, and StorageError for an embedded one.
+    answers, ConnectionRefusedByBrokerError, StorageError for an embedded one, and ConfigurationError for an archive
+    of another network.
 
     """
     target = parse(address)
     if client_id:
         check_name(client_id, "the client id")
+    if archive is not None:
+        check_archive(archive)
 
     async def begin() -> Connection:
         if isinstance(target, Remote):
             transport = plugins.load("transport", target.transport)(options=dict(target.options))
-            return await _open(target.addresses, transport.dial, client_id, None, patient=wait)
+            return await _open(target.addresses, transport.dial, client_id, None, archive, patient=wait)
         broker = EmbeddedBroker(target.path)
         await broker.start()
         try:
-            return await _open((address,), broker.dial, client_id, broker, patient=wait)
+            return await _open((address,), broker.dial, client_id, broker, archive, patient=wait)
         except BaseException:
             await broker.stop()
             raise
@@ -67,7 +75,13 @@ def connect(address: str, *, client_id: str = "", wait: bool = False) -> Enterin
 
 
 async def _open(
-    addresses: tuple[str, ...], dial: Dialler, client_id: str, broker: EmbeddedBroker | None, *, patient: bool
+    addresses: tuple[str, ...],
+    dial: Dialler,
+    client_id: str,
+    broker: EmbeddedBroker | None,
+    archive: Archive | None,
+    *,
+    patient: bool,
 ) -> Connection:
     core = ClientCore(
         addresses,
@@ -77,16 +91,23 @@ async def _open(
     )
     driver = Driver(core, dial, patient=patient)
     await driver.start()
-    return Connection(driver, broker)
+    if archive is not None:
+        try:
+            check_network(archive, core.network)
+        except BaseException:
+            await driver.close()
+            raise
+    return Connection(driver, broker, archive)
 
 
 class Connection(RangeCalls):
     """A client of a network. Made by `connect`; leaving the block, or `close`, ends it."""
 
-    def __init__(self, driver: Driver, broker: EmbeddedBroker | None) -> None:
+    def __init__(self, driver: Driver, broker: EmbeddedBroker | None, archive: Archive | None = None) -> None:
         """Use `connect`."""
         self._driver = driver
         self._broker = broker
+        self._archive = archive
         self._keyed = KeyedPublishing(driver)
         self._sessions: list[Session] = []
 
@@ -127,7 +148,7 @@ class Connection(RangeCalls):
     def session(self, ack_mode: AckMode = AckMode.TOKEN) -> Session:
         """A session, as a block or not. AUTO acknowledges an event when the next one is asked for."""
         self._driver.check_open()
-        session = Session(self._driver, ack_mode, self._forget)
+        session = Session(self._driver, ack_mode, self._forget, self._archive)
         self._sessions.append(session)
         return session
 

@@ -57,6 +57,11 @@ class RangeReader(Owner, Generic[ItemT]):
         """Everything up to here was handed out: a reader that begins here hands out the rest."""
         return self._reached
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a session with a broker just now; if not, one is being tried for."""
+        return self._driver.core.connected
+
     def __aiter__(self) -> Self:
         return self
 

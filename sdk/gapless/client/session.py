@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, ov
 
 from typing_extensions import Self
 
+from gapless.client.archives import Archive, selection_of
 from gapless.client.driver import Driver
 from gapless.client.entering import Entering
 from gapless.client.options import AckMode, OnConflict, OnGap, Start, check_choice, check_name, wanted
@@ -32,13 +33,16 @@ EventsSilencesGaps: TypeAlias = "Entering[Subscription[Event | Silence | Gap, Ga
 class Session:
     """Makes publishers and subscriptions; made by `Connection.session`, and used as a block or not."""
 
-    def __init__(self, driver: Driver, ack_mode: AckMode, on_closed: Callable[[Session], None]) -> None:
+    def __init__(
+        self, driver: Driver, ack_mode: AckMode, on_closed: Callable[[Session], None], archive: Archive | None = None
+    ) -> None:
         """Use `Connection.session`."""
         if not isinstance(ack_mode, AckMode):
             raise ConfigurationError(f"ack_mode is a gapless.AckMode, not {ack_mode!r}")
         self.ack_mode = ack_mode
         self._driver = driver
         self._on_closed = on_closed
+        self._archive = archive
         self._publishers: list[Publisher] = []
         self._subscriptions: list[Subscription[Any, Any]] = []
         self._draining = False
@@ -133,7 +137,8 @@ class Session:
             start: Where it begins when it is created: "latest" (as None), "earliest", an aware datetime. One
                 that exists resumes at its acknowledged position. A CheckpointToken always sets the position.
             silence: Whether the iteration yields `Silence` too.
-            on_gap: "raise": a gap is raised, once, as GapError. "deliver": the iteration yields `Gap`.
+            on_gap: "raise": a gap is raised, once, as GapError. "deliver": the iteration yields `Gap`. What the
+                connection's archive has of a gap is handed out in its place.
             in_use: What to do about another consumer: "error" (SubscriptionInUseError), "wait" until it is
                 gone, or "takeover" (then that one gets SubscriptionTakenOverError).
 
@@ -156,8 +161,9 @@ class Session:
 
         async def begin() -> Subscription[Any, Any]:
             self._check_open()
+            selection = selection_of(self._archive, asked.topics, asked.selector, f"subscription {name!r}")
             subscription: Subscription[Any, Any] = Subscription(
-                self._driver, asked, on_gap=on_gap, auto=self.ack_mode is AckMode.AUTO
+                self._driver, asked, on_gap=on_gap, auto=self.ack_mode is AckMode.AUTO, selection=selection
             )
             await subscription.attached()
             self._subscriptions = [subscription, *(other for other in self._subscriptions if not other.is_over)]

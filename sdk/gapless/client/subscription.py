@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from gapless.client.batches import Batch, decode
 from gapless.client.driver import Driver, Owner
+from gapless.client.healing import Healing
 from gapless.core.client import Delivery, Gap, Silence
+from gapless.core.events import Event
 from gapless.core.tokens import CheckpointToken
 from gapless.errors import (
     GapError,
@@ -19,10 +21,11 @@ from gapless.errors import (
 )
 
 if TYPE_CHECKING:
+    from gapless.client.archives import Selection
+    from gapless.client.healing import Piece
     from gapless.client.options import OnGap
     from gapless.core.client import Wanted
     from gapless.core.client.subscribing import SubscriptionCore
-    from gapless.core.events import Event
     from gapless.core.ticks import PubendId, Tick
 
 ItemT = TypeVar("ItemT")
@@ -38,7 +41,9 @@ class Subscription(Owner, Generic[ItemT, GapT]):
     GapError: it goes on behind the gap. Leaving the block by an exception acknowledges nothing.
     """
 
-    def __init__(self, driver: Driver, wanted: Wanted, *, on_gap: OnGap, auto: bool) -> None:
+    def __init__(
+        self, driver: Driver, wanted: Wanted, *, on_gap: OnGap, auto: bool, selection: Selection | None = None
+    ) -> None:
         """Use `Session.subscribe`."""
         self._driver = driver
         self._wanted = wanted
@@ -47,10 +52,14 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         self._auto_scheduled = False
         self._events: list[Event] = []
         """What was taken and not handed out, the next one last."""
-        self._last: Event | None = None
-        """What was handed out last, of the delivery in hand."""
-        self._done: Event | None = None
-        """What the application has asked past, of the delivery in hand: AUTO may acknowledge it."""
+        self._last: Event | Silence | Gap | None = None
+        """What was handed out last, of the delivery or the gap in hand."""
+        self._done: Event | Silence | Gap | None = None
+        """What the application has asked past, of what is in hand: AUTO may acknowledge it."""
+        self._selection = selection
+        """What an archive has of it."""
+        self._healing: Healing | None = None
+        """The gap in hand, while not all is taken that an archive has in its place."""
         self._given_up: list[Event] = []
         """What was taken and will not be handed out."""
         self._draining = False
@@ -206,19 +215,20 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         """The next batch, or gap."""
         if self._auto:
             self._acknowledge_soon()
-        if self._events:
-            rest = self._events[: -max_events - 1 : -1]
-            del self._events[-max_events:]
-            self._last = rest[-1]
-            return Batch(self._last.pubend, rest, self.token)
-        if max_wait:
+        if max_wait and not self._events and self._healing is None:
             await self._gather(max_events, max_wait)
-        while True:
+        while not self._events:
             item = await self._next(max_events)
             if isinstance(item, Delivery):
                 return Batch(item.pubend, item, self._own_origin(), self._positions())
             if isinstance(item, Gap):
                 return self._gap(item)
+            if isinstance(item, list):
+                self._hold(item)
+        chosen = self._events[: -max_events - 1 : -1]
+        del self._events[-max_events:]
+        self._last = chosen[-1]
+        return Batch(chosen[-1].pubend, chosen, self.token)
 
     # What the core says.
 
@@ -242,28 +252,55 @@ class Subscription(Owner, Generic[ItemT, GapT]):
     async def _take(self) -> Silence | Gap | None:
         """Takes the next thing: a delivery into the hand, or what is returned."""
         item = await self._next(None)
-        if isinstance(item, Delivery):
-            self._events = decode(item)
-            self._events.reverse()
-            if self._draining:  # a signal came in the last few lines
-                self._give_up()
-                raise StopAsyncIteration
+        if isinstance(item, (Delivery, list)):
+            self._hold(decode(item) if isinstance(item, Delivery) else item)
             return None
         return self._gap(item) if isinstance(item, Gap) else item
 
-    async def _next(self, max_events: int | None) -> Delivery | Silence | Gap:
-        """The next thing the core has; waits for it. Raises StopAsyncIteration when there will be none."""
+    def _hold(self, events: list[Event]) -> None:
+        """Events are in hand. Raises StopAsyncIteration if they are not to be handed out."""
+        events.reverse()
+        self._events = events
+        if self._draining:  # a signal came in the last few lines
+            self._give_up()
+            raise StopAsyncIteration
+
+    async def _next(self, max_events: int | None) -> Delivery | Piece:
+        """The next thing there is; waits for it. Raises StopAsyncIteration when there will be none."""
         while True:
             self._check_alive()
             if self._draining:
                 raise StopAsyncIteration
             self._check_alone()
-            item = self._driver.core.take(self._number, self._driver.now(), max_events)
-            self._last = self._done = None
-            self._driver.touch()
+            healing = self._healing
+            item = self._take_item(max_events) if healing is None else self._take_piece(healing, max_events)
             if item is not None:
                 return item
             await self._arrival(self._left())
+
+    def _take_item(self, max_events: int | None) -> Delivery | Silence | Gap | None:
+        """The next thing the core has; None while there is nothing, or when it is a gap that may be filled."""
+        item = self._driver.core.take(self._number, self._driver.now(), max_events)
+        self._last = self._done = None
+        self._driver.touch()
+        if isinstance(item, Gap) and self._selection is not None:
+            self._healing = Healing(item, self._selection, self._wake, wants_silence=self._wanted.silence)
+            return None
+        return item
+
+    def _take_piece(self, healing: Healing, max_events: int | None) -> Delivery | Piece | None:
+        """The next thing in the place of a gap, or behind it; None while there is nothing."""
+        piece = healing.take()
+        while isinstance(piece, Silence) and not self._wanted.silence:
+            self._last = piece
+            piece = healing.take()
+        if isinstance(piece, (Silence, Gap)):
+            self._last = piece
+        if healing.is_over:
+            self._healing = None
+            if piece is None:
+                return self._take_item(max_events)
+        return piece
 
     def _left(self) -> float | None:
         """How many seconds `next_within` has left. Raises _TooLateError if there are none."""
@@ -311,15 +348,15 @@ class Subscription(Owner, Generic[ItemT, GapT]):
 
     def _positions(self) -> dict[PubendId, Tick]:
         """Behind what was handed out."""
-        if not self._events and not self._given_up:
+        if not self._events and not self._given_up and self._healing is None:
             return self._core.reached()
         return self._behind(self._last)
 
-    def _behind(self, event: Event | None) -> dict[PubendId, Tick]:
-        """Behind an event of the delivery in hand; None: before it."""
+    def _behind(self, last: Event | Silence | Gap | None) -> dict[PubendId, Tick]:
+        """Behind something of the delivery or the gap in hand; None: before it."""
         positions = self._core.positions()
-        if event is not None:
-            positions[event.pubend] = event.tick
+        if last is not None:
+            positions[last.pubend] = last.tick if isinstance(last, Event) else last.end
         return positions
 
     def _acknowledge_soon(self) -> None:
@@ -342,6 +379,8 @@ class Subscription(Owner, Generic[ItemT, GapT]):
 
     def _end(self, error: GaplessError) -> None:
         self._ended = error
+        if self._healing is not None:
+            self._healing.stop()
         self._give_up()
         self._wake()
 

@@ -50,6 +50,19 @@ def topic_matches(pattern: str, topic: str) -> bool:
     return all(want in ("*", level) for want, level in zip(wanted, levels))  # noqa: B905  # `#` stands for the rest
 
 
+def pattern_covers(wide: str, narrow: str) -> bool:
+    """Whether every topic that a checked pattern stands for is one that another one stands for, too."""
+    # A topic has at least one level, so `#` alone stands for no more than `*.#`.
+    levels, wanted = ["*", "#"] if narrow == "#" else narrow.split("."), wide.split(".")
+    if wanted[-1] == "#":
+        del wanted[-1]
+        if len(levels) - (levels[-1] == "#") < len(wanted):
+            return False
+    elif levels[-1] == "#" or len(levels) != len(wanted):
+        return False
+    return all(want in ("*", level) for want, level in zip(wanted, levels))  # noqa: B905  # `#` stands for the rest
+
+
 def _levels(name: str) -> list[str]:
     if not isinstance(name, str):
         raise InvalidTopicError(f"a topic is a str, not {type(name).__name__}")

@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 import gapless.client.connection as awaited
 from gapless.client.addresses import parse
+from gapless.client.archives import Archive, check_archive
 from gapless.client.options import AckMode, check_name
 from gapless.sync.ranges import RangeCalls
 from gapless.sync.runner import Runner
@@ -28,7 +29,14 @@ ConnectionT = TypeVar("ConnectionT", bound="Connection")
 _open: WeakSet[Connection] = WeakSet()
 
 
-def connect(address: str, *, client_id: str = "", wait: bool = False, timeout: float | None = None) -> Connection:
+def connect(
+    address: str,
+    *,
+    client_id: str = "",
+    wait: bool = False,
+    archive: Archive | None = None,
+    timeout: float | None = None,
+) -> Connection:
     """A connection to a broker, to be used as a block or not; see `gapless.connect`.
 
     After `timeout` seconds it gives up: raises TimeoutError.
@@ -36,10 +44,12 @@ def connect(address: str, *, client_id: str = "", wait: bool = False, timeout: f
     parse(address)
     if client_id:
         check_name(client_id, "the client id")
+    if archive is not None:
+        check_archive(archive)
     runner = Runner()
     try:
         connection = runner.call(
-            lambda: awaited.connect(address, client_id=client_id, wait=wait), timeout, give_up=True
+            lambda: awaited.connect(address, client_id=client_id, wait=wait, archive=archive), timeout, give_up=True
         )
     except BaseException:
         runner.stop()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import wait
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from gapless.sync.runner import Runner
 
 ItemT = TypeVar("ItemT")
+Result = TypeVar("Result")
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks at whether the broker is there, while one waits."""
 
 
 class RangeReader(Generic[ItemT]):
@@ -69,8 +75,12 @@ class RangeReader(Generic[ItemT]):
             raise StopIteration
         return cast("ItemT", item)
 
-    def parts(self) -> Iterator[Delivery | Gap]:
-        """The same as it came: columns of events that are not decoded yet, and gaps."""
+    def parts(self, away_timeout: float | None = None) -> Iterator[Delivery | Gap]:
+        """The same as it came: columns of events that are not decoded yet, and gaps.
+
+        Raises TimeoutError when it waits and there is no session with a broker for `away_timeout` seconds. A broker
+        that is there may take its time: that what is wanted is rare, or far behind, is no failure.
+        """
         parts = self._reader.parts()
 
         async def take() -> Delivery | Gap | None:
@@ -79,8 +89,29 @@ class RangeReader(Generic[ItemT]):
             except StopAsyncIteration:
                 return None
 
-        while (part := self._runner.call(take, give_up=True)) is not None:
+        while (part := self._waited_for(take, away_timeout)) is not None:
             yield part
+
+    def _waited_for(self, take: Callable[[], Awaitable[Result]], away_timeout: float | None) -> Result:
+        """The result of something that is awaited in the loop's thread. What was begun is never begun again."""
+        future = self._runner.begin(take)
+        away_since: float | None = None
+        try:
+            while away_timeout is not None:
+                done, _ = wait([future], min(LOOK_EVERY, away_timeout))
+                if done:
+                    break
+                if self._reader.connected:
+                    away_since = None
+                    continue
+                now = monotonic()
+                away_since = now if away_since is None else away_since
+                if now - away_since >= away_timeout:
+                    raise TimeoutError(f"no broker for {away_timeout:g} s")
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
     def close(self) -> None:
         """Ends the reading. Idempotent."""

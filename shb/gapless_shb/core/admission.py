@@ -105,8 +105,7 @@ def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Co
             raise RefusedError(
                 Code.TOKEN_MISMATCH, f"the token names {position.pubend}, but that pubend began anew as {names[name]}"
             )
-        # At the end of a void, and not within, stands whoever was told that nothing is in it.
-        if stream is not None and any(lo < position.tick < hi for lo, hi in stream.meta.voids):
+        if stream is not None and stream.voids.is_lost(position.tick):
             raise RefusedError(
                 Code.TOKEN_AHEAD,
                 f"the token stands at a tick of {position.pubend} that the broker never logged: it has lost data "

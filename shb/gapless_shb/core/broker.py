@@ -152,8 +152,7 @@ class SubscriberHostingBroker:
         if stream is None:
             assert seen.enrolled_at is not None
             stream = self._discover(seen.meta, seen.enrolled_at, now, wall)
-        if seen.meta.stable >= stream.meta.stable:  # an older word is late, and knows less of voids and seals
-            stream.meta = seen.meta
+        stream.learn(seen.meta)
         if seen.enrolled_at is not None and stream.enrol(seen.enrolled_at):
             self._soon(now)
             self._checkpoints.send_holds(now)
@@ -166,13 +165,14 @@ class SubscriberHostingBroker:
         """A pubend this SHB did not know: subscriptions begin where the rule of algorithms.md 6.6 says."""
         pfs = Pfs(meta.pubend, at, 0, imprecise=self._hosting.around.catch_up.imprecise)
         stream = Constream(meta, at, pfs, self._hosting.around)
+        stream.learn(meta)
         self._hosting.streams[meta.pubend] = stream
         rows: list[Operation] = []
         for subscription in self._hosting.registry:
             start = subscription.start_on(meta.pubend, meta.created)
             # This broker's clock was ahead of the pubend's by hours, it seems: what comes from now on is owed.
             too_late = start > at and meta.pubend not in subscription.start
-            start = stream.outside_void(at if too_late else start)
+            start = stream.voids.outside(at if too_late else start)
             position = Position(start, acked=start, held=start < at)
             stream.add(subscription.sid, position, subscription.version)
             if position.held:
@@ -374,7 +374,7 @@ class SubscriberHostingBroker:
     def _say_silence(self) -> None:
         for stream in self._streams():
             for channel in self._hosting.around.channels.values():
-                channel.tell_idle(stream.pubend, stream.outside_void(stream.head), stream.live)
+                channel.tell_idle(stream.pubend, stream.voids.outside(stream.head), stream.live)
 
     def _repeat(self) -> None:
         self._hosting.announce_version()

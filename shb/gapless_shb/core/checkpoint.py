@@ -17,7 +17,7 @@ import msgspec
 
 from gapless.core.effects import Delete, Operation, Set
 from gapless.core.roles import RecoveryReader
-from gapless.core.routing import AskHold, Progress, Report
+from gapless.core.routing import AskHold, Progress, Ranges, Report
 from gapless.core.ticks import FOREVER, PubendId, Tick
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.positions import Position
@@ -40,6 +40,9 @@ class PubendRow(msgspec.Struct, array_like=True):
     hold_version: int
     enrolled_at: Tick | None = None
     """From where on the PHB counts this SHB, once it has said so; a row of an earlier version does not tell."""
+    voids: Ranges = ()
+    voids_told: dict[Tick, Tick] = {}
+    """`Voids.told`."""
 
 
 class PositionRow(msgspec.Struct, array_like=True):
@@ -77,6 +80,8 @@ def pubend_row(stream: Constream) -> Set:
         stream.released,
         stream.holds.version,
         stream.enrolled_at if stream.enrolled else None,
+        stream.voids.ranges,
+        stream.voids.told,
     )
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 

@@ -26,6 +26,7 @@ from gapless_shb.core.pins import Pins
 from gapless_shb.core.positions import Position
 from gapless_shb.core.subscriptions import Subscription
 from gapless_shb.core.turns import Turns
+from gapless_shb.core.voids import Voids
 
 _BUFFER_BYTES = 32 << 20
 """How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
@@ -65,6 +66,7 @@ class Constream:
         self.meta = meta
         self.pubend = meta.pubend
         self.head = head
+        self.voids = Voids(head)
         self.latest_delivered = head
         self.released = 0
         """The highest released(p) ever given to a checkpoint: a start below it needs a hold."""
@@ -97,6 +99,12 @@ class Constream:
         self._moved_at = 0
         self.moved = False
         """Whether the head moved since the last checkpoint."""
+
+    def learn(self, meta: PubendMeta) -> None:
+        """What its PHB says of it; an older word, that is late, knows less of voids and seals."""
+        if meta.stable >= self.meta.stable:
+            self.voids.learn(meta.voids, self.head)
+            self.meta = meta
 
     def enrol(self, at: Tick) -> bool:
         """The PHB counts this SHB from `at` on, or did before a crash; returns whether that is news.
@@ -206,10 +214,6 @@ class Constream:
         if position is not None and position.reading:
             position.reading = False
             self.touch(sid, position)
-
-    def outside_void(self, tick: Tick) -> Tick:
-        """The tick, or the end of the void it stands in: no token may name a tick that was never assigned."""
-        return max((hi for lo, hi in self.meta.voids if lo < tick <= hi), default=tick)
 
     @property
     def told_upto(self) -> Tick:
@@ -324,6 +328,7 @@ class Constream:
         batch = self._istream.take(self.head, horizon)
         previous, self.head = self.head, horizon
         if len(batch):
+            self.voids.pass_event(batch.ticks[-1])
             Delivery(self, batch, previous, wall).run(self._around.matcher)
         self._istream.trim(horizon)
         self._joining.passed(horizon)

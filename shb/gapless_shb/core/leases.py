@@ -240,7 +240,7 @@ class Leases:
         names = {pubend.rpartition("@")[0] for pubend in streams}
         for pubend, tick in ticks.items():
             if pubend in streams:
-                yield pubend, streams[pubend].outside_void(tick)
+                yield pubend, streams[pubend].voids.outside(tick)
             elif pubend.rpartition("@")[0] not in names:
                 yield pubend, tick
 

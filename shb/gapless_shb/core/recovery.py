@@ -15,6 +15,7 @@ from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
 from gapless_shb.core.positions import Position
 from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.voids import Voids
 
 
 def recover(hosting: Hosting, context: RoleContext) -> None:
@@ -43,6 +44,7 @@ def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, 
     pfs = Pfs(pubend, row.latest_delivered, chopped, imprecise=hosting.around.catch_up.imprecise)
     meta = PubendMeta(pubend, "", row.topics, created=row.created)
     stream = Constream(meta, row.latest_delivered, pfs, hosting.around)
+    stream.voids = Voids(row.latest_delivered, row.voids, row.voids_told)
     stream.released = stream.reported = row.released
     if row.enrolled_at is not None:
         stream.enrol(row.enrolled_at)

@@ -205,7 +205,7 @@ class Subscribing:
         if request.start is StartAt.TOKEN:
             start = next((p.tick for p in request.positions or () if p.pubend == stream.pubend), 0)
         elif request.start is StartAt.TIME:
-            start = stream.outside_void(max(0, tick_at(request.start_wall) - 1))
+            start = stream.voids.outside(max(0, tick_at(request.start_wall) - 1))
         else:
             start = 0 if request.start is StartAt.EARLIEST else stream.head
         return start, start < max(stream.released, stream.enrolled_at, 1)
@@ -370,7 +370,7 @@ class Subscribing:
 
         A start by time may stand in a void that this broker heard of only since the subscription was created.
         """
-        own = stream.outside_void(position.acked if given is None else position.start)
+        own = stream.voids.outside(position.acked if given is None else position.start)
         return own if given is None else given.get(stream.pubend, own)
 
     def _refuse_creator(self, sid: int) -> None:

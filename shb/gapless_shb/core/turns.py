@@ -37,7 +37,9 @@ class Turns:
         self._stream = stream
         self._around = around
         self._curiosity = curiosity
-        self._pump_at = 0
+        self._turn_at = -1
+        self._left = 0
+        """How many events readers may still send in this turn."""
         self._reader_count = 0
         self.shelf = Shelf(
             stream.pfs, stream.head, self.readers, self._read_shelf, self.fetch, around.catch_up.kept_bytes
@@ -109,11 +111,12 @@ class Turns:
     def pump(self, now: int, wall: int) -> None:
         """Lets readers go on, a piece each in turn, until all wait or enough was sent for one turn of the node.
 
-        What is left goes on at the next turn: so however many catch up, what is live waits for one such piece of
-        work at most.
+        What is left goes on at the next turn, which is known by its time. So however many catch up, and however many
+        messages of a turn let them go on, what is live, and who connects, waits for one such piece of work at most.
         """
-        budget = self._around.catch_up.turn_events
-        while self._runnable and budget > 0:
+        if now != self._turn_at:
+            self._turn_at, self._left = now, self._around.catch_up.turn_events
+        while self._runnable and self._left > 0:
             sid = next(iter(self._runnable))
             del self._runnable[sid]
             reader = self.readers.get(sid)
@@ -122,12 +125,11 @@ class Turns:
             credit = reader.consumer.credit_events
             if reader.step(self, now, wall):
                 self._runnable[sid] = None
-            budget -= max(credit - reader.consumer.credit_events, 1)
+            self._left -= max(credit - reader.consumer.credit_events, 1)
             self._stepped(reader)
         self.interrupted += bool(self._runnable)
         self.shelf.tidy(self._runnable)
         self.shelf.start_reads()
-        self._pump_at = now
 
     def _stepped(self, reader: Reader) -> None:
         """Takes note of where a reader stands; where it has reached the head, the constream takes over (T25)."""
@@ -144,7 +146,7 @@ class Turns:
 
     def deadline(self) -> int | None:
         """When those that were left over want to go on, if any were."""
-        return self._pump_at if self._runnable else None
+        return self._turn_at + 1 if self._runnable else None
 
     # ------------------------------------------------------------------------- what they wait for
 
@@ -203,8 +205,8 @@ class Turns:
         return self._stream.head
 
     def outside_void(self, tick: Tick) -> Tick:
-        """As the constream's."""
-        return self._stream.outside_void(tick)
+        """As `Voids.outside`."""
+        return self._stream.voids.outside(tick)
 
     def silent(self, position: Position) -> tuple[Tick, Tick]:
         """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""

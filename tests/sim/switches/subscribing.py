@@ -127,8 +127,8 @@ JOINING = (
         (
             Edit(
                 f"{_SHB}._discover",
-                "start = stream.outside_void(at if too_late else start)",
-                "start = stream.outside_void(at)",
+                "start = stream.voids.outside(at if too_late else start)",
+                "start = stream.voids.outside(at)",
             ),
         ),
         ("I10",),

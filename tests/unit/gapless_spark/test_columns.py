@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from gapless.errors import ConfigurationError
-from gapless_spark.columns import COLUMNS, checked_names
+from gapless_spark.columns import ALL, COLUMNS, DDL, checked_names
+from gapless_spark.rows import COLUMNS as FIELDS
 from gapless_spark.rows import SCHEMA
 
 ARROW = {
@@ -19,7 +20,9 @@ ARROW = {
 
 
 def test_spark_and_arrow_are_told_the_same() -> None:
-    assert pa.schema([(name, ARROW[kind]) for name, kind in COLUMNS.items()]) == SCHEMA
+    assert pa.schema([(name, ARROW[kind]) for name, kind in COLUMNS.items()]) == FIELDS
+    assert ", ".join(f"{name} {COLUMNS[name]}" for name in SCHEMA.names) == DDL
+    assert f"{DDL}, header binary" == ALL
 
 
 def test_any_of_them_in_any_order() -> None:

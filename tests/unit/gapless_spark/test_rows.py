@@ -14,7 +14,7 @@ from gapless.core.client import Gap
 from gapless.core.events import DeliveredColumns, EventColumns, Extras, encode_event
 from gapless.core.ticks import STEP, tick_at
 from gapless.errors import ConfigurationError, RemoteProtocolError
-from gapless_spark.rows import SCHEMA, checked, events_batch, gap_batch, narrowed, texts
+from gapless_spark.rows import COLUMNS, SCHEMA, checked, events_batch, gap_batch, narrowed, texts
 
 BASE = tick_at(1_800_000_000_000)
 Row = tuple[str, dict[str, Any], bytes]
@@ -67,9 +67,24 @@ def test_several_deliveries_are_one_batch() -> None:
     assert batch.column("tick").to_pylist()[-1] == BASE + 100 * STEP
 
 
-@pytest.mark.parametrize("name", SCHEMA.names)
+def test_header_and_payload_are_the_event_to_the_byte() -> None:
+    sliced, whole = delivery(*ROWS).slice(1, 3), delivery(*ROWS)
+    batch = events_batch("p@1", [whole, sliced], narrowed(["payload", "header"]))
+    sent = [encode_event(topic, properties, Extras(priority=7), body) for topic, properties, body in ROWS]
+
+    assert [row["header"] + row["payload"] for row in batch.to_pylist()] == [*sent, *sent[1:]]
+    assert [row["payload"] for row in batch.to_pylist()][:3] == [body for *_, body in ROWS]
+
+
+def test_there_is_a_header_only_for_who_asks_for_it() -> None:
+    assert "header" not in SCHEMA.names
+    assert events_batch("p@1", [delivery(*ROWS)], COLUMNS).schema == COLUMNS
+    assert gap_batch(Gap("p@1", 10, 20), narrowed(["header"])).to_pydict() == {"header": [None]}
+
+
+@pytest.mark.parametrize("name", COLUMNS.names)
 def test_a_column_alone_is_the_same(name: str) -> None:
-    whole = events_batch("p@1", [delivery(*ROWS)], SCHEMA)
+    whole = events_batch("p@1", [delivery(*ROWS)], COLUMNS)
     alone = events_batch("p@1", [delivery(*ROWS)], narrowed([name]))
 
     assert alone.schema == narrowed([name])
@@ -147,7 +162,7 @@ EVENTS = st.lists(
 def test_any_events_are_read_as_one_by_one(rows: list[Row]) -> None:
     """Against the decoder that applications use, event by event."""
     columns = delivery(*rows)
-    batch = events_batch("p@1", [columns], SCHEMA)
+    batch = events_batch("p@1", [columns], COLUMNS)
     batch.validate(full=True)
     events = columns.events("p@1")
 
@@ -162,3 +177,5 @@ def test_any_events_are_read_as_one_by_one(rows: list[Row]) -> None:
         }
         for event in events
     ]
+    header_and_payload = zip(batch.column("header").to_pylist(), batch.column("payload").to_pylist(), strict=True)
+    assert b"".join(header + payload for header, payload in header_and_payload) == bytes(columns.buffers[1])

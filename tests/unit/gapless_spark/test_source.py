@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,9 @@ from gapless_spark.offsets import offset_of
 pytestmark = pytest.mark.filterwarnings("default")  # PySpark's own
 pytest.importorskip("pyspark.sql.datasource", reason="PySpark 4 is not installed: tox -e spark")
 
+from pyspark.sql import datasource  # noqa: E402
+
+from gapless_spark.pushdown import Pushed  # noqa: E402
 from gapless_spark.sink import streaming_keys  # noqa: E402
 from gapless_spark.source import GaplessDataSource, GaplessReader, GaplessStreamReader, Task  # noqa: E402
 from gapless_spark.writing import Keys  # noqa: E402
@@ -44,10 +49,31 @@ def test_a_reader_connects_nothing_when_it_is_made() -> None:
     assert isinstance(source.reader(schema(tick="bigint")), GaplessReader)
 
 
-@pytest.mark.parametrize("name", ["includeSilence", "pushdown"])
-def test_what_is_not_served_is_refused(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"option {name} is not served yet"):
-        GaplessDataSource({**LEAST, name: "true"}).streamReader(schema(tick="bigint"))
+def test_filters_are_pushed_down_in_a_batch_that_asks_for_it() -> None:
+    source = GaplessDataSource({**LEAST, "pushdown": "true"})
+    with pytest.raises(ConfigurationError, match="filters to batch queries only"):
+        source.streamReader(schema(tick="bigint"))
+    if not hasattr(datasource, "Filter"):  # before 4.1
+        with pytest.raises(ConfigurationError, match=r"hands over no filters; 4\.1 does"):
+            source.reader(schema(tick="bigint"))
+        return
+
+    reader = source.reader(schema(tick="bigint"))
+    filters = [datasource.GreaterThan(("tick",), 5), datasource.EqualTo(("topic",), "t"), datasource.IsNull(("key",))]
+    assert list(reader.pushFilters(filters)) == [filters[0], filters[2]]
+    assert pickle.loads(pickle.dumps(reader))._pushed == reader._pushed != Pushed()
+
+
+def test_who_does_not_ask_for_it_has_a_reader_that_spark_takes_with_its_setting_off() -> None:
+    """Spark refuses one that defines the method while the setting is off, and that is what it is by default."""
+    assert "pushFilters" not in vars(GaplessReader)
+    assert type(GaplessDataSource(LEAST).reader(schema(tick="bigint"))) is GaplessReader
+
+
+def test_a_limit_is_warned_of_where_spark_cannot_keep_to_it(caplog: pytest.LogCaptureFixture) -> None:
+    GaplessDataSource({**LEAST, "maxEventsPerTrigger": "5"}).streamReader(schema(tick="bigint"))
+
+    assert bool(caplog.messages) == (importlib.util.find_spec("pyspark.sql.streaming.datasource") is None)
 
 
 def test_a_batch_is_planned_as_often_as_one_likes_without_a_broker() -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import uvloop
 
-from gapless.testing.transport.ends import End, settle
+from gapless.testing.transport.ends import End, Ends, settle
 from gapless_transport import tcp_listener
 from unit.gapless_transport.conftest import Listen, Open
 
@@ -47,6 +48,28 @@ async def test_connections_above_the_limit_are_closed_at_once(
     assert await (await ends.get(2)).frames(1) == [b"room again"]
     second.close()
     third.close()
+
+
+def test_a_turn_of_the_loop_accepts_all_who_wait(open_tcp: Open) -> None:
+    """With turns for each, a broker whose turns are long kept a hundred who came back waiting for a minute."""
+
+    async def turns_for(count: int) -> int:
+        ends = Ends()
+        listener = await open_tcp().listen("127.0.0.1:0", ends.accept)
+        host, port = listener.address.split(":")
+        waiting = [socket.create_connection((host, int(port))) for _ in range(count)]
+        turns = 0
+        while len(ends.all) < count:
+            await asyncio.sleep(0)
+            turns += 1
+        for connection in waiting:
+            connection.close()
+        for end in ends.all:
+            await end.end()
+        await listener.close()
+        return turns
+
+    assert uvloop.run(turns_for(60)) < 20
 
 
 async def test_handshakes_count_as_connections_and_end(

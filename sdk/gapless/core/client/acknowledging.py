@@ -43,11 +43,13 @@ class History:
     def add(self, ticks: Sequence[Tick]) -> None:
         """Events are handed out; their ticks are above all earlier ones."""
         self._chunks.append(ticks)
-        self._count += len(ticks)
+        self._count += _events_in(ticks)
         while self._count > HISTORY_EVENTS and len(self._chunks) > 1:
-            forgotten = self._chunks.popleft()
-            self._count -= len(forgotten)
-            self._known_after = self._last_below = forgotten[-1]
+            self._forget_first()
+
+    def add_gap(self, start: Tick, end: Tick) -> None:
+        """A gap is handed out. Any tick of it may be an event: one that an archive has was perhaps handed out, too."""
+        self.add(range(start + 1, end + 1))
 
     def silent_after(self, tick: Tick) -> bool:
         """Whether no event was handed out above a position, and none is hidden between it and the start."""
@@ -65,9 +67,17 @@ class History:
     def forget(self, tick: Tick) -> None:
         """Everything up to a position is acknowledged: nothing below it will be asked for."""
         while self._chunks and self._chunks[0][-1] <= tick:
-            forgotten = self._chunks.popleft()
-            self._count -= len(forgotten)
-            self._known_after = self._last_below = forgotten[-1]
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        forgotten = self._chunks.popleft()
+        self._count -= _events_in(forgotten)
+        self._known_after = self._last_below = forgotten[-1]
+
+
+def _events_in(ticks: Sequence[Tick]) -> int:
+    """What a chunk counts: a gap takes up no more than an event does."""
+    return 1 if isinstance(ticks, range) else len(ticks)
 
 
 class Acknowledging:

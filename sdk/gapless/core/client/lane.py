@@ -121,8 +121,8 @@ class Lane:
         self._in_hand = self._entries.popleft()
         if entry.gap is None:
             return Silence(self.pubend, entry.start, entry.upto)
-        # A gap counts as an event here: an older token must not find it turned into silence.
-        self.history.add((entry.upto,))
+        # An older token, or one of a place within, must not find it turned into silence.
+        self.history.add_gap(entry.start, entry.upto)
         return entry.gap
 
     def settle(self) -> None:

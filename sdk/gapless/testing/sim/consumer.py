@@ -180,10 +180,14 @@ class Consumer:
         self.client.world.observe.attached(self, attached, self.core.reached())
         if self.row.token is None:
             self.row.token = self.token()
-        elif self.acknowledges == "at once":
+        elif self.acknowledges == "at once" and self._is_own(self.row.token):
             self.acknowledge(self.row.token.ticks)
         if self.on_attached is not None:
             self.on_attached(self)
+
+    def _is_own(self, token: CheckpointToken) -> bool:
+        """Whether it is of this subscription, and not of one before it whose lease ran out: a client refuses those."""
+        return (token.sid, token.generation) == (self.core.sid, self.core.generation)
 
     def on_arrived(self) -> None:
         """There is something to take."""

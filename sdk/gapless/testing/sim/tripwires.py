@@ -26,6 +26,9 @@ PATCHED: tuple[tuple[Any, tuple[str, ...]], ...] = (
 _armed = [False]
 _hooked = [False]
 
+# From 3.13 on, Python imports what it hashes a seed with when the first one is wanted: that must not be in a run.
+random.Random("")  # noqa: S311 - no secret
+
 
 class Impure(BaseException):
     """Something in a run reached outside of it. No exception that code could catch by mistake."""

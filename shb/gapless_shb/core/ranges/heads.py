@@ -63,7 +63,7 @@ class Heads:
         for pubend, stream in self._hosting.streams.items():
             behind = after.get(pubend, stream.positions[subscription.sid].acked)
             moved = _has_something(stream, subscription.sid, behind)
-            heads[pubend] = max(behind, stream.outside_void(stream.head)) if moved else behind
+            heads[pubend] = max(behind, stream.voids.outside(stream.head)) if moved else behind
         return heads
 
     @property
@@ -91,7 +91,7 @@ class Heads:
         after = {position.pubend: position.tick for position in request.after or ()}
         if subscription is None or request.after is None:
             heads = {
-                pubend: max(after.get(pubend, 0), stream.outside_void(stream.head))
+                pubend: max(after.get(pubend, 0), stream.voids.outside(stream.head))
                 for pubend, stream in self._hosting.streams.items()
             }
         else:
@@ -194,9 +194,13 @@ class Earliest:
             return
         positions = [
             Position(pubend, tick if subscription is None else self._readable_from(pubend, subscription.sid, tick))
-            for pubend, tick in question.found.items()
+            for pubend, tick in ((pubend, self._outside_void(pubend, tick)) for pubend, tick in question.found.items())
         ]
         self._hosting.tell(question.session, Ticks(question.request, positions))
+
+    def _outside_void(self, pubend: PubendId, lost: Tick) -> Tick:
+        """A log may be chopped at any tick; but whoever reads from here on must be let."""
+        return self._hosting.streams[pubend].voids.outside(lost)
 
     def _readable_from(self, pubend: PubendId, sid: int, lost: Tick) -> Tick:
         """From where on a subscription meets no gap: what it is done with is silence, whatever became of it."""

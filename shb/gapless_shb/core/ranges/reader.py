@@ -261,7 +261,7 @@ class RangeReader:
         while self._ready:
             segment = self._ready[0]
             if isinstance(segment, GapSegment):
-                end = min(self.stream.outside_void(segment.end), self.hi)
+                end = min(self.stream.voids.outside(segment.end), self.hi)
                 self._sink.gap(segment.start, end)
                 self.horizon = max(self.horizon, end)
                 self._ready.popleft()

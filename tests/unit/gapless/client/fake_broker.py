@@ -36,7 +36,7 @@ class Stream:
 
     @property
     def newest(self) -> Tick:
-        return self.ticks[-1] if self.ticks else BASE
+        return max(self.ticks[-1] if self.ticks else BASE, self.lost)
 
     def append(self, columns: EventColumns) -> list[Tick]:
         ticks = [self.newest + STEP * (i + 1) for i in range(columns.count)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -22,7 +23,7 @@ from gapless.errors import (
 from gapless.node import driver
 from gapless.node.auth import Anonymous
 from gapless.node.config import NodeConfig, make_config
-from gapless.node.driver import CRASHES_MAX, Node, serve
+from gapless.node.driver import CRASHES_MAX, YOUNG_OBJECTS, Node, serve
 from links import FakeLink, FakeListener, FakeTransport
 from nodes import STREAM, LogRole, StraightRouter
 from volumes import FakeVolume
@@ -368,11 +369,17 @@ async def test_serving_ends_with_a_signal(world: World) -> None:
 
     def on_ready(node: Node) -> None:
         ready.append(node)
+        asyncio.get_running_loop().call_soon(stop)
+
+    def stop() -> None:
+        thresholds.append(gc.get_threshold()[0])
         os.kill(os.getpid(), signal.SIGTERM)
 
+    thresholds = [gc.get_threshold()[0]]
     await serve(world.config(), on_ready)
 
     assert len(ready) == 1
+    assert [*thresholds[1:], gc.get_threshold()[0]] == [YOUNG_OBJECTS, thresholds[0]], "afterwards as before"
     assert world.disk.closed
 
 

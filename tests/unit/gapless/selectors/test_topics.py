@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.errors import InvalidTopicError
-from gapless.selectors.topics import TOPIC_BYTES_MAX, PatternTree, check_pattern, check_topic, topic_matches
+from gapless.selectors.topics import (
+    TOPIC_BYTES_MAX,
+    PatternTree,
+    check_pattern,
+    check_topic,
+    pattern_covers,
+    topic_matches,
+)
 
 level_names = st.sampled_from(("a", "b"))
 some_topics = st.lists(level_names, min_size=1, max_size=4).map(".".join)
@@ -93,3 +102,34 @@ def test_a_value_takes_the_place_of_the_one_before() -> None:
     tree.put("a.*", 2)
 
     assert tree.find("a.b") == [2]
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "covers"),
+    [
+        ("#", "a.*.#", True),
+        ("a.#", "a", True),
+        ("a.#", "a.b.#", True),
+        ("a.#", "#", False),
+        ("a.*", "a.b", True),
+        ("a.*", "a.#", False),
+        ("a.*", "a", False),
+        ("a.b", "a.*", False),
+        ("*.#", "#", True),
+        ("*.*.#", "#", False),
+        ("*.#", "a.#", True),
+        ("*.*.#", "a.#", False),
+        ("*.b", "a.b", True),
+    ],
+)
+def test_a_pattern_covers_another(wide: str, narrow: str, covers: bool) -> None:
+    assert pattern_covers(wide, narrow) is covers
+
+
+@given(some_patterns, some_patterns)
+def test_a_pattern_covers_another_if_and_only_if_no_topic_says_otherwise(wide: str, narrow: str) -> None:
+    """All topics of up to five levels; a level `c` stands for those that no pattern names."""
+    levels = ("a", "b", "c")
+    topics = [".".join(each) for count in range(1, 6) for each in product(levels, repeat=count)]
+    otherwise = [topic for topic in topics if topic_matches(narrow, topic) and not topic_matches(wide, topic)]
+    assert pattern_covers(wide, narrow) is (not otherwise)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
 
 import pytest
 
 import gapless
 from gapless import sync
+from gapless.sync import ranges
+from gapless.sync.runner import Runner
 
 
 @pytest.fixture
@@ -43,6 +48,40 @@ def test_a_range_is_read_in_parts(connection: sync.Connection) -> None:
 
     assert not isinstance(part, gapless.Gap)
     assert part.count == 2
+
+
+class NeverRead:
+    """A reader to which nothing comes, and whose broker is there or not."""
+
+    def __init__(self, *connected: bool) -> None:
+        self._connected = iter(connected)
+        self.cancelled = threading.Event()
+
+    @property
+    def connected(self) -> bool:
+        return next(self._connected)
+
+    async def parts(self) -> AsyncIterator[Any]:
+        try:
+            await asyncio.sleep(60)
+            yield None
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+
+def test_a_broker_that_is_away_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes back in time is; and one that is there may take as long as it likes."""
+    monkeypatch.setattr(ranges, "LOOK_EVERY", 0.01)
+    runner = Runner()
+    away = NeverRead(*[False] * 3, *[True] * 50, *[False] * 1000)
+    reader: Any = ranges.RangeReader(runner, cast("Any", away))
+    with pytest.raises(TimeoutError, match=r"^no broker for 0\.2 s$"):
+        next(reader.parts(0.2))
+
+    assert 50 <= 1053 - sum(1 for _ in away._connected) - 3 < 1000, "it was looked at all along"
+    assert away.cancelled.wait(5), "nobody waits any more"
+    runner.stop()
 
 
 def test_what_is_read_is_acknowledged(connection: sync.Connection) -> None:

@@ -7,7 +7,10 @@ import time
 import pytest
 
 import gapless
+from unit.gapless.client.conftest import ADDRESS
+from unit.gapless.client.fake_archive import FakeArchive
 from unit.gapless.client.fake_broker import PUBEND
+from unit.gapless.client.fake_network import FakeNetwork
 from unit.gapless.sync.conftest import World
 
 
@@ -115,3 +118,22 @@ def test_the_block_survives_a_reconnect(world: World) -> None:
         world.connection._runner.do(world.network.cut)
         world.log(b"b")
         assert [next(subscription).body for _ in range(2)] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_an_archive_fills_a_gap(network: FakeNetwork, in_batches: bool) -> None:
+    archive = FakeArchive(network.broker)
+    with gapless.sync.connect(ADDRESS, archive=archive, timeout=5) as connection, connection.session() as session:
+        session.subscribe("t", name="s").close()
+        ticks = connection._runner.do(lambda: network.log(*(b"%d" % n for n in range(10))))
+        archive.store(network.broker)
+        connection._runner.do(lambda: network.broker.release(ticks[7]))
+
+        with session.subscribe("t", name="s") as subscription:
+            found: list[bytes] = []
+            for item in subscription.batches(max_events=3) if in_batches else subscription:
+                found += [event.body for event in item] if isinstance(item, gapless.Batch) else [item.body]
+                assert subscription.token.ticks == {PUBEND: ticks[len(found) - 1]}
+                if len(found) == 10:
+                    break
+    assert found == [b"%d" % n for n in range(10)]

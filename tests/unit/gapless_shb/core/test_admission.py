@@ -13,6 +13,7 @@ from gapless.core.ticks import tick_at
 from gapless.core.tokens import seal
 from gapless_shb.core.admission import RefusedError, asked, check_positions, check_token, origin_of
 from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.voids import Voids
 
 PUBEND = "p@1"
 SECRET, NETWORK = b"secret", "net"
@@ -30,7 +31,9 @@ def subscription(**fields: Any) -> Subscription:
 
 
 def hosting(acked: int = 100, voids: tuple[tuple[int, int], ...] = ()) -> Any:
-    stream = SimpleNamespace(positions={7: SimpleNamespace(acked=acked, start=100)}, meta=SimpleNamespace(voids=voids))
+    known = Voids(head=0)
+    known.learn(voids, head=0)
+    stream = SimpleNamespace(positions={7: SimpleNamespace(acked=acked, start=100)}, voids=known)
     return SimpleNamespace(secret=SECRET, network=NETWORK, streams={PUBEND: stream})
 
 

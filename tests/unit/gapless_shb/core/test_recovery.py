@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.ticks import FOREVER
 from gapless.errors import VolumeCorruptError
@@ -38,6 +39,22 @@ def test_a_pubend_stands_where_the_last_durable_checkpoint_left_it() -> None:
     assert (again.reported, again.enrolled_at) == (stream.reported, stream.enrolled_at)
     assert again.holds.version >= stream.holds.version
     assert again.positions[client.sid].last_tick == world.log[4][0]
+
+
+def test_it_knows_the_voids_that_it_knew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the simulator (hostile 5796): it stood in one, said so, and then refused who came from there."""
+    world, _, stream = world_with()
+    void = (stream.head + 10, stream.head + 10_000)
+    stream.learn(replace(stream.meta, voids=(void,)))
+    push(world, 5)
+    rest(world)
+
+    monkeypatch.setattr(World, "_see", lambda _: None)  # nobody tells it again
+    world.crash()
+
+    again = world.shb._hosting.streams[PUBEND]
+    assert again.voids.ranges == (void,)
+    assert again.voids.outside(void[0] + 5) == void[1]
 
 
 def test_what_was_reported_as_released_is_released_after_a_restart() -> None:

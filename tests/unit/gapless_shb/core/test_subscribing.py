@@ -11,7 +11,7 @@ from gapless.core import messages as m
 from gapless.core.effects import Set, Tell, Write
 from gapless.core.roles import ClientSession, SessionEnded
 from gapless.core.routing import Announce, AskHold, Held, PubendMeta, Seen
-from gapless.core.ticks import STEP, tick_at, wall_at
+from gapless.core.ticks import FOREVER, STEP, tick_at, wall_at
 from gapless_shb.core.checkpoint import recover_positions
 from unit.gapless_shb.core.harness import BASE, PUBEND, World
 
@@ -280,7 +280,7 @@ def test_a_token_ahead_of_what_the_broker_recovered_is_refused() -> None:
     """U03: it stands in ticks that were never assigned, so data was lost."""
     desk, subscribed = attached()
     stream = desk.world.shb._hosting.streams[PUBEND]
-    stream.meta = PubendMeta(PUBEND, "node", voids=((BASE + 10, BASE + 20),))
+    stream.learn(PubendMeta(PUBEND, "node", stable=FOREVER, voids=((BASE + 10, BASE + 20),)))
 
     desk.ask(2, positions=[m.Position(PUBEND, BASE + 15)], token_sid=subscribed.sid, token_generation=1,
              token_seal=subscribed.seal, in_use=m.InUse.TAKEOVER)  # fmt: skip
@@ -295,7 +295,7 @@ def test_a_start_by_time_never_becomes_a_token_that_would_be_refused() -> None:
     stream = desk.world.shb._hosting.streams[PUBEND]
     wall = wall_at(BASE) - 5
     void = (tick_at(wall) - 10, tick_at(wall) + 10)
-    stream.meta = PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, voids=(void,))
+    stream.learn(PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, stable=FOREVER, voids=(void,)))
 
     desk.ask(1, start=m.StartAt.TIME, start_wall=wall)
     for _ in range(4):
@@ -313,7 +313,7 @@ def test_a_void_that_is_heard_of_only_later_is_no_start_either() -> None:
     void = (tick_at(wall) - 10, tick_at(wall) + 10)
     desk.ask(1, start=m.StartAt.TIME, start_wall=wall)
 
-    stream.meta = PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, voids=(void,))
+    stream.learn(PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, stable=FOREVER, voids=(void,)))
     for _ in range(4):
         desk.world.sync()
         desk.world._step_held()
@@ -327,7 +327,9 @@ def test_one_that_is_not_durable_is_made_again_at_its_start_by_time() -> None:
     stream = desk.world.shb._hosting.streams[PUBEND]
     wall = wall_at(BASE) - 5
     begun = tick_at(wall) - 1
-    stream.meta = PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, voids=((begun - 10, begun + 10),))
+    stream.learn(
+        PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, stable=FOREVER, voids=((begun - 10, begun + 10),))
+    )
 
     desk.ask(1, name=None, start=m.StartAt.TOKEN, start_wall=wall, positions=[m.Position(PUBEND, begun)])
     for _ in range(4):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core import messages as m
 from gapless.core.effects import ReadResult
+from gapless.core.routing import PubendMeta, Seen
 from gapless.core.ticks import SECOND
 from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.constream import CatchUp
-from unit.gapless_shb.core.harness import PUBEND, Client, World
+from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
@@ -73,8 +75,9 @@ def test_what_a_turn_leaves_goes_on_at_the_next() -> None:
     grant(world, client, 2 * TICKS_MAX)
     assert client.sid in stream.turns.readers
     assert stream.turns.interrupted == 1
-    assert world.shb.deadline() == world.now
+    assert world.shb.deadline() == world.now + 1
 
+    world.now += 1
     world.shb.on_deadline(world.now, world.wall)
     world.pump()
     assert stream.turns.deadline() is None
@@ -84,44 +87,84 @@ def test_what_a_turn_leaves_goes_on_at_the_next() -> None:
     assert client.consumed == [row[0] for row in world.log]
 
 
+def test_however_much_a_turn_brings_its_allowance_is_one() -> None:
+    """Each of many credits and answers was allowed a whole turn's events, and who connected waited for all of them."""
+    world, client, stream = world_with()
+    others = [Client(name, "") for name in ("second", "third")]
+    for other in others:
+        world.attach(other, None)
+        world.clients.append(other)
+    world.sync()
+    push(world)
+    for each in (client, *others):
+        fall_behind(world, each, TICKS_MAX)
+    push(world)
+    world.shb._hosting.around.catch_up = CatchUp(turn_events=1)
+    world.now += 1
+    for each in (client, *others):
+        each.inbox.clear()
+
+    for each in (client, *others):
+        grant(world, each, 4 * TICKS_MAX)
+    assert [each.name for each in (client, *others) if each.inbox] == ["s"]
+
+    for _ in range(30):
+        world.pass_time(1)
+    assert not stream.turns.readers
+
+
+def test_readers_of_one_pubend_do_not_wait_for_those_of_another() -> None:
+    """Found by the simulator (local 7887): with one allowance for all, the first pubend used it up, turn after turn."""
+    world, client, stream = world_with()
+    seen = Seen(PubendMeta("q@1", "node", created=BASE, stable=world.stable), world.stable)
+    world.shb._on_seen(seen, world.now, world.wall)
+    other = world.shb._hosting.streams["q@1"]
+    lo = world.stable
+    fall_behind(world, client, 2 * TICKS_MAX)
+    world.deliver(replace(world.knowledge(lo, world.stable, raw=True, reply=False), pubend="q@1"))
+    assert client.sid in stream.turns.readers
+    assert client.sid in other.turns.readers
+    world.shb._hosting.around.catch_up = CatchUp(turn_events=1)
+    world.now += 1
+
+    grant(world, client, 8 * TICKS_MAX)
+
+    assert min(each.positions[client.sid].sent for each in (stream, other)) > lo
+
+
 def test_what_arrives_before_its_next_turn_is_the_readers_too() -> None:
     """The PFS told it what to ask for, and others used up the turn: the answer came before its own (hostile 2633)."""
-    world = World(1)  # nothing that was delivered stays in memory, and a turn is two events
+    world = World(1)  # nothing that was delivered stays in memory
     world.random.random = lambda: 1.0  # type: ignore[method-assign]  # nothing is lost here
     world.sync()
-    clients = [Client(name, "") for name in ("first", "second", "late")]
-    for client in clients:
-        world.attach(client, None)
-        world.clients.append(client)
+    client = Client("only", "")
+    world.attach(client, None)
+    world.clients.append(client)
     world.sync()
     push(world)
     checkpoint(world)
     lo, world.stable = world.stable, world.stable + SECOND
     world.deliver(world.knowledge(lo, world.stable, raw=True, reply=False))
-    for client in clients:
-        fall_behind(world, client, 1)
+    fall_behind(world, client, 1)
     checkpoint(world)
-    for client in clients:
-        grant(world, client, 100)
-    *others, late = world.reads
-    world.reads = others
-    world.answer_reads()
-    world.answer_wants(lossy=False)
+    grant(world, client, 100)
+    around = world.shb._hosting.around
     turns = world.shb._hosting.streams[PUBEND].turns
-    assert list(turns._runnable) == [clients[1].sid], "the first has used up the turn"
 
-    world.reads = [late]
+    around.catch_up = CatchUp(0, turn_events=0)  # nobody gets a turn
+    world.now += 1
     world.answer_reads()
-    assert list(turns._runnable) == [clients[2].sid], "and now the second"
+    assert turns.readers[client.sid].fetching
     world.answer_wants(lossy=False)
+    assert list(turns._runnable) == [client.sid]
+
+    around.catch_up = CatchUp(0)
     for _ in range(3):
         world.pass_time(1)
-
     assert not turns.readers
-    for client in clients:
-        while client.inbox:
-            world.consume(client)
-        assert client.consumed == [row[0] for row in world.log]
+    while client.inbox:
+        world.consume(client)
+    assert client.consumed == [row[0] for row in world.log]
 
 
 def test_it_is_counted_who_falls_behind_and_who_has_caught_up() -> None:

@@ -55,6 +55,31 @@ def test_one_large_delivery_is_remembered_whole() -> None:
     assert history.last_event(10**6 - 1) == ticks[-1]
 
 
+def test_any_tick_of_a_gap_may_be_an_event() -> None:
+    """An archive may have filled it: whoever comes back to a place within must not find silence there."""
+    history = History(0, 0)
+    history.add([10, 20])
+    history.add_gap(30, 1 << 62)
+    history.add([(1 << 62) + 5])
+    assert [history.last_event(tick) for tick in (25, 30, 31, 1 << 40, 1 << 62)] == [20, 20, 31, 1 << 40, 1 << 62]
+    assert history.last_event((1 << 62) + 7) == (1 << 62) + 5
+
+    history.forget(1 << 40)
+    assert history.last_event(1 << 41) == 1 << 41
+    history.forget((1 << 62) + 1)
+    assert history.last_event((1 << 62) + 2) == 1 << 62
+
+
+def test_a_gap_takes_up_no_more_than_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acknowledging, "HISTORY_EVENTS", 3)
+    history = History(0, 0)
+    history.add([10, 20])
+    history.add_gap(30, 1 << 62)
+    assert history.last_event(15) == 10, "nothing had to be forgotten"
+    history.add([(1 << 62) + 5])
+    assert history.last_event(15) == 15
+
+
 def test_acknowledgements_are_cumulative_and_repeated_for_a_new_session() -> None:
     one = Acknowledging()
     one.start("p", 50)

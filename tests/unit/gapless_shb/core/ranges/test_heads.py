@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gapless.core import messages as m
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld
@@ -155,3 +157,15 @@ def test_from_the_earliest_on_a_subscription_meets_no_gap() -> None:
     earliest = tick(world, number)
     assert earliest == world.log[-1][0] < world.lost
     assert world.take(earliest, world.stable).gaps == []
+
+
+def test_the_earliest_is_a_position_that_may_be_asked_behind() -> None:
+    """A log may be chopped within a void, where no position stands: who goes on from there would be refused."""
+    world = attached()
+    world.forget(world.log[9][0])
+    stream = world.shb._hosting.streams[PUBEND]
+    stream.learn(replace(stream.meta, voids=((world.lost - 1, world.lost + 5),)))
+    number = world.say(m.AskEarliest(world.number(), None))
+    world.answer_wants(lossy=False)
+
+    assert tick(world, number) == world.lost + 5

@@ -1,0 +1,86 @@
+"""How far queries are behind, by what Spark says of their progress: in seconds, for ticks are times (spark.md 6.9)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gapless.core.ticks import PubendId, Tick, wall_at
+from gapless.errors import InvalidTokenError
+from gapless_spark.offsets import token_of
+
+LAG = "gapless_spark_lag_seconds"
+POSITION = "gapless_spark_position_seconds"
+
+
+@dataclass(frozen=True)
+class Lag:
+    """Where a query stands on one pubend."""
+
+    query: str
+    """Its name, or its id if it has none."""
+    batch: int
+    pubend: PubendId
+    position: Tick
+    """It is done with everything up to here."""
+    latest: Tick | None
+    """Up to here there is something for it; None where Spark does not say (before 4.2)."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How far it is behind: from its position to the latest there is, in time. 0 if there is nothing new."""
+        if self.latest is None:
+            return None
+        return max(0, wall_at(self.latest) - wall_at(self.position)) / 1000
+
+    def __str__(self) -> str:
+        behind = "lag unknown" if self.seconds is None else f"{self.seconds:.1f} s behind"
+        return f"{self.query} batch {self.batch} {self.pubend}: {behind}"
+
+
+def lags(progress: Any) -> list[Lag]:
+    """The lags of a `StreamingQueryProgress`, for each pubend of each of its sources that is ours."""
+    query = progress.name or str(progress.id)
+    found: list[Lag] = []
+    for source in progress.sources:
+        end = _ticks(source.endOffset)
+        if end is None:
+            continue
+        latest = _ticks(source.latestOffset)
+        for pubend, tick in end.items():
+            there = None if latest is None else latest.get(pubend, tick)
+            found.append(Lag(query, progress.batchId, pubend, tick, there))
+    return found
+
+
+def prometheus(found: Iterable[Lag]) -> str:
+    """Lags and positions in Prometheus' text format."""
+    known = list(found)
+    lines = [
+        f"# HELP {LAG} How far a query is behind the events that there are for it.",
+        f"# TYPE {LAG} gauge",
+        *(f"{LAG}{_labels(lag)} {lag.seconds:.3f}" for lag in known if lag.seconds is not None),
+        f"# HELP {POSITION} The time of what a query has read, in seconds since 1970.",
+        f"# TYPE {POSITION} gauge",
+        *(f"{POSITION}{_labels(lag)} {wall_at(lag.position) / 1000:.3f}" for lag in known),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _ticks(offset: object) -> Mapping[PubendId, Tick] | None:
+    """The ticks of an offset; None for one of another source, or of none."""
+    try:
+        found = json.loads(offset) if isinstance(offset, str) else offset
+        return token_of(found).ticks if isinstance(found, dict) else None
+    except (ValueError, InvalidTokenError):
+        return None
+
+
+def _labels(lag: Lag) -> str:
+    return f'{{query="{_escaped(lag.query)}",pubend="{_escaped(lag.pubend)}"}}'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

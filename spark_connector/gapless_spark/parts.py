@@ -1,0 +1,74 @@
+"""The parts of a range of a subscription, as they come, whatever its edges are (spark.md 6.5).
+
+A broker takes a tick for a position only if it may have handed it out, and refuses others: they would be of data that
+it lost. While a pubend is down no tick is assigned, and after its restart none of that time. So an edge by which a
+batch was cut, by widths of ticks or by time, may be refused, although nothing is wrong. Then the batch's whole range is
+read, whose edges are positions, and what is outside of the task's is passed over: dearer, and seldom.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterable, Iterator
+
+import gapless
+from gapless.core.client import Delivery, Gap
+from gapless.core.ticks import PubendId, Tick
+from gapless.errors import TokenAheadError
+
+
+def parts_of(
+    connection: gapless.sync.Connection,
+    subscription: gapless.CheckpointToken,
+    pubend: PubendId,
+    cut: tuple[Tick, Tick],
+    whole: tuple[Tick, Tick],
+    timeout: float,
+) -> Generator[Delivery | Gap, None, None]:
+    """The events and gaps of `cut`, a part of the range `whole` from one position to another, in order.
+
+    Raises TimeoutError if there is no broker for so many seconds, TokenAheadError if it has lost what `whole` is of.
+    """
+    start, end = cut
+    try:
+        for part in _parts(connection, subscription, pubend, (start, end), timeout):
+            yield part
+            start = part.end if isinstance(part, Gap) else part.ticks[-1]
+        return
+    except TokenAheadError:
+        if cut == whole:
+            raise
+    yield from within(_parts(connection, subscription, pubend, whole, timeout), start, end)
+
+
+def within(parts: Iterable[Delivery | Gap], start: Tick, end: Tick) -> Iterator[Delivery | Gap]:
+    """What of the parts lies in (start, end]; it asks for none behind that."""
+    for part in parts:
+        first, last = (part.start + 1, part.end) if isinstance(part, Gap) else (part.ticks[0], part.ticks[-1])
+        if first > end:
+            return
+        if start < first and last <= end:
+            yield part
+        elif last > start:
+            yield from _clipped(part, start, end)
+
+
+def _clipped(part: Delivery | Gap, start: Tick, end: Tick) -> Iterator[Delivery | Gap]:
+    if isinstance(part, Gap):
+        yield Gap(part.pubend, max(part.start, start), min(part.end, end), part.reason)
+        return
+    (columns,) = part.columns
+    low, high = bisect_right(part.ticks, start), bisect_right(part.ticks, end)
+    if low < high:
+        yield Delivery(part.pubend, [columns.slice(low, high)], part.ticks[low:high])
+
+
+def _parts(
+    connection: gapless.sync.Connection,
+    subscription: gapless.CheckpointToken,
+    pubend: PubendId,
+    span: tuple[Tick, Tick],
+    timeout: float,
+) -> Iterator[Delivery | Gap]:
+    with connection.read_range(subscription, pubend, *span, on_gap="deliver") as reader:
+        yield from reader.parts(timeout)

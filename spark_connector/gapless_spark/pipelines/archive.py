@@ -1,0 +1,418 @@
+"""A durable subscription into an archive of Parquet files, each event once: `archive`.
+
+Each batch of a streaming query is one batch of the archive. Its rows are written to a directory of its own, which
+counts for nothing; then its manifest is, in one step, and from then on the batch counts and says where the next one
+begins. So the manifests are the only truth. Spark's checkpoint, which lives below the archive as well, is the memory of
+one run and no more: the next run begins where the newest manifest ends, whatever became of the checkpoint, and a batch
+that was planned and not committed is planned anew.
+
+The subscription is acknowledged behind the manifests: what is acknowledged is archived.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import gapless
+from gapless.client.options import Start
+from gapless.core.ticks import EPOCH_MS, SECOND, PubendId, Tick
+from gapless.errors import ArchiveError, ConfigurationError, GaplessError, SubscriptionInUseError
+from gapless_spark.columns import ALL
+from gapless_spark.offsets import carried_on, token_of
+from gapless_spark.pipelines.broker import WAIT, connected
+from gapless_spark.pipelines.contents import DATE, check_bounds, described
+from gapless_spark.pipelines.manifest import VERSION, ArchiveFolder, DataFile, Description, Manifest, sync_tree
+
+MAX_EVENTS: Final = 250_000
+"""A batch has so many events at most: what is done again after a crash, and how often progress is shown."""
+PATIENCE: Final = 20.0
+"""Seconds for which a run waits for the one before it to be gone: three heartbeats, and a little."""
+GOODBYE: Final = 5.0
+"""Seconds that the last acknowledgement may take."""
+STARTS_MAX: Final = 5
+"""How often a query is begun whose processes do not start in time."""
+_TOO_SLOW: Final = "failed to connect back"
+_LOOK: Final = 0.2
+"""Seconds between two looks at a query that runs."""
+_REASON: Final = re.compile(r"^(?:[\w.]*\.)?(?:\w*Error|\w*Exception): (.+)$", re.MULTILINE)
+
+log = logging.getLogger("gapless_spark")
+
+
+class Stopping(Protocol):
+    """Says whether a run is to end behind the batch in hand; a `threading.Event` does."""
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+
+
+@dataclass(frozen=True)
+class Archived:
+    """How far a run has come."""
+
+    batches: int = 0
+    events: int = 0
+    gaps: int = 0
+    seconds: float = 0.0
+    waiting: int = 0
+    """How many events the subscription had for the archive when the run began."""
+    lag_seconds: float = 0.0
+    """How old the newest archived event was when its batch was committed."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be archived; None: as the archive says."""
+
+    subscription: str | None = None
+    topics: Sequence[str] | None = None
+    selector: str | None = None
+    client_id: str | None = None
+    start: Start = "earliest"
+    """Where a subscription begins that does not exist yet."""
+
+
+OnProgress = Callable[[Archived], None]
+
+
+def archive(
+    spark: Any,
+    path: str | Path,
+    url: str,
+    *,
+    subscription: str | None = None,
+    topics: Sequence[str] | None = None,
+    selector: str | None = None,
+    client_id: str | None = None,
+    start: Start = "earliest",
+    follow: bool = False,
+    every: float = 10.0,
+    max_events: int = MAX_EVENTS,
+    wait: float = WAIT,
+    on_progress: OnProgress | None = None,
+    stopping: Stopping | None = None,
+) -> Archived:
+    """Archives what a durable subscription has, and ends; or goes on, with `follow`, a batch every so many seconds.
+
+    A new archive needs `subscription`; one that exists knows its own, and what is said must be the same. The
+    subscription is created if there is none: `start` says where it begins. It may be stopped, or killed, at any
+    point; the same call goes on.
+
+    Raises ConfigurationError, ArchiveError, and what the broker or Spark says.
+    """
+    wish = Wish(subscription, topics, selector, client_id, start)
+    folder = ArchiveFolder(path)
+    check_wish(folder.description(), wish, folder.path)
+    description = folder.description()
+    client_id = (wish.client_id if description is None else description.client_id) or ""
+    with folder.lock("archive"), connected(url, client_id, wait) as connection:
+        run = _Run(spark, folder, url, connection, max_events, on_progress)
+        try:
+            target = run.begin(wish)
+            if follow or target is not None:
+                run.query(None if follow else target, every if follow else 0.0, stopping)
+        finally:
+            run.acknowledge()
+        return run.done
+
+
+def check_wish(description: Description | None, wish: Wish, path: Path) -> None:
+    """That what is wished is what the archive has. Raises ConfigurationError."""
+    if description is None:
+        if wish.subscription is None:
+            raise ConfigurationError(f"{path} is a new archive: name the durable subscription that it is of")
+        return
+    for name, asked, there in (
+        ("subscription", wish.subscription, description.subscription),
+        ("topics", None if wish.topics is None else tuple(wish.topics), description.topics),
+        ("selector", wish.selector, description.selector),
+        ("client id", wish.client_id, description.client_id),
+    ):
+        if asked is not None and asked != there:
+            raise ConfigurationError(f"{path} is an archive with {name} {there!r}, not {asked!r}: take another path")
+
+
+def end_of(checkpoint: Path, batch: int) -> gapless.CheckpointToken:
+    """Where a batch of a query ends, as Spark has logged it before it runs the batch. Raises ArchiveError."""
+    path = checkpoint / "offsets" / str(batch)
+    offsets = [line for line in path.read_text("utf-8").splitlines() if line.startswith('{"$token"')]
+    if len(offsets) != 1:
+        raise ArchiveError(f"{path} is not as this gapless knows it: which version of Spark is this?")
+    return token_of(offsets[0])
+
+
+def starts_of(
+    position: gapless.CheckpointToken, end: gapless.CheckpointToken, files: Sequence[DataFile], gaps: Sequence[Any]
+) -> dict[PubendId, Tick]:
+    """From where a batch accounts for each pubend.
+
+    One that turned up during the run is accounted for from its first row on: what was before is not known to be
+    silence.
+    """
+    starts = dict(position.ticks)
+    for pubend, tick in end.ticks.items():
+        if pubend not in starts:
+            rows = [file.first - 1 for file in files if file.pubend == pubend]
+            lost = [start for name, start, _ in gaps if name == pubend]
+            starts[pubend] = min([*rows, *lost], default=tick)
+    return starts
+
+
+def local_uri(path: Path) -> str:
+    """A path as Spark takes it for what it is, whatever its default file system; it decodes no escapes."""
+    return f"file://{path.as_posix()}"
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a query failed, in a sentence, where the exception is a page."""
+    text = str(error)
+    code = re.search(r"GAPLESS_[A-Z_]+[^\n]*", text)
+    if code is not None:
+        return code[0].strip()
+    found = _REASON.findall(text)
+    return str(found[-1] if found else text.strip().splitlines()[0] if text.strip() else type(error).__name__).strip()
+
+
+class _Run:
+    """One run, which is one query of Spark's."""
+
+    description: Description
+    position: gapless.CheckpointToken
+    """Everything up to here is archived."""
+    _next: int
+    """The number of the next batch."""
+    _first: int
+    """The number of the first batch of the query."""
+
+    def __init__(
+        self,
+        spark: Any,
+        folder: ArchiveFolder,
+        url: str,
+        connection: gapless.sync.Connection,
+        max_events: int,
+        on_progress: OnProgress | None,
+    ) -> None:
+        from gapless_spark import register
+
+        # A session of its own: what is set here is no business of the caller's queries.
+        self._spark = spark.newSession()
+        self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        register(self._spark)
+        self._folder = folder
+        self._url = url
+        self._connection = connection
+        self._max_events = max_events
+        self._on_progress = on_progress
+        self._began = time.monotonic()
+        self._checkpoint = folder.private / "checkpoint"
+        self._batch = threading.Lock()
+        """Held while a batch is written: a query is stopped before or behind it."""
+        self._error: Exception | None = None
+        self._stopped = False
+        self.done = Archived()
+
+    # ------------------------------------------------------------------------------------ where it stands
+
+    def begin(self, wish: Wish) -> gapless.CheckpointToken | None:
+        """Finds out where to go on. Returns up to where there is something, None where there is nothing."""
+        connection = self._connection
+        self.description = description = self._folder.description() or self._describe(wish)
+        if connection.network != description.network:
+            raise ArchiveError(
+                f"{self._folder.path} is an archive of network {description.network}, and {self._url} belongs to"
+                f" {connection.network}"
+            )
+        name, last = description.subscription, self._folder.last()
+        token = gapless.CheckpointToken.parse(description.token if last is None else last.token)
+        self._next = 0 if last is None else last.batch + 1
+        attached = connection.attach(name, *description.topics, selector=description.selector, start=token)
+        self.position = carried_on(token, attached)
+        self._folder.remove_unfinished()
+        with self._alone(PATIENCE):
+            if last is not None:
+                connection.ack(name, self.position)
+        mine = (description.client_id, name)
+        waiting = [each.lag_events for each in connection.subscriptions() if (each.client_id, each.name) == mine]
+        self.done = replace(self.done, waiting=sum(waiting))
+        self._tell()
+        head = connection.heads(name, after=self.position)
+        return None if head == self.position else head
+
+    def _describe(self, wish: Wish) -> Description:
+        """A new archive: the subscription is created, or found where it stands."""
+        assert wish.subscription is not None, "checked before"
+        topics = tuple(wish.topics or ("#",))
+        selector = gapless.Selector(wish.selector or "").expression
+        token = self._connection.attach(wish.subscription, *topics, selector=selector, start=wish.start)
+        self._folder.describe(
+            Description(
+                version=VERSION,
+                network=self._connection.network,
+                client_id=wish.client_id or "",
+                subscription=wish.subscription,
+                topics=topics,
+                selector=selector,
+                start=dict(token.ticks),
+                token=str(token),
+            )
+        )
+        return self._folder.described()
+
+    @contextmanager
+    def _alone(self, patience: float) -> Iterator[None]:
+        """Nobody else reads the subscription and acknowledges for this archive. A run that was killed goes away."""
+        name = self.description.subscription
+        owner = f"archive {self._folder.path} ({socket.gethostname()}, process {os.getpid()})"
+        try:
+            lease = self._connection.lease(name, owner, in_use="wait", timeout=patience)
+        except TimeoutError as error:
+            raise SubscriptionInUseError(
+                f"subscription {name!r} is in use by somebody else: an archive needs one of its own"
+            ) from error
+        try:
+            yield
+        finally:
+            lease.release()
+
+    def _has_taken(self, target: gapless.CheckpointToken) -> bool:
+        """Whether everything that was there is archived: up to a position, or up to where nothing more is for it."""
+        position = self.position
+        if all(position.ticks.get(pubend, 0) >= tick for pubend, tick in target.ticks.items()):
+            return True
+        return self._connection.heads(self.description.subscription, after=position) == position
+
+    def acknowledge(self) -> None:
+        """Tells the broker how far it is archived. If that fails, the next run does."""
+        if not self.done.batches:
+            return
+        try:
+            with self._alone(GOODBYE):
+                self._connection.ack(self.description.subscription, self.position, timeout=GOODBYE)
+        except (GaplessError, OSError) as error:
+            log.warning("archived and not acknowledged, the next run will: %s", error)
+
+    # ------------------------------------------------------------------------------------ Spark
+
+    def query(self, target: gapless.CheckpointToken | None, every: float, stopping: Stopping | None) -> None:
+        """Runs a query until it has taken everything up to a target, or is stopped. Raises why it failed.
+
+        Spark gives a process that it starts ten seconds to answer, which a busy machine does not have: it is tried
+        again.
+        """
+        for left in reversed(range(STARTS_MAX)):
+            try:
+                self._query(target, every, stopping)
+            except ArchiveError as error:
+                if _TOO_SLOW not in f"{error} {error.__cause__}" or not left:
+                    raise
+                log.warning("a process of Spark's did not start in time; once more: %s", error)
+            else:
+                return
+
+    def _query(self, target: gapless.CheckpointToken | None, every: float, stopping: Stopping | None) -> None:
+        """One query. Spark's own way to take what is there and end would end after the first batch, before 4.2."""
+        self._error, self._stopped, self._first = None, False, self._next
+        if self._checkpoint.exists():
+            shutil.rmtree(self._checkpoint)
+        description = self.description
+        options = {
+            "brokers": self._url,
+            "clientId": description.client_id,
+            "subscription": description.subscription,
+            "topics": ",".join(description.topics),
+            "selector": description.selector,
+            "startingOffsets": str(self.position),
+            "failOnGap": "false",
+            "maxEventsPerTrigger": str(self._max_events),
+        }
+        frame = self._spark.readStream.format("gapless").schema(ALL).options(**options).load()
+        writer = frame.writeStream.foreachBatch(self._on_batch).queryName("archive")
+        writer = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds")
+        running = writer.option("checkpointLocation", local_uri(self._checkpoint)).start()
+        try:
+            self._watch(running, target, stopping)
+        finally:
+            with self._batch:
+                self._stopped = True
+            running.stop()
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def _watch(self, running: Any, target: gapless.CheckpointToken | None, stopping: Stopping | None) -> None:
+        """Waits until a query is to end, or has failed. Raises why it has."""
+        batches = 0
+        while running.isActive and not (stopping is not None and stopping.is_set()):
+            if target is not None and self.done.batches > batches:
+                batches = self.done.batches
+                if self._has_taken(target):
+                    return
+            time.sleep(_LOOK)
+        error = self._error or running.exception()
+        if isinstance(error, (GaplessError, OSError)):
+            raise error
+        if error is not None:
+            raise ArchiveError(reason_of(error)) from error
+
+    def _on_batch(self, frame: Any, number: int) -> None:
+        """A batch of Spark's becomes one of the archive. Runs in a thread of its own."""
+        with self._batch:
+            try:
+                if self._stopped:  # it must fail: what it returns from is acknowledged
+                    raise ArchiveError("the run was stopped")
+                self._write(frame, self._first + number, end_of(self._checkpoint, number))
+            except Exception as error:
+                self._error = error
+                raise
+        self._tell()
+
+    def _write(self, frame: Any, number: int, logged: gapless.CheckpointToken) -> None:
+        """Rows, then their manifest; between any two steps it may be killed."""
+        directory = self._folder.batch_directory(number)
+        dated = frame.selectExpr("*", f"{DATE} AS date").sortWithinPartitions("date", "tick")
+        writer = dated.write.mode("overwrite").partitionBy("date").option("compression", "zstd")
+        writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(local_uri(directory))
+        sync_tree(directory)
+        end = carried_on(self.position, logged)
+        files, gaps = described(self._folder.path, directory)
+        start = starts_of(self.position, end, files, gaps)
+        check_bounds(files, start, end.ticks)
+        manifest = Manifest(
+            first=number,
+            batch=number,
+            files=files,
+            start=start,
+            end=dict(end.ticks),
+            gaps=gaps,
+            token=str(end),
+        )
+        self._folder.commit(manifest)
+        self.position, self._next = end, number + 1
+        newest = max((file.last for file in files), default=0)
+        self.done = replace(
+            self.done,
+            batches=self.done.batches + 1,
+            events=self.done.events + manifest.events,
+            gaps=self.done.gaps + len(gaps),
+            lag_seconds=max(0.0, _now() - newest / SECOND) if newest else 0.0,
+            seconds=time.monotonic() - self._began,
+        )
+
+    def _tell(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self.done)
+
+
+def _now() -> float:
+    """Seconds since the epoch of ticks."""
+    return time.time_ns() / 1e9 - EPOCH_MS / 1e3

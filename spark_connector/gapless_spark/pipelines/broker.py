@@ -1,0 +1,36 @@
+"""A broker, as pipelines meet it: one that does not answer is said to, and does not keep anyone waiting for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import gapless
+from gapless.errors import ConfigurationError, ConnectionClosedError, ConnectionRefusedByBrokerError
+
+WAIT: Final = 10.0
+"""Seconds for which a broker may stay silent at first."""
+GOODBYE: Final = 2.0
+"""Seconds that a goodbye may take."""
+
+
+@contextmanager
+def connected(url: str, client_id: str = "", wait: float = WAIT) -> Iterator[gapless.sync.Connection]:
+    """A connection, for the length of a block. Raises ConnectionClosedError where no broker answers in time."""
+    if url.startswith("embedded:"):
+        raise ConfigurationError(f"{url!r} is a broker inside one process: a pipeline needs one of its own")
+    try:
+        connection = gapless.sync.connect(url, client_id=client_id, timeout=wait)
+    except ConnectionRefusedByBrokerError:
+        raise
+    except (ConnectionClosedError, TimeoutError) as error:
+        reason = f"no answer for {wait:g} seconds" if isinstance(error, TimeoutError) else str(error)
+        raise ConnectionClosedError(
+            f"cannot connect to {url}: {reason}. `gapless broker` starts a broker; --url or GAPLESS_URL says"
+            " where one is"
+        ) from error
+    try:
+        yield connection
+    finally:
+        connection.close(GOODBYE)

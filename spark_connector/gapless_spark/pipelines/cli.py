@@ -1,0 +1,384 @@
+"""`gapless pipeline …`: the commands, which the entry point `pipeline` of the group `gapless.cli` adds.
+
+What a command runs is imported when it runs, so that `gapless --help` waits for neither Spark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from gapless.cli.options import DEFAULT_URL, AsJson, ClientId, Url
+from gapless.cli.output import print_json, print_listing, shown_duration
+from gapless.errors import ConfigurationError
+from gapless_spark.pipelines.heal_command import heal
+
+if TYPE_CHECKING:
+    from gapless.core.ticks import PubendId, Tick
+    from gapless_spark.pipelines.archive import Archived
+    from gapless_spark.pipelines.figures import Figures
+    from gapless_spark.pipelines.replay import Replayed
+
+DEFAULT_WAIT: Final = 10.0
+INTERRUPTED: Final = 130
+
+ArchivePath: TypeAlias = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The directory of an archive.")]
+Wait: TypeAlias = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="How long a broker may stay silent at first.")
+]
+
+COLUMNS: Final = {
+    "source": "from",
+    "subscription": "subscription",
+    "pubend": "pubend",
+    "events": "events",
+    "events_per_second": "events/s",
+    "peak_per_second": "peak/s",
+    "lag_events": "lag in events",
+    "lag": "lag in time",
+    "gaps": "gaps",
+    "gap_time": "lost time",
+    "silence": "silence",
+    "since": "since",
+    "until": "until",
+}
+
+app = typer.Typer(
+    name="pipeline",
+    help="Archive subscriptions as Parquet, replay archives, heal gaps, and report on all of it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command()
+def archive(
+    path: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The directory: new, empty, or an archive.")],
+    *,
+    subscription: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The durable subscription; an archive that exists knows its own."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC", help="Of a new one: what it selects. Default: all.")
+    ] = None,
+    selector: Annotated[str | None, typer.Option(metavar="SELECTOR", help="Of a new one.")] = None,
+    start: Annotated[
+        str, typer.Option(metavar="START", help="Where a new subscription begins: earliest, latest, a time, a token.")
+    ] = "earliest",
+    follow: Annotated[bool, typer.Option("--follow", help="Go on for ever; Ctrl-C ends it in order.")] = False,
+    every: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="With --follow: between two batches.")] = 10.0,
+    max_events: Annotated[int, typer.Option(min=1, metavar="N", help="Events of a batch, at most.")] = 250_000,
+    master: Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")] = "local[*]",
+    spark_conf: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark's; may be repeated.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    client_id: Annotated[str | None, typer.Option(metavar="ID", help="Whose subscription it is.")] = None,
+    wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
+) -> None:
+    """Archive what a durable subscription has, each event once, as Parquet; then end.
+
+    It may be stopped or killed at any point: the same command goes on. Once there is an archive, its path is all
+    that needs to be said. A gap is archived as a row of its own, and makes the exit status 1.
+    """
+    from gapless.cli.subscribe import start_of
+
+    begin = start_of(start)
+    settings = _settings(spark_conf or ())
+    with _extra():
+        from gapless_spark.pipelines import archive as pipeline
+        from gapless_spark.pipelines.broker import connected
+        from gapless_spark.pipelines.manifest import ArchiveFolder
+        from gapless_spark.pipelines.progress import shown
+        from gapless_spark.pipelines.session import spark_session
+
+        # What can be known to be wrong is said before a Java machine is started.
+        wish = pipeline.Wish(subscription, topic, selector, client_id, begin)
+        folder = ArchiveFolder(path)
+        pipeline.check_wish(folder.description(), wish, folder.path)
+        with connected(url, client_id or "", wait):
+            pass
+        with (
+            spark_session(master, settings) as spark,
+            shown("archived", "events") as say,
+            _stopping() as stopping,
+        ):
+            done = pipeline.archive(
+                spark,
+                path,
+                url,
+                subscription=subscription,
+                topics=topic,
+                selector=selector,
+                client_id=client_id,
+                start=begin,
+                follow=follow,
+                every=every,
+                max_events=max_events,
+                wait=wait,
+                on_progress=lambda done: say(done.events, _total(done, follow=follow), _more(done)),
+                stopping=stopping,
+            )
+    _print_archived(path, done, as_json=as_json)
+    if done.gaps:
+        raise typer.Exit(1)
+    if stopping.is_set() and not follow:
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def compact(
+    path: ArchivePath,
+    *,
+    rows: Annotated[int, typer.Option(min=1, metavar="N", help="A file is full with so many rows.")] = 1_000_000,
+    keep: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long replaced files stay for those who read them.")
+    ] = 3600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Put the small files of an archive together, and remove those that earlier compactions replaced.
+
+    It may run while the archive grows and is read, and may be killed at any point.
+    """
+    with _extra():
+        from gapless_spark.pipelines.compaction import compact as run
+        from gapless_spark.pipelines.progress import shown
+
+        with shown("compacted", "rows") as say:
+            done = run(path, rows=rows, keep_seconds=keep, on_progress=lambda count, total: say(count, total, ""))
+    if as_json:
+        print_json({"archive": str(path), **asdict(done)})
+        return
+    if done.batches:
+        files = f"{done.files_before} files of {done.batches} batches became {done.files_after}"
+        print(f"{files}, with {done.events:,} events")
+    else:
+        print("nothing to compact")
+    print(f"{done.files_removed} replaced files removed, {done.files_kept} kept for those who read them")
+
+
+@app.command()
+def replay(
+    path: ArchivePath,
+    *,
+    topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Where all events go; default: the topics that they had.")
+    ] = None,
+    by_topic: Annotated[
+        bool, typer.Option("--by-topic", help="A producer for each topic: where topics are divided among pubends.")
+    ] = False,
+    begin: Annotated[
+        str | None, typer.Option("--from", metavar="PLACE", help="The first time, or the tick before the first.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="PLACE", help="The time behind the last event, or the last tick.")
+    ] = None,
+    pubend: Annotated[list[str] | None, typer.Option(metavar="PUBEND", help="Only of these.")] = None,
+    selector: Annotated[str, typer.Option(metavar="SELECTOR", help="Only what it selects.")] = "",
+    name: Annotated[
+        str, typer.Option("--run", metavar="NAME", help="Makes it another replay than all with other names.")
+    ] = "",
+    into_itself: Annotated[
+        bool, typer.Option("--into-itself", help="Publish even what the archive will archive again.")
+    ] = False,
+    resume: Annotated[bool, typer.Option(help="Begin where the last run noted that it was.")] = True,
+    url: Url = DEFAULT_URL,
+    client_id: ClientId = "",
+    wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
+) -> None:
+    """Publish the events of an archive again, each of them once however often this is repeated.
+
+    It may be killed at any point: the same command goes on. What the archive lacks in the range is said, and makes
+    the exit status 1.
+    """
+    with _extra():
+        from gapless_spark.pipelines.progress import shown
+        from gapless_spark.pipelines.replay import replay as run
+
+        with shown("replayed", "events") as say:
+            done = run(
+                path,
+                url,
+                topic=topic,
+                by_topic=by_topic,
+                start=_place(begin, "--from"),
+                end=_place(end, "--to"),
+                pubends=pubend or (),
+                selector=selector,
+                run=name,
+                into_itself=into_itself,
+                resume=resume,
+                client_id=client_id,
+                wait=wait,
+                on_progress=lambda done: say(done.published + done.duplicates + done.skipped, done.total, ""),
+            )
+    _print_replayed(done, as_json=as_json)
+    if done.gaps:
+        raise typer.Exit(1)
+
+
+app.command("heal")(heal)
+
+
+@app.command()
+def report(
+    archives: Annotated[list[Path] | None, typer.Argument(metavar="[ARCHIVE]...", help="Archives to look at.")] = None,
+    *,
+    broker: Annotated[bool, typer.Option(help="Ask the broker, too.")] = True,
+    subscription: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these; default: all.")] = None,
+    max_events: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many events of a subscription are counted at the broker.")
+    ] = 200_000,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw events per second over time: .svg, .png or .pdf.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    wait: Wait = DEFAULT_WAIT,
+    as_json: AsJson = False,
+) -> None:
+    """Say how subscriptions and archives are doing: rates, lag, gaps and silence, for each pubend.
+
+    Of a subscription that is what it has not acknowledged; of an archive, all of it.
+    """
+    with _extra():
+        from gapless_spark.pipelines.plot import check_plot, draw
+        from gapless_spark.pipelines.report import report as run
+
+        if plot is not None:
+            check_plot(plot)
+        if not broker and not archives:
+            raise ConfigurationError("nothing to look at: name an archive, or ask the broker")
+        found = run(
+            url if broker else None, archives or (), subscriptions=subscription or (), max_events=max_events, wait=wait
+        )
+        if plot is not None:
+            draw(found, plot)
+    rows = [each.fields() if as_json else _cells(each) for each in found]
+    print_listing(rows, COLUMNS, as_json=as_json, empty="there is nothing to report on")
+    if not as_json and any(not each.complete for each in found):
+        print(f"of subscriptions that are far behind, the first {max_events:,} events were counted (--max-events)")
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, str]:
+    """Settings of Spark's. Raises ConfigurationError."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise ConfigurationError(f"--spark-conf: {pair!r} is not NAME=VALUE")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _place(text: str | None, option: str) -> datetime | Tick | None:
+    """A time, or a tick. Raises ConfigurationError."""
+    from gapless.cli.lines import aware_time
+
+    if text is None:
+        return None
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    time = aware_time(text)
+    if time is None:
+        raise ConfigurationError(
+            f"{option}: {text!r} is neither a tick nor a time with its zone, as 2026-01-31T12:00:00Z"
+        )
+    return time
+
+
+def _total(done: Archived, *, follow: bool) -> int | None:
+    """How many events there will be, where that is known: of a new subscription the broker has not counted them."""
+    return done.waiting if not follow and 0 < done.events <= done.waiting else None
+
+
+def _more(done: Archived) -> str:
+    """What is said beside the number of events."""
+    parts = [f"{done.batches} batches"]
+    if done.gaps:
+        parts.append(f"{done.gaps} gaps")
+    if done.batches:
+        parts.append(f"{shown_duration(done.lag_seconds)} behind")
+    return ", ".join(parts)
+
+
+def _print_archived(path: Path, done: Archived, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"archive": str(path), **asdict(done)})
+        return
+    lost = f", and {done.gaps} gaps" if done.gaps else ""
+    if done.batches:
+        print(f"archived {done.events:,} events{lost} in {done.batches} batches, {done.seconds:.1f} s: {path}")
+    else:
+        print(f"nothing new: {path} has all that there is")
+
+
+def _print_replayed(done: Replayed, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**asdict(done), "gaps": [list(gap) for gap in done.gaps]})
+        return
+    print(
+        f"published {done.published:,} events; {done.duplicates:,} were there already, and {done.skipped:,} were noted"
+        " to be there or not selected"
+    )
+    for gap in done.gaps:
+        print(f"GAP: the archive lacks {_shown_gap(gap)}")
+
+
+def _shown_gap(gap: tuple[PubendId, Tick, Tick]) -> str:
+    from gapless.core.ticks import time_at
+
+    pubend, start, end = gap
+    return f"({start}, {end}] of {pubend}, {time_at(start):%Y-%m-%d %H:%M:%S} to {time_at(end):%Y-%m-%d %H:%M:%S}"
+
+
+def _cells(each: Figures) -> dict[str, Any]:
+    """A line of the report, as a table shows it."""
+    owner = f"{each.client_id}/{each.subscription}" if each.client_id else each.subscription
+    return {
+        **each.fields(),
+        "subscription": owner,
+        "lag": None if each.lag_seconds is None else shown_duration(each.lag_seconds),
+        "gap_time": shown_duration(each.gap_seconds) if each.gaps else None,
+        "silence": f"{each.silence_share:.1%}",
+        "since": each.since and f"{each.since:%Y-%m-%d %H:%M:%S}",
+        "until": each.until and f"{each.until:%Y-%m-%d %H:%M:%S}",
+    }
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    """What is missing is said to be. Raises ConfigurationError."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigurationError(f'this needs {error.name or error}: pip install "gapless[spark]"') from error
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """Set by the first Ctrl-C or SIGTERM; the next one ends it at once."""
+    event = threading.Event()
+    before: dict[signal.Signals, Any] = {}
+
+    def on_signal(*_: object) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(ValueError):  # not in the main thread
+            before[number] = signal.signal(number, on_signal)
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

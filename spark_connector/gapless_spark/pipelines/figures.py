@@ -1,0 +1,130 @@
+"""The figures of a subscription on one pubend: how many events when, how far behind, and what is missing.
+
+Ticks are time, so all of it follows from ticks. Events are counted second by second; the share of silence is that of
+the seconds without an event, among all that are accounted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from gapless.core.ticks import SECOND, PubendId, Tick, time_at
+
+POINTS_MAX: Final = 200
+"""A series has so many points at most."""
+_WIDTHS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """The figures of a subscription on one pubend."""
+
+    source: str
+    """`broker`: what is not acknowledged; `archive`: what is archived."""
+    client_id: str
+    subscription: str
+    pubend: PubendId
+    events: int
+    since: datetime | None
+    until: datetime | None
+    events_per_second: float
+    """On average over the time that is accounted for."""
+    peak_per_second: int
+    """In the second with the most."""
+    lag_events: int | None
+    """How many events it has not got yet; None: not known."""
+    lag_seconds: float | None
+    """How old the oldest of these is; None: not known."""
+    gaps: int
+    gap_seconds: float
+    silence_share: float
+    """Of the seconds that are accounted for, how many have no event."""
+    complete: bool
+    """Whether all events were counted; else only the first so many were."""
+    width_seconds: int
+    """The width of a point of the series."""
+    series: tuple[tuple[datetime, float], ...]
+    """From when on, and events per second."""
+    lost: tuple[tuple[datetime, datetime], ...]
+    """The gaps."""
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON says it."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {
+            "since": _text(self.since),
+            "until": _text(self.until),
+            "series": [[_text(time), rate] for time, rate in self.series],
+            "lost": [[_text(start), _text(end)] for start, end in self.lost],
+        }
+
+
+def figures(
+    counts: Mapping[int, int],
+    start: Tick,
+    end: Tick,
+    gaps: Sequence[tuple[Tick, Tick]] = (),
+    *,
+    source: str,
+    client_id: str,
+    subscription: str,
+    pubend: PubendId,
+    lag_events: int | None = None,
+    lag_seconds: float | None = None,
+    complete: bool = True,
+) -> Figures:
+    """The figures of (start, end]: `counts` says how many events each second has, counted from 2020 on.
+
+    What begins at tick 0 begins with what is there: nothing was before it.
+    """
+    if not start:
+        known = [second * SECOND for second in counts] + [low for low, _ in gaps if low]
+        start = min(known, default=end)
+    lost = sum(high - max(low, start) for low, high in gaps) / SECOND
+    seconds = max(0.0, (end - start) / SECOND - lost)
+    total, busy = sum(counts.values()), len(counts)
+    width = width_of(counts)
+    return Figures(
+        source=source,
+        client_id=client_id,
+        subscription=subscription,
+        pubend=pubend,
+        events=total,
+        since=time_at(start) if end > start or total else None,
+        until=time_at(end) if end > start or total else None,
+        events_per_second=total / max(seconds, 1.0),
+        peak_per_second=max(counts.values(), default=0),
+        lag_events=lag_events,
+        lag_seconds=lag_seconds,
+        gaps=len(gaps),
+        gap_seconds=lost,
+        silence_share=max(0.0, 1 - busy / seconds) if seconds >= 1 else float(not total),
+        complete=complete,
+        width_seconds=width,
+        series=series_of(counts, width),
+        lost=tuple((time_at(max(low, start)), time_at(high)) for low, high in gaps),
+    )
+
+
+def width_of(counts: Mapping[int, int]) -> int:
+    """How many seconds a point of a series stands for."""
+    span = max(counts) - min(counts) + 1 if counts else 1
+    return next((width for width in _WIDTHS if span <= width * POINTS_MAX), _WIDTHS[-1])
+
+
+def series_of(counts: Mapping[int, int], width: int) -> tuple[tuple[datetime, float], ...]:
+    """Events per second over time; points without any are 0."""
+    if not counts:
+        return ()
+    points: dict[int, int] = {}
+    for second, count in counts.items():
+        points[second // width] = points.get(second // width, 0) + count
+    return tuple(
+        (time_at(point * width * SECOND), points.get(point, 0) / width) for point in range(min(points), max(points) + 1)
+    )
+
+
+def _text(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()

@@ -1,0 +1,179 @@
+"""How subscriptions and archives are doing: rates over time, lag, gaps and the share of silence.
+
+Of a subscription the broker has what it has not acknowledged; of everything before that, an archive. Nothing is
+acknowledged or changed by looking.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import gapless
+from gapless.client.listings import PubendInfo, SubscriptionInfo
+from gapless.core.client import Gap
+from gapless.core.ticks import SECOND, PubendId, Tick, tick_at_time
+from gapless.errors import ConfigurationError
+from gapless_spark.pipelines.broker import WAIT, connected
+from gapless_spark.pipelines.figures import Figures, figures
+from gapless_spark.pipelines.manifest import ArchiveFolder, Description, Manifest
+
+MAX_EVENTS: Final = 200_000
+"""So many events of a subscription are counted at the broker."""
+
+
+def report(
+    url: str | None,
+    archives: Iterable[str | Path] = (),
+    *,
+    subscriptions: Sequence[str] = (),
+    max_events: int = MAX_EVENTS,
+    wait: float = WAIT,
+) -> list[Figures]:
+    """The figures of all durable subscriptions at a broker, or of those named, and of archives.
+
+    Without a broker it is not known how far an archive is behind. Raises ConfigurationError for a subscription that
+    there is not, ArchiveError, and what the broker says.
+    """
+    found: list[Figures] = []
+    if url is not None:
+        found += broker_report(url, subscriptions, max_events=max_events, wait=wait)
+    for path in archives:
+        found += archive_report(path, url, wait=wait)
+    return found
+
+
+def broker_report(
+    url: str, names: Sequence[str] = (), *, max_events: int = MAX_EVENTS, wait: float = WAIT
+) -> list[Figures]:
+    """The figures of durable subscriptions, from where they are acknowledged on."""
+    with connected(url, "", wait) as connection:
+        infos = connection.subscriptions(timeout=wait)
+        pubends = {info.pubend: info for info in connection.pubends(timeout=wait)}
+    if missing := sorted({*names} - {info.name for info in infos}):
+        raise ConfigurationError(f"there is no durable subscription {missing[0]!r} at {url}")
+    wanted = sorted(
+        (info for info in infos if not names or info.name in names), key=lambda info: (info.client_id, info.name)
+    )
+    found: list[Figures] = []
+    for client_id in dict.fromkeys(info.client_id for info in wanted):
+        with connected(url, client_id, wait) as connection:
+            for info in wanted:
+                if info.client_id == client_id:
+                    found += _subscription(connection, info, pubends, max_events, wait)
+    return found
+
+
+def archive_report(path: str | Path, url: str | None = None, *, wait: float = WAIT) -> list[Figures]:
+    """The figures of an archive, from its beginning on; with a broker also how far it is behind."""
+    folder = ArchiveFolder(path)
+    description, manifests = folder.described(), folder.manifests()
+    behind = _behind(description, manifests, url, wait)
+    ends = manifests[-1].end if manifests else {}
+    found = []
+    for pubend in sorted(ends):
+        gaps = [(start, end) for manifest in manifests for name, start, end in manifest.gaps if name == pubend]
+        found.append(
+            figures(
+                _archived_counts(folder, manifests, pubend),
+                next(manifest.start[pubend] for manifest in manifests if pubend in manifest.start),
+                ends[pubend],
+                gaps,
+                source="archive",
+                client_id=description.client_id,
+                subscription=description.subscription,
+                pubend=pubend,
+                lag_seconds=None if behind is None else behind.get(pubend, 0.0),
+            )
+        )
+    return found
+
+
+def _subscription(
+    connection: gapless.sync.Connection,
+    info: SubscriptionInfo,
+    pubends: dict[PubendId, PubendInfo],
+    max_events: int,
+    wait: float,
+) -> Iterator[Figures]:
+    position, name = info.acknowledged, info.name
+    heads = connection.heads(timeout=wait).ticks
+    ends = connection.heads(name, after=position, timeout=wait).ticks
+    bounds = connection.bound(name, position, max_events=max_events, timeout=wait).ticks
+    for pubend, head in sorted(heads.items()):
+        start = position.ticks.get(pubend, 0)
+        end, bound = max(start, ends.get(pubend, 0)), max(start, bounds.get(pubend, 0))
+        counts, gaps, first = _outstanding(connection, name, pubend, start, bound)
+        complete = bound >= end
+        created = tick_at_time(pubends[pubend].created) if pubend in pubends else 0
+        yield figures(
+            counts,
+            max(start, created),
+            max(start, created, head if complete else bound),
+            gaps,
+            source="broker",
+            client_id=info.client_id,
+            subscription=name,
+            pubend=pubend,
+            lag_events=sum(counts.values()),
+            lag_seconds=0.0 if first is None else max(0.0, (head - first) / SECOND),
+            complete=complete,
+        )
+
+
+def _outstanding(
+    connection: gapless.sync.Connection, name: str, pubend: PubendId, start: Tick, end: Tick
+) -> tuple[Counter[int], list[tuple[Tick, Tick]], Tick | None]:
+    """How many events each second has, the gaps, and the first event."""
+    counts: Counter[int] = Counter()
+    gaps: list[tuple[Tick, Tick]] = []
+    first: Tick | None = None
+    if start >= end:
+        return counts, gaps, first
+    with connection.read_range(name, pubend, start, end, on_gap="deliver") as reader:
+        for part in reader.parts():
+            if isinstance(part, Gap):
+                gaps.append((part.start, part.end))
+                continue
+            for columns in part.columns:
+                ticks = columns.ticks()
+                if first is None and ticks:
+                    first = ticks[0]
+                counts.update(tick // SECOND for tick in ticks)
+    return counts, gaps, first
+
+
+def _archived_counts(folder: ArchiveFolder, manifests: Sequence[Manifest], pubend: PubendId) -> Counter[int]:
+    import pyarrow.compute as pc
+
+    from gapless_spark.pipelines.contents import ticks_of
+
+    counts: Counter[int] = Counter()
+    for manifest in manifests:
+        for file in manifest.files:
+            if file.pubend == pubend:
+                seconds = pc.divide(ticks_of(folder.path / file.path), SECOND)
+                for pair in pc.value_counts(seconds).to_pylist():
+                    counts[pair["values"]] += pair["counts"]
+    return counts
+
+
+def _behind(
+    description: Description, manifests: Sequence[Manifest], url: str | None, wait: float
+) -> dict[PubendId, float] | None:
+    """How many seconds of each pubend an archive has not got yet, where there is something for it in them."""
+    if url is None:
+        return None
+    token = gapless.CheckpointToken.parse(manifests[-1].token if manifests else description.token)
+    with connected(url, description.client_id, wait) as connection:
+        if connection.network != description.network:
+            return None
+        names = {
+            info.name for info in connection.subscriptions(timeout=wait) if info.client_id == description.client_id
+        }
+        if description.subscription not in names:
+            return None
+        heads = connection.heads(description.subscription, after=token, timeout=wait).ticks
+    return {pubend: (tick - token.ticks.get(pubend, tick)) / SECOND for pubend, tick in heads.items()}
