@@ -269,6 +269,15 @@ class I10Start(Judge):
             return max(share.acked, share.start)
         if consumer.wanted.start is StartAt.LATEST:
             return None
+        floor = max(share.lost_at_start, self._kept_for_its_name(account, share.history.pubend))
         if consumer.wanted.start is StartAt.TIME:
-            return max(share.lost_at_start, tick_at(consumer.wanted.start_wall) - 1)
-        return share.lost_at_start
+            return max(floor, tick_at(consumer.wanted.start_wall) - 1)
+        return floor
+
+    def _kept_for_its_name(self, account: Account, pubend: PubendId) -> Tick:
+        """Where one of its name has lapsed, its place is kept for whoever asks for the name next."""
+        if not account.resumed:
+            return 0
+        others = (each for each in self.model.namesakes(account) if each is not account)
+        shares = (each.shares[pubend] for each in others if pubend in each.shares)
+        return max((max(share.acked, share.start or 0) for share in shares), default=0)
