@@ -48,7 +48,7 @@ class Entry:
 
 
 class Filed(NamedTuple):
-    """An entry in a place, and what must hold there."""
+    """An entry, and what must hold where it is filed: one object in all places where that is the same."""
 
     entry: Entry
     rest: MaskNode | None
@@ -68,12 +68,12 @@ class Bucket:
     def __len__(self) -> int:
         return len(self._few) if self._many is None else len(self._many)
 
-    def add(self, entry: Entry, rest: MaskNode | None) -> None:
+    def add(self, filed: Filed) -> None:
         """Takes an entry in."""
         if self._many is not None:
-            self._many.add(entry, rest)
+            self._many.add(filed)
             return
-        self._few += (Filed(entry, rest),)
+        self._few += (filed,)
         if len(self._few) > FEW_MAX:
             self._file()
 
@@ -104,8 +104,8 @@ class Bucket:
 
         few, self._few = self._few, ()
         self._many = Group(self._narrowed)
-        for entry, rest in few:
-            self._many.add(entry, rest)
+        for filed in few:
+            self._many.add(filed)
 
 
 def collect(entries: Iterable[tuple[Entry, MaskNode | None]], batch: Batch, mask: int, found: dict[Entry, int]) -> int:

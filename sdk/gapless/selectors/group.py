@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gapless.selectors.buckets import FEW_MAX, Bucket, Entry, collect
+from gapless.selectors.buckets import FEW_MAX, Bucket, Entry, Filed, collect
 from gapless.selectors.columns import Batch
 from gapless.selectors.compile import AllMasks, MaskNode, SharedPredicate
 from gapless.selectors.masks import select
@@ -60,7 +60,8 @@ class Group:
     def __init__(self, narrowed: tuple[str, ...] = ()) -> None:
         self._narrowed = narrowed
         self._open: dict[Entry, MaskNode | None] = {}
-        self._gated: dict[Entry, OneOf | Interval] = {}
+        self._gated: dict[Entry, OneOf] = {}
+        """Those behind an equality. The interval of any other is found again: there may be very many."""
         self._gates: dict[str, dict[Value, Bucket]] = {}
         self._spans: dict[str, Spans] = {}
         self._slots: list[SlotIndex[Entry]] | None = None
@@ -68,27 +69,31 @@ class Group:
         self._finds_per_event = 0
 
     def __len__(self) -> int:
-        return len(self._open) + len(self._gated)
+        return len(self._open) + len(self._gated) + sum(len(spans) for spans in self._spans.values())
 
-    def add(self, entry: Entry, rest: MaskNode | None) -> None:
+    def add(self, filed: Filed) -> None:
         """Takes an entry in."""
+        entry, rest = filed
         gate, behind = self._gate_of(rest)
         if gate is None:
             self._add_open(entry, rest)
             return
-        self._gated[entry] = gate
+        if isinstance(gate, OneOf):
+            self._gated[entry] = gate
+        behind_gate = filed if behind is rest else Filed(entry, behind)
         for bucket in self._buckets_for(gate):
-            bucket.add(entry, behind)
+            bucket.add(behind_gate)
 
     def remove(self, entry: Entry) -> None:
         """Forgets an entry."""
-        gate = self._gated.pop(entry, None)
-        if gate is None:
+        if entry in self._open:
             self._remove_open(entry)
-        elif isinstance(gate, OneOf):
+        elif (gate := self._gated.pop(entry, None)) is not None:
             self._leave_gate(gate, entry)
         else:
-            self._leave_span(gate, entry)
+            interval = self._interval_in(_parts(entry.node))
+            assert interval is not None, "gates that it waits behind already have no bounds, so this is what it had"
+            self._leave_span(interval, entry)
 
     def match(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
         """Adds to `found` which of the events in `mask` each entry selects; how many pairs of both there are."""
@@ -123,7 +128,7 @@ class Group:
 
     def _gate_of(self, node: MaskNode | None) -> tuple[OneOf | Interval | None, MaskNode | None]:
         """What to file an entry under, and what else must hold: the least crowded equality, else an interval."""
-        parts = node.parts if isinstance(node, AllMasks) else () if node is None else (node,)
+        parts = _parts(node)
         gates = [part for part in parts if isinstance(part, SharedPredicate) and _is_gate(part)]
         if not gates:
             return self._interval_in(parts), node
@@ -252,6 +257,11 @@ class Group:
     def _slots_cost(self) -> int:
         indexes = self._slot_indexes()
         return indexes[0].cost() * len(indexes)
+
+
+def _parts(node: MaskNode | None) -> tuple[MaskNode, ...]:
+    """All that must hold."""
+    return node.parts if isinstance(node, AllMasks) else () if node is None else (node,)
 
 
 def _is_gate(shared: SharedPredicate) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from gapless.selectors.buckets import Bucket, Entry
+from gapless.selectors.buckets import Bucket, Entry, Filed
 from gapless.selectors.columns import Batch
 from gapless.selectors.compile import MaskCompiler, MaskNode
 from gapless.selectors.filters import Filter
@@ -52,8 +52,9 @@ class BatchMatcher:
         entry = self._entries.get((patterns, node))
         if entry is None:
             entry = self._entries[patterns, node] = Entry(patterns, node)
+            filed = Filed(entry, node)
             for pattern in patterns:
-                self._bucket(pattern).add(entry, node)
+                self._bucket(pattern).add(filed)
         elif node is not None:
             self._compiler.release(node)
         entry.add(key)

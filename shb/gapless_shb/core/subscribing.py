@@ -190,7 +190,7 @@ class Subscribing:
             origin=origin_of(original) if request.start is StartAt.TOKEN else None,
         )
         operations += self._leases.forget_lapsed(session.client_id, subscription.name)
-        hosting.around.matcher.add(subscription.sid, selector_filter)
+        hosting.around.matcher.add(subscription.sid, subscription.filter)
         for pubend, (start, needs_hold) in starts.items():
             position = Position(start, acked=start, held=needs_hold)
             operations += self._place(hosting.streams[pubend], subscription, position, now)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.selectors.buckets import FEW_MAX, Bucket, Entry
+from gapless.selectors.buckets import FEW_MAX, Bucket, Entry, Filed
 from gapless.selectors.columns import Batch
 from gapless.selectors.compile import MaskCompiler
 from gapless.selectors.selector import Selector
@@ -44,7 +44,7 @@ def test_few_and_many_find_the_same(count: int) -> None:
     entries = [entry(f"a > {n}") for n in range(count)]
     bucket = Bucket()
     for one in entries:
-        bucket.add(one, one.node)
+        bucket.add(Filed(one, one.node))
     bucket.remove(entries[2])
     batch = Batch([{"a": 0}, {"a": 2}, {"a": 4}], None, [1, 2, 4])
     found: dict[Entry, int] = {}
@@ -62,7 +62,7 @@ def test_one_event_of_a_batch_is_asked_about_alone() -> None:
     """A mask would be of the whole batch; both say the same."""
     one = entry("a > 1 AND JMSPriority = 7 OR b")
     bucket = Bucket()
-    bucket.add(one, one.node)
+    bucket.add(Filed(one, one.node))
     batch = Batch([{"a": 2}, {"a": 2}, {"b": True}], [{"JMSPriority": 7}, {}, {}], [1, 2, 4])
     alone = []
     for mask in (1, 2, 4):

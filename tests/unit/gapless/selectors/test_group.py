@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.selectors import group as groups
-from gapless.selectors.buckets import FEW_MAX, Entry
+from gapless.selectors.buckets import FEW_MAX, Entry, Filed
 from gapless.selectors.columns import Batch
 from gapless.selectors.compile import MaskCompiler
 from gapless.selectors.group import Group
@@ -24,7 +24,7 @@ def entry(expression: str) -> Entry:
 def group_of(entries: list[Entry]) -> Group:
     group = Group()
     for one in entries:
-        group.add(one, one.node)
+        group.add(Filed(one, one.node))
     return group
 
 
@@ -54,7 +54,7 @@ def test_both_forms_find_what_the_rules_select(
             entries.remove(gone)
         for expression in data.draw(st.lists(selectors, max_size=3)):
             entries.append(entry(expression))
-            group.add(entries[-1], entries[-1].node)
+            group.add(Filed(entries[-1], entries[-1].node))
     batch = Batch([properties for properties, _ in rows], [fields for _, fields in rows], BITS)
     mask = data.draw(st.integers(1, batch.full))
     expected: dict[Entry, int] = {}
@@ -142,7 +142,7 @@ def test_slots_are_shared_by_so_many_and_used_again(monkeypatch: pytest.MonkeyPa
     for one in entries[:300]:
         group.remove(one)
     for one in entries[:150]:
-        group.add(one, one.node)
+        group.add(Filed(one, one.node))
 
     assert len(group._slot_indexes()) == 9
     assert set(found_alone(group, {"a": 200})) == set(entries[:150])

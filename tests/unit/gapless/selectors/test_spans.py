@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.selectors.buckets import Entry
+from gapless.selectors.buckets import Entry, Filed
 from gapless.selectors.spans import LIMIT_MAX, Spans, cells_of, grid_of
 
 bounds = st.floats(-LIMIT_MAX, LIMIT_MAX) | st.integers(-20, 20) | st.floats(-5, 5, width=16)
@@ -24,7 +24,7 @@ def test_whoever_contains_a_number_is_found_and_nobody_twice(
     entries = [Entry((str(at),), None) for at in range(len(intervals))]
     for entry, (low, high) in zip(entries, intervals, strict=True):
         for bucket in spans.take(low, high):
-            bucket.add(entry, None)
+            bucket.add(Filed(entry, None))
     for entry, (low, high) in zip(entries[:gone], intervals[:gone], strict=True):
         for bucket in spans.give(low, high):
             bucket.remove(entry)
@@ -42,7 +42,7 @@ def test_nothing_is_left_behind() -> None:
     for low, high in ((1, 5), (5, 1), (3, 3), (-1e9, 1e9)):
         entry = Entry(("a",), None)
         for bucket in spans.take(low, high):
-            bucket.add(entry, None)
+            bucket.add(Filed(entry, None))
         for bucket in spans.give(low, high):
             bucket.remove(entry)
 
@@ -53,7 +53,7 @@ def test_those_far_away_are_not_looked_at() -> None:
     spans = Spans(())
     for number in range(1000):
         for bucket in spans.take(number, number + 4.5):
-            bucket.add(Entry((str(number),), None), None)
+            bucket.add(Filed(Entry((str(number),), None), None))
 
     assert len(names_around(spans, 500.25)) < 20
 
@@ -67,6 +67,6 @@ def test_an_interval_touches_one_cell_or_two(low: float, high: float) -> None:
 def test_what_is_no_place_on_the_line_is_nowhere() -> None:
     spans = Spans(())
     for bucket in spans.take(0, LIMIT_MAX):
-        bucket.add(Entry(("a",), None), None)
+        bucket.add(Filed(Entry(("a",), None), None))
 
     assert [names_around(spans, value) for value in (float("inf"), float("nan"), 1 << 63, -1)] == [[], [], [], []]
