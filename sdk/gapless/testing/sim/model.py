@@ -272,7 +272,9 @@ class Model(Oracle):
         """A subscription is there: from now on it is owed what matches."""
         account = self.accounts[consumer.row.number]
         account.shb = self.shb_of.get(account.broker, "")
-        another = result.sid != account.sid
+        # Whoever reads an answer late may be given what has lapsed since, and was made anew for another process.
+        late = account.exists and self._lapses.has(account.broker, result.sid)
+        another = result.sid != account.sid and not late
         account.unsubscribed = False
         if another:
             made_anew = self._lapses.take(account.broker, account.row.client_id, account.row.name)
@@ -287,7 +289,7 @@ class Model(Oracle):
             # The answer may be older than the disk: whoever reads it late has what is gone already.
             account.damaged = not self._hearing.has_given(account.broker, result.sid)
         # It may have lapsed while the answer was on its way.
-        account.lapsed = self._lapses.has(account.broker, result.sid)
+        account.lapsed = self._lapses.has(account.broker, account.sid)
         for pubend, tick in begins_of(consumer, begins).items():
             history = self._history(pubend, "")
             share = account.shares.get(pubend)
