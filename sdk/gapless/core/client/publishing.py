@@ -214,7 +214,7 @@ class PublisherCore:
         message = OpenPublisher(
             self.number, self.name, self._instance, self._attempt, self._topic, self._pubend, self._epoch
         )
-        self._outbox.send(message)
+        self._outbox.send_last(message)  # before a batch that was sent earlier, it would fence that one
 
     def _send(self) -> None:
         """Sends queued batches as far as the window allows; the first one always."""

@@ -131,6 +131,12 @@ class Model(Oracle):
         """Whether what a consumer had has lapsed, even if it was made anew for another one since."""
         return self._lapses.has(self.accounts[consumer.row.number].broker, consumer.core.sid)
 
+    def is_of_lost_disk(self, consumer: Consumer) -> bool:
+        """Whether what a consumer had is lost with a disk, even if it was made anew for another one since."""
+        account = self.accounts[consumer.row.number]
+        has_lost = account.broker in self.wiped_brokers or account.broker in self.damaged_brokers
+        return has_lost and consumer.core.sid != account.sid
+
     def is_late(self, account: Account, share: Share, tick: Tick) -> bool:
         """Whether an event of a pubend that was found after the subscription began is owed to it.
 

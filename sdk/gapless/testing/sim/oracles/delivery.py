@@ -235,6 +235,8 @@ class I10Start(Judge):
         if isinstance(error, SubscriptionNotFoundError) and account.exists and account.durable:
             if self.model.is_given_up_by_name(account) or self.model.has_lapsed(consumer):
                 return
+            if self.model.is_of_lost_disk(consumer):
+                return
             self.fail(f"{consumer.lane} is not there any more ({error}), and nobody had removed it")
 
     def logged(self, event: Logged) -> None:

@@ -369,6 +369,7 @@ def test_control_messages_are_urgent_and_events_are_not() -> None:
 
     kinds = {type(message): send.urgent for send in world.sends for message in _decoded(send)}
     assert kinds[m.Publish] is False
+    assert kinds[m.OpenPublisher] is False, "an opening would fence a batch that was sent before, and overtaken"
     assert kinds[m.Goodbye] is False
     assert kinds[m.Subscribe] is True
     assert kinds[m.Heartbeat] is True
