@@ -89,9 +89,10 @@ class TokenMismatchError(InvalidTokenError):
 class TokenAheadError(TokenMismatchError):
     """A checkpoint token stands beyond what the broker knows: the broker has lost data it once served.
 
-    One false alarm is possible: a subscription was started at a time, was removed before anything of a pubend
-    had come, and another one is created with its token; and the pubend turns out to have been down at that time.
-    Nothing is lost then: create it with that time as its start.
+    One false alarm is possible: a subscription was started at a time, and was removed before anything of a pubend
+    had come; another one is created with its token, or the same one, which is not durable, by a client that
+    connects again; and the pubend turns out to have been down at that time. Nothing is lost then: create it with
+    that time as its start.
     """
 
 

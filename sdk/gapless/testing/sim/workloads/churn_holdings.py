@@ -316,7 +316,7 @@ class Holding:
             self.row.token, self.row.tokens = None, []
         elif isinstance(error, SubscriptionMismatchError) and scene.has_ever_lapsed(self.row.client_id, self.row.name):
             scene.probe("made another after a lapse")
-        elif self._seems_lost(error):
+        elif self._seems_lost(customer, error):
             self._lost(customer)
         else:
             raise wrong(self.lane, f"the consumption is over: {type(error).__name__}: {error}")
@@ -333,9 +333,11 @@ class Holding:
         """
         return not self.row.created and self.row.start_token is not None
 
-    def _seems_lost(self, error: GaplessError) -> bool:
+    def _seems_lost(self, customer: Customer, error: GaplessError) -> bool:
         """Whether the broker does not know what it should, or cannot know that it should not."""
-        if isinstance(error, TokenAheadError) and self.scene.is_of_a_start(self.row.start_token):
+        # One that is not durable is created again where it stands, as others are with the token of another one.
+        token = self.row.start_token if self.durable else customer.token()
+        if isinstance(error, TokenAheadError) and self.scene.is_of_a_start(token):
             return True
         return isinstance(error, STRANGE) and self.scene.lossy
 
