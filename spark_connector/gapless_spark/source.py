@@ -171,9 +171,9 @@ class GaplessReader(DataSourceReader):  # type: ignore[misc]
         planned = plan(start.ticks, end.ticks, {}, self._options.min_partitions)
         return _tasks(start, end, self._pushed.cut(planned))
 
-    def read(self, partition: Task | None) -> Iterator[Any]:
-        """The record batches of one task; runs on an executor. Where there are no tasks, Spark makes one of None."""
-        if partition is not None:
+    def read(self, partition: Any) -> Iterator[Any]:
+        """The record batches of one task; runs on an executor. Where there are no tasks, Spark makes one of its own."""
+        if isinstance(partition, Task):
             yield from self._pushed.filtered(_read(partition, self._options, self._names))
 
 

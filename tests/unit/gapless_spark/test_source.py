@@ -49,6 +49,11 @@ def test_a_reader_connects_nothing_when_it_is_made() -> None:
     assert isinstance(source.reader(schema(tick="bigint")), GaplessReader)
 
 
+@pytest.mark.parametrize("made", [None, datasource.InputPartition(None)], ids=["before 4.3", "from 4.3 on"])
+def test_the_task_that_spark_makes_where_there_is_none_has_no_rows(made: Any) -> None:
+    assert list(GaplessDataSource(LEAST).reader(schema(tick="bigint")).read(made)) == []
+
+
 def test_filters_are_pushed_down_in_a_batch_that_asks_for_it() -> None:
     source = GaplessDataSource({**LEAST, "pushdown": "true"})
     with pytest.raises(ConfigurationError, match="filters to batch queries only"):
