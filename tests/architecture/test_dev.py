@@ -38,3 +38,22 @@ def test_it_says_what_it_can_do(arguments: list[str], status: int) -> None:
     assert done.returncode == status
     assert "dev.py demo" in done.stdout
     assert "dev.py test" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "left_out"), [({}, True), ({"CI": "true"}, False), ({"JAVA_HOME": "/java"}, False)], ids=str
+)
+def test_without_java_there_is_no_spark_and_that_is_said(surroundings: dict[str, str], *, left_out: bool) -> None:
+    program = "import dev, os; dev.leave_out_what_cannot_run(); print(os.environ.get('TOX_SKIP_ENV'))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={"PATH": "/nowhere", **surroundings},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+
+    assert done.stdout.splitlines()[-1] == (".*-spark.*" if left_out else "None")
+    assert ("there is no Java" in done.stdout) is left_out
