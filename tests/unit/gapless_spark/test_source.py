@@ -49,7 +49,7 @@ def test_a_reader_connects_nothing_when_it_is_made() -> None:
     assert isinstance(source.reader(schema(tick="bigint")), GaplessReader)
 
 
-@pytest.mark.parametrize("made", [None, datasource.InputPartition(None)], ids=["before 4.3", "from 4.3 on"])
+@pytest.mark.parametrize("made", [None, datasource.InputPartition(None)], ids=["before 4.2", "from 4.2 on"])
 def test_the_task_that_spark_makes_where_there_is_none_has_no_rows(made: Any) -> None:
     assert list(GaplessDataSource(LEAST).reader(schema(tick="bigint")).read(made)) == []
 
