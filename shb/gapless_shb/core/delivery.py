@@ -65,11 +65,12 @@ class Delivery:
 
     def _remember(self, sid: int, position: Position, mask: int) -> None:
         self._step.masks[sid] = mask
-        stream = self._stream
-        if sid not in stream.pinning:
+        stream, last = self._stream, self._batch.ticks[mask.bit_length() - 1]
+        # Whoever had acknowledged it before this broker lost its power need not acknowledge it again.
+        if sid not in stream.pinning and last > position.acked:
             stream.release(position)
             stream.pinning.put(sid, position)
-        position.last_tick = self._batch.ticks[mask.bit_length() - 1]
+        position.last_tick = last
 
     def _send(self, consumer: Consumer, position: Position, mask: int) -> None:
         """Sends what the credit allows; who cannot take it is served by a reader from here on (T26)."""

@@ -38,7 +38,8 @@ class Lapses:
         found = list(lapses(operations))
         for sid, client_id, name in found:
             self._sids[broker, sid] = None
-            if (broker, client_id, name) not in self._names:  # else nobody has had what was made anew before
+            # Else nobody has had what was made anew before; and whose name it is that a request names is not known.
+            if not any((where, other) == (broker, name) for where, _, other in self._names):
                 self._moved.pop((broker, name), None)
             self._names[broker, client_id, name] = None
         return [sid for sid, _, _ in found]

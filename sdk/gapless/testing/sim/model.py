@@ -193,17 +193,15 @@ class Model(Oracle):
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A log grew, or was chopped; a subscription's lease has run out."""
-        for operation in operations:
-            if type(operation) is Put and operation.stream.startswith(LOG):
-                self._history(operation.stream[len(LOG) :], broker.name).append(operation.index, len(operation.record))
-        for sid in self._lapses.note(broker.name, operations):
-            for account in self.accounts.values():
-                if (account.broker, account.sid) == (broker.name, sid):
-                    account.lapsed = True
+        self._note_what_may_be(broker, operations)
         for pubend, upto in chops(operations):
             history = self._history(pubend, broker.name)
             history.lost = max(history.lost, upto)
             self.ages.note_clock(broker.name, 0)
+
+    def failed_to_write(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A log may have grown all the same, or a lease have run out."""
+        self._note_what_may_be(broker, operations)
 
     def wiped(self, broker: SimBroker) -> None:
         """Everything on a disk is gone: its pubends, and the subscriptions of its SHB."""
@@ -346,6 +344,15 @@ class Model(Oracle):
         if broker and not history.broker:
             history.broker = broker
         return history
+
+    def _note_what_may_be(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            if type(operation) is Put and operation.stream.startswith(LOG):
+                self._history(operation.stream[len(LOG) :], broker.name).append(operation.index, len(operation.record))
+        for sid in self._lapses.note(broker.name, operations):
+            for account in self.accounts.values():
+                if (account.broker, account.sid) == (broker.name, sid):
+                    account.lapsed = True
 
     def _log(self, history: History, tick: Tick, key: int) -> None:
         letter = self.letters.get(key)

@@ -76,6 +76,9 @@ class Oracle:
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A broker has written a batch; it is not durable yet."""
 
+    def failed_to_write(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A broker could not write a batch; maybe it is there all the same when the disk is opened again."""
+
     def alarmed(self, broker: SimBroker, text: str) -> None:
         """A broker told its operator something."""
 

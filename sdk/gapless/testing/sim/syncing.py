@@ -43,7 +43,11 @@ class Syncing:
 
     def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
         """Writes at once; the sync takes a while."""
-        self._groups.commit(operations, cookies)
+        try:
+            self._groups.commit(operations, cookies)
+        except StorageError:
+            self._world.observe.failed_to_write(self._broker, operations)
+            raise
         if operations:
             self._world.observe.written(self._broker, operations)
             self._note_chops(operations)

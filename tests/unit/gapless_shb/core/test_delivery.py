@@ -141,3 +141,18 @@ def test_an_event_that_expired_pins_nothing_of_a_consumer_that_came_back_behind_
     assert client.sid in stream.live
     assert not stream.pinning
     assert released_after_a_while(world) == world.stable
+
+
+def test_an_event_that_was_acknowledged_before_a_power_cut_pins_nothing_when_it_comes_again() -> None:
+    """Its consumer need not acknowledge it twice. Found by the simulator (stories, router local, seed 2796)."""
+    world, client, stream = world_with()
+    push(world)
+    consume_and_acknowledge(world, client)
+    ahead = world.stable + STEP
+    stream.acknowledge(client.sid, ahead, ahead)
+
+    push(world)
+
+    assert stream.positions[client.sid].last_tick == ahead
+    assert not stream.pinning
+    assert released_after_a_while(world) == world.stable

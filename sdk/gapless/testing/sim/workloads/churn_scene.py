@@ -76,6 +76,10 @@ class Scene(Oracle):
         for sid, client_id, name in lapses(operations):
             self._lapsed[client_id, name, sid] = None
 
+    def failed_to_write(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """And that may be on the disk all the same."""
+        self.written(broker, operations)
+
     def has_lapsed(self, client_id: str, name: str | None, sid: int) -> bool:
         """Whether the lease of a subscription has run out: then it may be resumed under another id."""
         return (client_id, name or "", sid) in self._lapsed
