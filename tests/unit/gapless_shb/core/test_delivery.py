@@ -148,11 +148,10 @@ def test_an_event_that_was_acknowledged_before_a_power_cut_pins_nothing_when_it_
     world, client, stream = world_with()
     push(world)
     consume_and_acknowledge(world, client)
-    ahead = world.stable + STEP
+    ahead = world.stable + 100 * STEP
     stream.acknowledge(client.sid, ahead, ahead)
 
     push(world)
 
-    assert stream.positions[client.sid].last_tick == ahead
+    assert stream.positions[client.sid].last_tick == world.stable < ahead
     assert not stream.pinning
-    assert released_after_a_while(world) == world.stable
