@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.peers.race import OURS, Results
+from bench.peers.race import Results
 from bench.peers.systems import SYSTEMS
+from bench.rounds import OURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

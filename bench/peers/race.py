@@ -6,48 +6,28 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from bench import rounds
 from bench.peers.crew import crew
 from bench.peers.sizes import QUICK, Sizes
 from bench.peers.system import RaceError, Server
 from bench.peers.systems import SYSTEMS
-from bench.peers.works import WORKS, Figures, live
+from bench.peers.works import WORKS, live
+from bench.rounds import Figures, in_turn
 
-OURS = "gapless"
 
-
-@dataclass
-class Results:
+class Results(rounds.Results):
     """What came of it."""
-
-    works: list[str]
-    systems: list[str] = field(default_factory=list)
-    """Those that are there."""
-    missing: dict[str, str] = field(default_factory=dict)
-    """Why a system did not run at all."""
-    failed: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By work and system: why there are no figures, or fewer rounds of them."""
-    rounds: dict[tuple[str, str], dict[int, Figures]] = field(default_factory=dict)
-    """By work and system, then by round."""
-
-    def medians(self, work: str, system: str) -> Figures:
-        """The median of each figure over the rounds; nothing when there are none."""
-        rounds = list(self.rounds.get((work, system), {}).values())
-        return {key: median(figures[key] for figures in rounds) for key in rounds[0]} if rounds else {}
 
     def ratios(self, work: str, system: str) -> Figures:
         """How many times better gapless is than a peer: the median over the rounds that both finished.
 
         Above 1, gapless delivers more, or uses or takes less.
         """
-        ours, theirs = self.rounds.get((work, OURS), {}), self.rounds.get((work, system), {})
-        both = sorted(ours.keys() & theirs.keys())
-        if system == OURS or not both:
-            return {}
-        return {key: median(_ratio(key, ours[number], theirs[number]) for number in both) for key in ours[both[0]]}
+        both = self.beside(work, system)
+        return {key: median(_ratio(key, ours, theirs) for ours, theirs in both) for key in (both[0][0] if both else ())}
 
 
 def _ratio(key: str, ours: Figures, theirs: Figures) -> float:
@@ -63,7 +43,7 @@ def race(systems: Sequence[str], results: Results, sizes: Sizes, tell: Callable[
             results.missing[name] = why
         else:
             results.systems.append(name)
-    visits = [(number, name) for number in range(sizes.rounds) for name in _in_turn(results.systems, number)]
+    visits = [(number, name) for number in range(sizes.rounds) for name in in_turn(results.systems, number)]
     took: dict[str, float] = {}
     for done, (number, name) in enumerate(visits):
         left = estimate([name for _, name in visits[done:]], took, sizes.visit_seconds)
@@ -71,12 +51,6 @@ def race(systems: Sequence[str], results: Results, sizes: Sizes, tell: Callable[
         began = time.monotonic()
         _one_system(name, number, sizes, results, tell)
         took[name] = time.monotonic() - began
-
-
-def _in_turn(systems: list[str], number: int) -> list[str]:
-    """All of them, each round beginning with another one."""
-    start = number % max(1, len(systems))
-    return systems[start:] + systems[:start]
 
 
 def estimate(coming: Sequence[str], took: Mapping[str, float], guess: float) -> float:

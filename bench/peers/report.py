@@ -10,10 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from bench.peers.race import OURS, Results
+from bench.peers.race import Results
 from bench.peers.sizes import Sizes
 from bench.peers.systems import SYSTEMS
 from bench.peers.works import WORKS
+from bench.rounds import OURS
 
 SHORT = {
     "single_events_per_second": "single events/s",

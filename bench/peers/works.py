@@ -10,10 +10,9 @@ from bench.peers.crew import Client, Crew
 from bench.peers.measuring import Meter, Usage, forget_cached
 from bench.peers.sizes import Sizes
 from bench.peers.system import RaceError, Server
+from bench.rounds import Figures
 
 MIB = 1 << 20
-
-Figures = dict[str, float]
 
 
 def publish(server: Server, crew: Crew, sizes: Sizes) -> Figures:

@@ -7,15 +7,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from bench import rounds
 from bench.peers.system import RaceError
+from bench.rounds import in_turn
 from bench.spark.contender import Serving
-from bench.spark.contenders import CONTENDERS, OURS
-from bench.spark.measuring import Figures, WrongError, check, measure
+from bench.spark.contenders import CONTENDERS
+from bench.spark.measuring import WrongError, check, measure
 from bench.spark.work import WORKS, Sizes
 
 ROOT: Final = Path(__file__).parents[2]
@@ -23,31 +24,13 @@ CHECKING: Final = 0
 """The turn in which each work is checked, which also warms up; the rounds follow."""
 
 
-@dataclass
-class Results:
+class Results(rounds.Results):
     """What came of it."""
-
-    works: list[str]
-    systems: list[str] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)
-    """Why a system did not run at all."""
-    failed: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By work and system: why there are no figures, or fewer rounds of them."""
-    rounds: dict[tuple[str, str], dict[int, Figures]] = field(default_factory=dict)
-    """By work and system, then by round."""
-
-    def medians(self, work: str, system: str) -> Figures:
-        """The median of each figure over the rounds; nothing when there are none."""
-        rounds = list(self.rounds.get((work, system), {}).values())
-        return {key: median(figures[key] for figures in rounds) for key in rounds[0]} if rounds else {}
 
     def ratio(self, work: str, system: str) -> float | None:
         """How many times faster gapless is: the median over the rounds that both finished."""
-        ours, theirs = self.rounds.get((work, OURS), {}), self.rounds.get((work, system), {})
-        both = sorted(ours.keys() & theirs.keys())
-        if system == OURS or not both:
-            return None
-        return median(theirs[number]["batch_ms"] / ours[number]["batch_ms"] for number in both)
+        both = self.beside(work, system)
+        return median(theirs["batch_ms"] / ours["batch_ms"] for ours, theirs in both) if both else None
 
 
 def contest(
@@ -63,16 +46,10 @@ def contest(
     with _everything(results, sizes, tell) as serving, _spark(results.systems, settings) as spark:
         for number in range(-1, sizes.rounds):
             what = "checking, and warming up" if number < 0 else f"round {number + 1} of {sizes.rounds}"
-            for name in _in_turn(results.systems, max(number, 0)):
+            for name in in_turn(results.systems, max(number, 0)):
                 if name in serving:
                     tell(f"{what}: {name}")
                     _one(results, name, serving[name], sizes, spark, number, tell)
-
-
-def _in_turn(systems: list[str], number: int) -> list[str]:
-    """All of them, each round beginning with another one."""
-    start = number % max(1, len(systems))
-    return systems[start:] + systems[:start]
 
 
 def _one(

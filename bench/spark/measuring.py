@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from bench.rounds import Figures
 from bench.spark.contender import Serving
 from bench.spark.work import BODY, TENTHS, WANTED, Sizes, Work
 
 POLL_SECONDS: Final = 0.05
 CHECK: Final = "check"
-
-Figures: TypeAlias = dict[str, float]
 
 
 class WrongError(Exception):

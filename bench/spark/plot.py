@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.peers.plot import COLOURS
-from bench.spark.contenders import OURS
+from bench.rounds import OURS
 from bench.spark.contest import Results
 from bench.spark.work import WORKS
 

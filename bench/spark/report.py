@@ -10,7 +10,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Column, Table
 
-from bench.spark.contenders import CONTENDERS, OURS
+from bench.rounds import OURS
+from bench.spark.contenders import CONTENDERS
 from bench.spark.contest import Results
 from bench.spark.work import WORKS, Sizes
 
