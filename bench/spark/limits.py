@@ -47,7 +47,7 @@ class Rates:
         """The payload is eight bytes."""
         reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", self._sizes.batch_of(work))
         frame = reader.option("numPartitions", PARTITIONS).load()
-        return frame.selectExpr("timestamp", "value as number", "cast(value as binary) as payload")
+        return frame.selectExpr("timestamp", "value as number", "unhex(lpad(hex(value), 16, '0')) as payload")
 
 
 class Parquet:
