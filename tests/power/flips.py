@@ -42,7 +42,7 @@ SPARSE = {"OPTIONS-*": 16}
 PATIENCE = 8.0
 """Seconds for an opening and all questions, in a process that inspects the database itself."""
 WATCHED = 20.0
-"""Seconds when RocksDB hung in the first attempt: now the broker's own watchdog has to see it, after ten."""
+"""Seconds when RocksDB hung in the first attempt: now the broker's own watchdog has to see it, after eight."""
 
 WHOLE, REFUSED, WATCHDOG, SILENT, HUNG = "whole", "refused", "refused by the watchdog", "silent loss", "hung"
 

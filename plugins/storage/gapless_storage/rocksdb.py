@@ -59,8 +59,8 @@ class RocksdbOptions(BaseModel):
     replayed after a crash."""
     compression: Literal["none", "lz4", "zstd"] = "lz4"
     """Of data files. zstd halves them once more, and reading takes twice as long."""
-    watchdog_seconds: Annotated[float, Field(ge=1, le=3600)] = 10.0
-    """How long a verifying open may take before the volume is called corrupt."""
+    watchdog_seconds: Annotated[float, Field(ge=1, le=3600)] = 8.0
+    """How long a verifying open may take before the volume is called corrupt: whoever waits is told within ten."""
 
 
 class RocksdbVolume:
