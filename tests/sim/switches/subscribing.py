@@ -149,6 +149,12 @@ HOLDING = (
                 "if released < max(stream.reported, stream.enrolled_at):",
                 "if released < 0:",
             ),
+            Edit(
+                "gapless_shb.core.checkpoint:held",
+                "if position.held and position.settled >= stream.reported:",
+                "if position.held:",
+            ),
+            Edit(f"{_CONSTREAM}.touch", "if position.held and position.settled >= self.reported:", "if position.held:"),
         ),
         ("I8", "I5"),
         "min_retain of some seconds, everybody done with everything; a subscription from `earliest` whose consumer"
