@@ -63,11 +63,19 @@ CONSUMING = (
     Switch(
         "room_made_while_attaching_is_lost",
         ("T26",),
-        "What an application takes between a client's request to attach and its answer is never given as credit.",
-        (Edit(f"{_SUBSCRIPTION}.on_subscribed", "    self._grant()", "    pass"),),
+        "What an application takes between a client's request to attach and its answer is never given as credit; and"
+        " who asks with anything in its buffer asks for none, which the answer would mend.",
+        (
+            Edit(f"{_SUBSCRIPTION}.on_subscribed", "    self._grant()", "    pass"),
+            Edit(
+                f"{_SUBSCRIPTION}.on_session",
+                "self._credit_events = max(0, self.wanted.window_events - self._buffered_events)",
+                "self._credit_events = 0 if self._buffered_events else self.wanted.window_events",
+            ),
+        ),
         ("V1",),
-        "A link that breaks while the buffer of a client is full, and an application that then takes all of it"
-        " before it is attached anew.",
+        "A link that breaks while there is something in the buffer of a client, and an application that then takes all"
+        " of it before it is attached anew.",
     ),
     Switch(
         "gap_taken_for_silence",
