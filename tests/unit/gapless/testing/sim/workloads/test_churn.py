@@ -18,7 +18,7 @@ BUSY = Options(1, clients=3, subscriptions=8, rate=80.0, duration=6 * SECOND)
 TROUBLED = replace(
     BUSY, network=NetworkFaults(resets=1.0, delay=2_000_000), process=ProcessFaults(crash=0.3, client_crash=0.5)
 )
-SEEDS = 40
+SEEDS = 80
 RARE = {
     # These need two SHBs, or a disk that is lost, or a coincidence.
     "churn.lapsed",
