@@ -233,9 +233,8 @@ class I10Start(Judge):
         """What an application was given is there until somebody removes it."""
         account = self.model.accounts[consumer.row.number]
         if isinstance(error, SubscriptionNotFoundError) and account.exists and account.durable:
-            if self.model.is_given_up_by_name(account) or self.model.has_lapsed(consumer):
-                return
-            if self.model.is_of_lost_disk(consumer):
+            model = self.model
+            if model.is_given_up_by_name(account) or model.has_lapsed(consumer) or model.is_of_lost_disk(consumer):
                 return
             self.fail(f"{consumer.lane} is not there any more ({error}), and nobody had removed it")
 
