@@ -113,18 +113,16 @@ class Stream:
         if start is not None and (self._options.ack_timing == "eager" or self._target is not None):
             self.commit(start)
         with self._coded():
-            self._head = end = self._heads(position)
+            self._head = end = self._no_further(position, self._heads(position))
             if end != position and capped:
-                end = self._within_limits(position, end, max_events, max_bytes)
-            if self._target is not None:
-                end = _no_further(position, end, self._target)
+                end = self._no_further(position, self._within_limits(position, end, max_events, max_bytes))
             end = carried_on(position, end)
             if end != position and self._options.fail_on_gap:
                 gaps.check(self._connected(), position, end, self._options.broker_timeout)
         return end
 
     def head(self) -> gapless.CheckpointToken:
-        """How far there was something when it was last asked."""
+        """How far there was something when it was last asked; in a run that ends, how far it goes."""
         return self._head or self.initial()
 
     def commit(self, end: Offset) -> None:
@@ -160,6 +158,17 @@ class Stream:
         poll = self._options.poll_timeout if self._target is None else 0
         timeout = poll + self._options.broker_timeout
         return self._connected().heads(position, after=position, wait=poll, timeout=timeout)
+
+    def _no_further(self, start: gapless.CheckpointToken, end: gapless.CheckpointToken) -> gapless.CheckpointToken:
+        """The end; in a run that ends, one that is not beyond its target, and not before the start."""
+        target = self._target
+        if target is None:
+            return end
+        ticks = {
+            pubend: max(start.ticks.get(pubend, 0), min(tick, target.get(pubend, 0)))
+            for pubend, tick in end.ticks.items()
+        }
+        return start.advance({pubend: tick for pubend, tick in ticks.items() if tick or pubend in start.ticks})
 
     def _within_limits(
         self,
@@ -241,14 +250,3 @@ def _shared(start: Mapping[PubendId, Tick], end: Mapping[PubendId, Tick], ticks:
     return {
         pubend: start.get(pubend, 0) + min(width, max(1, ticks * width // total)) for pubend, width in widths.items()
     }
-
-
-def _no_further(
-    start: gapless.CheckpointToken, end: gapless.CheckpointToken, target: Mapping[PubendId, Tick]
-) -> gapless.CheckpointToken:
-    """An end that is not beyond the target, and not before its start."""
-    ticks = {
-        pubend: max(start.ticks.get(pubend, 0), min(tick, target.get(pubend, 0))) for pubend, tick in end.ticks.items()
-    }
-    known = {pubend: tick for pubend, tick in ticks.items() if tick or pubend in start.ticks}
-    return start.advance(known)

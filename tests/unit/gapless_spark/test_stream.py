@@ -109,6 +109,7 @@ def test_a_run_that_ends_takes_what_was_there_and_acknowledges_where_it_stands(o
 
     assert [number for batch in batches for number in batch] == [0, 1, 2]
     assert batches[0] == [0, 1]
+    assert one.head() == position, "what came since is not what the run is about"
     assert acknowledged(one).ticks == position.ticks, "the commit of the last batch never comes"
 
 
