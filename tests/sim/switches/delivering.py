@@ -59,6 +59,7 @@ PFS = (
         (
             Edit(f"{_READER}._unknown_upto", _UNKNOWN, "max(self.position.since, host.shelf.unreadable_upto)"),
             Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),
+            Edit(f"{_SHELF}.on_read", "after = max(after, result.first)", "pass"),
         ),
         ("I3", "I4"),
         f"{_OLD_TOKEN[0].upper()}{_OLD_TOKEN[1:]}, and the SHB has chopped its PFS above that token.",
