@@ -132,6 +132,16 @@ class Block:
         at = self._find(sid)
         return 0 if at is None else self._mask(*self._column(at))
 
+    def column(self, sid: int) -> Column:
+        """What the block says of one subscription, to be kept without the rest of it."""
+        return Column(self.index, self._shift, self._gaps.alone(), self.mask_of(sid))
+
+    @property
+    def first(self) -> Tick:
+        """Its first tick."""
+        width: Tick = sum(self._gaps.all()) << self._shift
+        return self.index - width
+
     def sids(self) -> Sequence[int]:
         """Every subscription that has a column, ascending."""
         return self._sids.all()
@@ -194,14 +204,47 @@ class Block:
         return unpack_from(f"<{(end - start) // 2}H", self._data, start)
 
     def _offsets(self) -> list[int]:
-        """How far each tick is from the first, unshifted."""
-        return list(accumulate(self._gaps.all(), initial=0))
+        return _offsets(self._gaps)
 
     def _ticks(self, offsets: Sequence[int], chosen: Iterable[int] | None) -> list[Tick]:
         """The ticks at the chosen offsets, or at all of them."""
-        shift = self._shift
-        first = self.index - (offsets[-1] << shift)
-        return [first + (offset << shift) for offset in (offsets if chosen is None else chosen)]
+        return _ticks(self.index, self._shift, offsets[-1], offsets if chosen is None else chosen)
+
+
+class Column:
+    """A subscription's ticks in a block, counted and not decoded yet."""
+
+    __slots__ = ("_gaps", "_index", "_mask", "_shift")
+
+    def __init__(self, index: Tick, shift: int, gaps: _Numbers, mask: int) -> None:
+        self._index = index
+        self._shift = shift
+        self._gaps = gaps
+        self._mask = mask
+
+    def __len__(self) -> int:
+        return self._mask.bit_count()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it keeps, about."""
+        return self._gaps.end
+
+    def ticks(self) -> list[Tick]:
+        """The ticks, in order."""
+        offsets = _offsets(self._gaps)
+        return _ticks(self._index, self._shift, offsets[-1], select(offsets, self._mask))
+
+
+def _offsets(gaps: _Numbers) -> list[int]:
+    """How far each tick is from the first, unshifted."""
+    return list(accumulate(gaps.all(), initial=0))
+
+
+def _ticks(index: Tick, shift: int, last: int, chosen: Iterable[int]) -> list[Tick]:
+    """The ticks at these offsets, of which `last` is that of `index`."""
+    first = index - (last << shift)
+    return [first + (offset << shift) for offset in chosen]
 
 
 class _Numbers:
@@ -223,6 +266,10 @@ class _Numbers:
     def __getitem__(self, at: int) -> int:
         start = self._start + at * self._width
         return int.from_bytes(self._data[start : start + self._width], "little")
+
+    def alone(self) -> _Numbers:
+        """The same without the block around them."""
+        return _Numbers(self._data[self._start : self.end], 0, self.count, _LETTERS.index(self._letter))
 
     def all(self) -> Sequence[int]:
         """All of them at once."""

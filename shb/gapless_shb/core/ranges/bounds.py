@@ -24,6 +24,7 @@ from gapless.core.messages import AskBound, Position, Ticks
 from gapless.core.roles import ClientSession
 from gapless.core.routing import Knowledge
 from gapless.core.ticks import PubendId, Tick
+from gapless_shb.core.blocks import Column
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, RangeReader
 from gapless_shb.core.ranges.targets import Targets
@@ -35,29 +36,50 @@ COUNTED_MAX: Final = 1 << 20
 
 
 class Count:
-    """A sink that counts: the ticks of the events, and with `max_bytes` how many bytes there are up to each."""
+    """A sink that counts: the events, and with `max_bytes` how many bytes there are up to each."""
 
     def __init__(self, max_events: int | None, max_bytes: int | None) -> None:
         self._max_events = min(max_events or COUNTED_MAX, COUNTED_MAX)
         self._max_bytes = max_bytes
         self.wants_events = max_bytes is not None
-        self.found: array[int] = array("Q")
+        self._parts: list[Sequence[Tick] | Column] = []
+        self._ends: list[int] = [0]
+        """How many events there are up to each part, from 0 on."""
         self.sizes: array[int] = array("Q")
         """Bytes up to and with each; empty where they are not counted."""
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def tick(self, number: int) -> Tick:
+        """The tick of one of the events, the first of which has number 0."""
+        at = bisect_right(self._ends, number) - 1
+        part = self._parts[at]
+        return (part.ticks() if isinstance(part, Column) else part)[number - self._ends[at]]
 
     @property
     def full(self) -> bool:
         """Whether this pubend alone would use the budget up."""
         spent = self._max_bytes is not None and bool(self.sizes) and self.sizes[-1] >= self._max_bytes
-        return spent or len(self.found) >= self._max_events
+        return spent or len(self) >= self._max_events
 
     def ticks(self, ticks: Sequence[Tick]) -> None:
         """These match."""
-        self.found.extend(ticks)
+        if ticks:
+            self._parts.append(ticks)
+            self._ends.append(len(self) + len(ticks))
+
+    def column(self, column: Column) -> None:
+        """What a block says matches, decoded at once if that is smaller than the column."""
+        if len(column) >= column.size // 8:
+            self._parts.append(column)
+            self._ends.append(len(self) + len(column))
+        else:
+            self.ticks(array("Q", column.ticks()))
 
     def events(self, events: EventBatch) -> EventBatch | None:
         """These match."""
-        self.found.extend(events.ticks)
+        self.ticks(events.ticks)
         if self.wants_events:
             before = self.sizes[-1] if self.sizes else 0
             sizes = accumulate((len(event) + ROW.size for event in events.events), initial=before)
@@ -134,7 +156,7 @@ class Bounds:
         asked, pubend = self._reads.pop(number)
         if asked in self._bounds:
             reader, _ = self._bounds[asked].readers[pubend]
-            reader.on_read(result, now)
+            reader.on_read(result)
             reader.step(now)
             self._settle(asked, now)
 
@@ -172,14 +194,16 @@ class Bounds:
 
 def _end(reader: RangeReader, count: Count, taken: int) -> Tick:
     """Where a pubend ends of which so many of the counted events are taken."""
-    if taken == len(count.found):
-        return reader.hi if reader.complete else max([reader.horizon, *count.found[-1:]])
-    return count.found[taken - 1] if taken else reader.lo
+    if taken < len(count):
+        return count.tick(taken - 1) if taken else reader.lo
+    if reader.complete:
+        return reader.hi
+    return max(reader.horizon, count.tick(taken - 1)) if taken else reader.horizon
 
 
 def divided(counts: Mapping[PubendId, Count], max_events: int | None, max_bytes: int | None) -> dict[PubendId, int]:
     """How many of the events counted on each pubend are within the budget."""
-    taken = {pubend: len(count.found) for pubend, count in counts.items()}
+    taken = {pubend: len(count) for pubend, count in counts.items()}
     if max_bytes is not None:
         room = shares({pubend: count.sizes[-1] if count.sizes else 0 for pubend, count in counts.items()}, max_bytes)
         fitting = {pubend: bisect_right(counts[pubend].sizes, room[pubend]) for pubend in counts}

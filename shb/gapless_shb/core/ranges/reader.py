@@ -24,7 +24,7 @@ from gapless.core.events import EventBatch
 from gapless.core.routing import Knowledge
 from gapless.core.ticks import MILLISECOND, Tick
 from gapless.selectors.index import BatchMatcher
-from gapless_shb.core.blocks import Block
+from gapless_shb.core.blocks import Block, Column
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.fetches import (
     NEAR,
@@ -57,6 +57,9 @@ class Sink(Protocol):
 
     def ticks(self, ticks: Sequence[Tick]) -> None:
         """These match, if `wants_events` is not set; how large they are is not known."""
+
+    def column(self, column: Column) -> None:
+        """The same, said of a whole block."""
 
     def events(self, events: EventBatch) -> EventBatch | None:
         """These match. Returns those there was no room for, or None."""
@@ -118,6 +121,8 @@ class RangeReader:
         self._window = Window()
         self._reading_upto: Tick | None = None
         self._unreadable_upto = 0
+        self._blocks: deque[Block] = deque()
+        """Blocks that were read, and not all used yet."""
         self._fetch: NearTicks | RangeFetch | None = None
         self._ready: deque[Segment] = deque()
         self._ready_upto = lo
@@ -136,14 +141,16 @@ class RangeReader:
         if self._fetch is not None and knowledge.hi > self._fetch.start:
             self._fetch.offer(knowledge)
 
-    def on_read(self, result: ReadResult, now: int) -> None:
+    def on_read(self, result: ReadResult) -> None:
         """The PFS was read. What lies at or below its chop point *now* is unknown, not silence (T43)."""
         upto, self._reading_upto = self._reading_upto, None
         assert upto is not None
         if result.error:
             self._unreadable_upto = upto
         elif result.first <= self.horizon:
-            self._take_blocks(result.records, upto, now)
+            self._blocks.extend(Block(index, data) for index, data in result.records)
+            if not self._blocks:
+                self._ready_upto = upto
 
     # What to do.
 
@@ -174,7 +181,7 @@ class RangeReader:
             stream.turns.fetch(fetch.ranges(), now)
         elif position.last_tick <= horizon:
             self._ready_upto = head
-        elif self._take_page(head):
+        elif self._take_page(head) or self._take_blocks(head, now):
             return
         elif horizon < stream.pfs.sealed_upto:
             self._reading_upto = min(head, stream.pfs.sealed_upto)
@@ -207,18 +214,44 @@ class RangeReader:
         self._ready_upto = min(page.index, head)
         return True
 
-    def _take_blocks(self, records: Sequence[tuple[int, bytes]], upto: Tick, now: int) -> None:
-        """Asks for the ticks of the blocks that were read, or of the first of them."""
+    def _take_blocks(self, head: Tick, now: int) -> bool:
+        """Takes what blocks tell that were read, or the first of them; returns whether there are any."""
+        while self._blocks and self._blocks[0].index <= self.horizon:
+            self._blocks.popleft()
+        if not self._blocks:
+            return False
+        if self._sink.wants_events:
+            self._fetch_blocks(head, now)
+        else:
+            self._count_blocks(head)
+        return True
+
+    def _fetch_blocks(self, head: Tick, now: int) -> None:
         ticks: list[Tick] = []
-        covered, imprecise = self.horizon if records else upto, False
-        for index, data in records:
-            block = Block(index, data)
-            ticks += [tick for tick in block.ticks_of(self.sid) if self.horizon < tick <= upto]
+        covered, imprecise = self.horizon, False
+        while self._blocks and covered < head and len(ticks) < self._ticks_most:
+            block = self._blocks[0]
+            ticks += self._within(block.ticks_of(self.sid), head)
             imprecise = imprecise or block.imprecise
-            covered = min(index, upto)
-            if len(ticks) >= self._ticks_most:
-                break
+            covered = min(block.index, head)
+            if covered == block.index:
+                self._blocks.popleft()
         self._take_ticks(ticks, covered, now, imprecise=imprecise)
+
+    def _count_blocks(self, head: Tick) -> None:
+        while self._blocks and self._blocks[0].index <= head and not self._sink.full:
+            block = self._blocks.popleft()
+            self._ready_upto = block.index
+            if block.first > self.horizon:
+                self._sink.column(block.column(self.sid))
+            else:
+                self._sink.ticks(self._within(block.ticks_of(self.sid), head))
+        if self._blocks and not self._sink.full:
+            self._sink.ticks(self._within(self._blocks[0].ticks_of(self.sid), head))
+            self._ready_upto = head
+
+    def _within(self, ticks: list[Tick], head: Tick) -> list[Tick]:
+        return ticks[bisect_right(ticks, self.horizon) : bisect_right(ticks, head)]
 
     def _take_ticks(self, ticks: Sequence[Tick], upto: Tick, now: int, *, imprecise: bool) -> None:
         if ticks and self._sink.wants_events:

@@ -16,6 +16,7 @@ from gapless.core.roles import ClientSession
 from gapless.core.routing import Knowledge
 from gapless.core.ticks import Tick
 from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.blocks import Column
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, RangeReader
 from gapless_shb.core.ranges.targets import Targets
@@ -46,6 +47,10 @@ class Delivery:
 
     def ticks(self, ticks: Sequence[Tick]) -> None:
         """Never said: the events are wanted."""
+        raise AssertionError("a delivery wants events")
+
+    def column(self, column: Column) -> None:
+        """Never said."""
         raise AssertionError("a delivery wants events")
 
     def events(self, events: EventBatch) -> EventBatch | None:
@@ -134,7 +139,7 @@ class Reads:
         """A PFS was read."""
         key = self._numbers.pop(number)
         if key in self._readers:
-            self._readers[key][0].on_read(result, now)
+            self._readers[key][0].on_read(result)
             self._step(key, now)
 
     def on_session_ended(self, session: int) -> None:

@@ -39,11 +39,14 @@ def test_a_block_reads_back_as_it_was_written(columns: Written) -> None:
     block = Block(ticks[-1], encode(ticks, masks, {}))
 
     assert block.ticks == ticks
+    assert block.first == ticks[0]
     assert len(block) == len(masks)
     assert dict(block.columns()) == masks
     for sid, mask in masks.items():
         assert block.ticks_of(sid) == [tick for at, tick in enumerate(ticks) if mask >> at & 1]
-    assert block.ticks_of(77 << 56) == []
+        assert block.column(sid).ticks() == block.ticks_of(sid)
+        assert len(block.column(sid)) == mask.bit_count()
+    assert block.ticks_of(77 << 56) == block.column(77 << 56).ticks() == []
 
 
 @given(written(), st.data())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gapless.core import messages as m
 from gapless.core.events import EventBatch
+from gapless_shb.core.blocks import Block, encode
 from gapless_shb.core.ranges.bounds import Count, divided, shares
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld
@@ -94,6 +95,24 @@ def test_shares(wanted: dict[str, int], budget: int) -> None:
 def test_a_small_budget_goes_to_who_lacks_most() -> None:
     assert shares({"a": 10, "b": 30}, 1) == {"a": 0, "b": 1}
     assert shares({"b": 10, "a": 10}, 1) == {"a": 1, "b": 0}
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, (1 << 40) - 1)), max_size=20))
+def test_a_count_knows_the_tick_of_each_event(parts: list[tuple[bool, int]]) -> None:
+    """Whether it was told ticks or columns, and however many of a block's ticks are in them."""
+    count = Count(None, None)
+    told: list[int] = []
+    for number, (whole, mask) in enumerate(parts):
+        ticks = [1 + 100 * number + at for at in range(40)]
+        column = Block(ticks[-1], encode(ticks, {1: mask}, {})).column(1)
+        if whole:
+            count.column(column)
+        else:
+            count.ticks(column.ticks())
+        told += column.ticks()
+
+    assert len(count) == len(told)
+    assert [count.tick(number) for number in range(len(count))] == told
 
 
 def counted(sizes: list[int], max_bytes: int) -> Count:
