@@ -20,7 +20,7 @@ from typing import cast
 
 from rocksdict import Options, Rdict, WriteBatch
 
-from gapless.core.events import DeliveredColumns, EventColumns, mask_flags
+from gapless.core.columns import DeliveredColumns, EventColumns, mask_flags
 from gapless.node.driver import run as run_loop
 
 HEAD = Struct("<IBI")

@@ -31,8 +31,9 @@ from tempfile import TemporaryDirectory
 from bench.processes import table
 from gapless.core import messages as m
 from gapless.core import routing as r
+from gapless.core.columns import EventBatch
 from gapless.core.effects import Delete, Operation, Put, Read, ReadResult, Set, Tell, Transmit, Write
-from gapless.core.events import EventBatch, encode_event
+from gapless.core.events import encode_event
 from gapless.core.roles import ClientSession, RoleContext
 from gapless.core.ticks import SECOND, STEP, tick_at
 from gapless_shb.core.broker import SubscriberHostingBroker, Timing

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gapless.core.codec import decode_server, encode, encode_publish
-from gapless.core.events import EventColumns, encode_event
+from gapless.core.columns import EventColumns
+from gapless.core.events import encode_event
 from gapless.core.messages import (
     PROTOCOL,
     AnyServerMessage,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gapless.core.events import EMPTY
+from gapless.core.columns import EMPTY
 from gapless.core.interest import InterestTable
 from gapless.core.routing import (
     AskInterest,

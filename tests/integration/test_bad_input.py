@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import gapless
 from gapless.core.codec import encode, encode_publish
-from gapless.core.events import EventColumns
+from gapless.core.columns import EventColumns
 from gapless.core.framing import encode_frame
 from gapless.core.messages import (
     PROTOCOL,

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
+from gapless.core.columns import EMPTY, EventBatch
 from gapless.core.effects import Alarm, ReadResult
-from gapless.core.events import EMPTY, EventBatch
 from gapless.core.routing import Know, Knowledge, Ranges
 from gapless.core.ticks import Tick
 from gapless.errors import VolumeCorruptError

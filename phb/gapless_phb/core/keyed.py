@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Final, TypeAlias
 
+from gapless.core.columns import EventColumns
 from gapless.core.effects import Set
-from gapless.core.events import EventColumns
 from gapless.core.keyed import marked, producer_of
 from gapless.core.routing import OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.errors import InvalidTopicError

@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
+from gapless.core.columns import EMPTY, EventBatch
 from gapless.core.effects import Chop, Put, Set
-from gapless.core.events import EMPTY, EventBatch, Header
+from gapless.core.events import Header
 from gapless.core.routing import Know, Knowledge, Pub
 from gapless.core.ticks import PubendId, Tick
 from gapless_phb.core import rows

@@ -15,7 +15,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from struct import Struct
 
-from gapless.core.events import EventBatch, EventColumns, Header
+from gapless.core.columns import EventBatch, EventColumns
+from gapless.core.events import Header
 from gapless.core.messages import TickRun
 from gapless.core.ticks import STEP, Tick
 from gapless_phb.core.rows import PublisherRow

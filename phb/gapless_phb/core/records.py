@@ -16,7 +16,7 @@ from struct import Struct, error
 
 import google_crc32c
 
-from gapless.core.events import EventBatch, EventColumns
+from gapless.core.columns import EventBatch, EventColumns
 from gapless.core.ticks import STEP, PubendId, Tick
 from gapless.errors import VolumeCorruptError
 
@@ -40,7 +40,7 @@ def checksum(columns: EventColumns) -> int:
 class Record:
     """One batch of the log. `previous` is the last tick of the record before it, 0 in the first."""
 
-    __slots__ = ("_batch", "columns", "crc", "epoch", "first_sequence", "first_tick", "previous", "publisher")
+    __slots__ = ("columns", "crc", "epoch", "first_sequence", "first_tick", "previous", "publisher")
 
     def __init__(
         self,
@@ -59,7 +59,6 @@ class Record:
         self.previous = previous
         self.columns = columns
         self.crc = crc
-        self._batch: EventBatch | None = None
 
     @property
     def count(self) -> int:
@@ -82,12 +81,10 @@ class Record:
         return range(self.first_tick, self.last_tick + 1, STEP)
 
     def within(self, lo: Tick, hi: Tick) -> EventBatch:
-        """Its events with ticks in (lo, hi]. The record is cut into events once, when first asked."""
-        if self._batch is None:
-            self._batch = self.columns.batch(self.ticks)
+        """Its events with ticks in (lo, hi]."""
         start = max(0, (lo - self.first_tick) // STEP + 1)
         stop = max(start, (hi - self.first_tick) // STEP + 1)
-        return self._batch.slice(start, min(stop, self.count))
+        return self.columns.batch(self.ticks).slice(start, min(stop, self.count))
 
 
 def encode_record(tag: int, record: Record) -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import attrgetter
 
-from gapless.core.events import EventColumns, Header
+from gapless.core.columns import EventColumns
+from gapless.core.events import Header
 from gapless.errors import InvalidTopicError
 from gapless.selectors.topics import check_topic, topic_matches
 

@@ -11,7 +11,7 @@ import msgspec
 
 from gapless.client.messages import Encoder, Message
 from gapless.client.options import check_name
-from gapless.core.events import EventColumns
+from gapless.core.columns import EventColumns
 from gapless.core.messages import KeyedPublished
 from gapless.core.ticks import PubendId, Tick
 from gapless.errors import ConfigurationError, ConnectionClosedError, PublishUncertainError

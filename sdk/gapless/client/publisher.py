@@ -15,7 +15,7 @@ from gapless.client.messages import PRIORITY, Encoder, Message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
 from gapless.client.receipts import Receipt, Recovery, Submission
 from gapless.core.client.effects import NotPublished, PublisherReady, Receipted
-from gapless.core.events import EventColumns
+from gapless.core.columns import EventColumns
 from gapless.errors import (
     ConnectionClosedError,
     GaplessError,

@@ -19,7 +19,7 @@ from struct import error as StructError  # noqa: N812 - it is a class
 
 import msgspec
 
-from gapless.core.events import DeliveredColumns, EventColumns
+from gapless.core.columns import DeliveredColumns, EventColumns
 from gapless.core.messages import (
     AnyClientMessage,
     AnyServerMessage,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from gapless.core.events import EventBatch
+from gapless.core.columns import EventBatch
 from gapless.core.intervals import IntervalMap, IntervalSet
 from gapless.core.routing import RAW, Knowledge, Ranges, Stamp
 from gapless.core.segments import EventSegments, KnowledgeConflict

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, field
 
-from gapless.core.events import EMPTY, EventBatch, EventColumns
+from gapless.core.columns import EMPTY, EventBatch, EventColumns
 from gapless.core.messages import TickRun
 from gapless.core.ticks import PubendId, ShbId, Tick
 from gapless.selectors.filters import Filter

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from gapless.core import routing_wire as wire
-from gapless.core.events import EMPTY, ROW, EventBatch, EventColumns, Header
+from gapless.core.columns import EMPTY, ROW, EventBatch, EventColumns
+from gapless.core.events import Header
 from gapless.core.release import Cover, Minima
 from gapless.core.routing import (
     Enrol,
@@ -144,7 +145,7 @@ def decode(frame: bytes) -> Frame:
 
 
 def _pack_knowledge(said: Knowledge, address: Address) -> wire.KnowledgeWire:
-    rows, events = b"".join(said.data.rows), b"".join(said.data.events)
+    rows, events = b"".join(said.data.row_blobs()), b"".join(said.data.blobs())
     stamp = None if said.stamp is None else dict(said.stamp)
     return wire.KnowledgeWire(address, said.pubend, said.lo, said.hi, said.lost, stamp, said.reply, rows, events)
 

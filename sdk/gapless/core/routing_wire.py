@@ -29,7 +29,7 @@ class Wire(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="ki
 
 
 class KnowledgeWire(Wire, array_like=True, frozen=True, gc=False, tag=1):
-    """Knowledge: `rows` as `gapless.core.events.ROW`, `events` one behind the other."""
+    """Knowledge: `rows` as `gapless.core.columns.ROW`, `events` one behind the other."""
 
     pubend: str
     lo: Real

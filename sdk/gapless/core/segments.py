@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
-from gapless.core.events import EMPTY, EventBatch
+from gapless.core.columns import EMPTY, EventBatch
 from gapless.core.ticks import Tick
 
 

@@ -25,7 +25,7 @@ from itertools import accumulate, compress, pairwise
 from struct import Struct, pack, unpack_from
 from typing import Final
 
-from gapless.core.events import mask_flags
+from gapless.core.columns import mask_flags
 from gapless.core.ticks import MILLISECOND, Tick
 from gapless.selectors.masks import select
 

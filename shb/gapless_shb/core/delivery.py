@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gapless.core.events import EventBatch
+from gapless.core.columns import EventBatch
 from gapless.core.ticks import FOREVER, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Consumer

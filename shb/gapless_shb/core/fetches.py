@@ -7,12 +7,13 @@ segments, in order: events, and gaps.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from gapless.core.events import EventBatch
+from gapless.core.columns import EventBatch
 from gapless.core.knowledge import KnowledgeStream
 from gapless.core.routing import RAW, Knowledge, Ranges
 from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, STEP, PubendId, Tick
@@ -44,7 +45,7 @@ class TickFetch:
         self.upto = upto
         self._imprecise_for = imprecise_for
         self._ticks = ticks
-        self._wanted = set(ticks)
+        self._missing = list(ticks)
         self._pieces: list[EventBatch] = []
         self._lost = 0
 
@@ -54,27 +55,46 @@ class TickFetch:
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes what it wanted out of knowledge that arrived."""
-        data = knowledge.data
-        hits = self._wanted.intersection(data.ticks)
-        if hits:
-            self._wanted -= hits
-            mask = sum(1 << index for index, tick in enumerate(data.ticks) if tick in hits)
-            self._pieces.append(data.select(mask))
         self._lost = max(self._lost, knowledge.lost)
+        data, missing = knowledge.data, self._missing
+        if not data:
+            return
+        low, high = bisect_left(missing, data.ticks[0]), bisect_right(missing, data.ticks[-1])
+        expected = missing[low:high]
+        if expected == list(data.ticks):
+            self._pieces.append(data)
+            del missing[low:high]
+        elif places := _places(data.ticks, expected):
+            hits = data.at(places)
+            self._pieces.append(hits)
+            missing[low:high] = () if len(hits) == len(expected) else sorted({*expected}.difference(hits.ticks))
 
     @property
     def complete(self) -> bool:
         """Whether every wanted tick is an event or lost."""
-        return not self._wanted or max(self._wanted) <= self._lost
+        return not self._missing or self._missing[-1] <= self._lost
 
     def segments(self, silent: tuple[Tick, Tick]) -> list[Segment]:
         """Events and gaps in order. Ticks of `silent` are silence whatever became of them."""
         self._pieces.sort(key=lambda piece: piece.ticks[0])
-        lost = sorted(tick for tick in self._wanted if not silent[0] < tick <= silent[1])
+        lost = [tick for tick in self._missing if not silent[0] < tick <= silent[1]]
         events = merge(self._pieces)
         if self._imprecise_for is not None:
             events = refilter(events, self._imprecise_for)
         return interleave(self.start, events, [(tick - 1, tick) for tick in lost])
+
+
+def _places(ticks: Sequence[Tick], wanted: Sequence[Tick]) -> list[int]:
+    """Where among the ticks the wanted ones are, of those that are there."""
+    places: list[int] = []
+    at = 0
+    for tick in wanted:
+        at = bisect_left(ticks, tick, at)
+        if at == len(ticks):
+            break
+        if ticks[at] == tick:
+            places.append(at)
+    return places
 
 
 def near_ranges(ticks: Sequence[Tick], near: Tick) -> Ranges:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Protocol
 
-from gapless.core.events import EventBatch
+from gapless.core.columns import EventBatch
 from gapless.core.ticks import Tick
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
+from gapless.core.columns import mask_flags
 from gapless.core.effects import Chop, Operation, Put, Set
-from gapless.core.events import mask_flags
 from gapless.core.ticks import PubendId, Tick
 from gapless.selectors.masks import select
 from gapless_shb.core.blocks import TICKS_MAX, Block, encode

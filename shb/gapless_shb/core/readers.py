@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from gapless.core.columns import ROW, EventBatch
 from gapless.core.effects import ReadResult
-from gapless.core.events import ROW, EventBatch
 from gapless.core.routing import Knowledge, Ranges
 from gapless.core.ticks import PubendId, Tick
 from gapless.selectors.index import BatchMatcher

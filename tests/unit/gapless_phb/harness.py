@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gapless.core.columns import EventColumns
 from gapless.core.effects import Alarm, Chop, Delete, Put, Read, ReadResult, Set, Tell, Write
-from gapless.core.events import EventColumns, encode_event
+from gapless.core.events import encode_event
 from gapless.core.roles import ClientSession, RoleContext
 from gapless.core.routing import (
     AskPubend,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.events import EventColumns
+from gapless.core.columns import EventColumns
 from gapless.core.routing import (
     AskInterest,
     AskPubend,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.events import DeliveredColumns, EventColumns, encode_event
+from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.events import encode_event
 from gapless.core.tokens import CheckpointToken
 from gapless.errors import TokenAheadError
 from gapless_spark.parts import parts_of, within

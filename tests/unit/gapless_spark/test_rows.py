@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gapless.core.client import Gap
-from gapless.core.events import DeliveredColumns, EventColumns, Extras, encode_event
+from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.events import Extras, encode_event
 from gapless.core.ticks import STEP, tick_at
 from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless_spark.rows import COLUMNS, SCHEMA, checked, events_batch, gap_batch, narrowed, texts

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    from gapless.core.events import EventColumns
+    from gapless.core.columns import EventColumns
 
 
 class Batch:

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from gapless.core.client.items import Item
     from gapless.core.client.publishing import PublisherCore
     from gapless.core.client.subscribing import SubscriptionCore, Wanted
-    from gapless.core.events import EventColumns
+    from gapless.core.columns import EventColumns
     from gapless.core.ticks import PubendId, Tick
 
 

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from gapless.core.events import DeliveredColumns, Event
+from gapless.core.columns import DeliveredColumns
+from gapless.core.events import Event
 from gapless.core.ticks import PubendId, Tick, time_at
 
 

@@ -14,7 +14,7 @@ from gapless.core.messages import Published, PublisherOpened, PublishRefused, We
 from gapless.errors import GaplessError
 
 if TYPE_CHECKING:
-    from gapless.core.events import EventColumns
+    from gapless.core.columns import EventColumns
 
 
 class Publishers:

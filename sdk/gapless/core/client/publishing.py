@@ -31,7 +31,7 @@ from gapless.core.ticks import Tick
 from gapless.errors import GaplessError, PublishUncertainError, RemoteProtocolError
 
 if TYPE_CHECKING:
-    from gapless.core.events import EventColumns
+    from gapless.core.columns import EventColumns
     from gapless.core.messages import Welcome
 
 REWIND_PAUSE = 20 * MILLISECOND

@@ -15,8 +15,8 @@ from gapless.core.client.outbox import Outbox
 from gapless.core.client.reading import Part, Readings
 from gapless.core.client.subscribing import Wanted
 from gapless.core.client.timers import Key
+from gapless.core.columns import EventColumns
 from gapless.core.deadlines import Deadlines
-from gapless.core.events import EventColumns
 from gapless.core.messages import (
     AskBound,
     AskEarliest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless.core.events import EventColumns
+from gapless.core.columns import EventColumns
 from gapless.core.messages.base import ServerMessage
 from gapless.core.messages.publishing import TickRun
 from gapless.core.ticks import PubendId

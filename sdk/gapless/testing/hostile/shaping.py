@@ -6,7 +6,7 @@ from bisect import bisect_right
 
 from msgspec.structs import replace
 
-from gapless.core.events import EventBatch
+from gapless.core.columns import EventBatch
 from gapless.core.routing import Knowledge
 from gapless.core.stamps import meet
 from gapless.core.ticks import Tick

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gapless.core import routing
-from gapless.core.events import EventColumns, encode_event
+from gapless.core.columns import EventColumns
+from gapless.core.events import encode_event
 from gapless.core.routing import Effect, OpenRequest, Outcome, Pub, Verdict
 from gapless.core.ticks import PubendId
 from gapless.testing.routing.faults import MS, SECOND

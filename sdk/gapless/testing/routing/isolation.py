@@ -27,7 +27,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from gapless.core.events import EventBatch, EventColumns
+from gapless.core.columns import EventBatch, EventColumns
 from gapless.core.routing import BrokerId
 from gapless.testing.routing.harness import RouterHarness
 from gapless.testing.routing.safety import EVERYTHING

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from gapless.core import routing
-from gapless.core.events import EMPTY, EventBatch, EventColumns
+from gapless.core.columns import EMPTY, EventBatch, EventColumns
 from gapless.core.messages import TickRun
 from gapless.core.release import Minima
 from gapless.core.routing import Effect, Held, HoldRow, Knowledge, OpenRequest, Outcome, Pub, PubendMeta, Verdict, Want

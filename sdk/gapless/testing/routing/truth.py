@@ -10,7 +10,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
 from operator import lt
 
-from gapless.core.events import EventBatch, Header
+from gapless.core.columns import EventBatch
+from gapless.core.events import Header
 from gapless.core.intervals import IntervalSet
 from gapless.core.routing import Knowledge
 from gapless.core.ticks import PubendId, ShbId, Tick

@@ -23,8 +23,9 @@ from gapless.testing.sim.serving import Hearing
 if TYPE_CHECKING:
     from gapless.core import routing
     from gapless.core.client.effects import Attached
+    from gapless.core.columns import EventBatch
     from gapless.core.effects import Operation
-    from gapless.core.events import Event, EventBatch
+    from gapless.core.events import Event
     from gapless.core.ticks import PubendId, ShbId, Tick
     from gapless.testing.sim.broker import SimBroker
     from gapless.testing.sim.consumer import Consumer, Row

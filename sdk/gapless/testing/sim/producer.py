@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import effects as e
-from gapless.core.events import EventColumns, encode_event
+from gapless.core.columns import EventColumns
+from gapless.core.events import encode_event
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gapless.core.events import EventColumns
+from gapless.core.columns import EventColumns
 from gapless.errors import ConnectionClosedError, PublishRejectedError
 from gapless.testing.sim.options import MILLISECOND
 

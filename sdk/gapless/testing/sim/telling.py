@@ -9,7 +9,7 @@ from gapless.core import codec, routing_frames
 from gapless.core import messages as m
 from gapless.core import routing as r
 from gapless.core.client.items import Delivery, Gap, Item
-from gapless.core.events import EventBatch, EventColumns
+from gapless.core.columns import EventBatch, EventColumns
 from gapless.errors import RemoteProtocolError
 from gapless.testing.sim.naming import SHOWN, Names, count_of
 from gapless.testing.sim.producer import key_of

@@ -18,8 +18,8 @@ from functools import partial
 from itertools import accumulate
 from typing import Final
 
+from gapless.core.columns import ROW, EventBatch
 from gapless.core.effects import Read, ReadResult
-from gapless.core.events import ROW, EventBatch
 from gapless.core.messages import AskBound, Position, Ticks
 from gapless.core.roles import ClientSession
 from gapless.core.routing import Knowledge
@@ -82,7 +82,7 @@ class Count:
         self.ticks(events.ticks)
         if self.wants_events:
             before = self.sizes[-1] if self.sizes else 0
-            sizes = accumulate((len(event) + ROW.size for event in events.events), initial=before)
+            sizes = accumulate(map(ROW.size.__add__, events.lengths), initial=before)
             next(sizes)
             self.sizes.extend(sizes)
         return None

@@ -19,8 +19,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from gapless.core.columns import EventBatch
 from gapless.core.effects import ReadResult
-from gapless.core.events import EventBatch
 from gapless.core.routing import Knowledge
 from gapless.core.ticks import MILLISECOND, Tick
 from gapless.selectors.index import BatchMatcher
@@ -88,10 +88,10 @@ class NearTicks(TickFetch):
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes what it wanted out of knowledge that arrived."""
-        before = len(self._wanted)
+        before = len(self._missing)
         super().offer(knowledge)
         if knowledge.reply:
-            self.others += len(knowledge.data) - (before - len(self._wanted))
+            self.others += len(knowledge.data) - (before - len(self._missing))
 
 
 class RangeReader:

@@ -9,8 +9,8 @@ from itertools import accumulate, islice
 from typing import Final
 
 from gapless.core.codec import range_head
+from gapless.core.columns import ROW, EventBatch
 from gapless.core.effects import Read, ReadResult, Tell, Transmit
-from gapless.core.events import ROW, EventBatch
 from gapless.core.messages import Code, EndRead, Position, RangeGap, RangeRead, ReadOn, ReadRange
 from gapless.core.roles import ClientSession
 from gapless.core.routing import Knowledge
@@ -77,8 +77,11 @@ class Delivery:
         if self.full:
             return 0
         most = min(len(events), self.credit_events, FRAME_EVENTS)
-        ends = list(accumulate(map(ROW.size.__add__, map(len, islice(events.events, most)))))
-        return max(1, bisect_right(ends, min(self.credit_bytes, FRAME_BYTES)))
+        room = min(self.credit_bytes, FRAME_BYTES)
+        if most == len(events) and events.size + ROW.size * most <= room:
+            return most
+        ends = list(accumulate(map(ROW.size.__add__, islice(events.lengths, most))))
+        return max(1, bisect_right(ends, room))
 
 
 class Reads:

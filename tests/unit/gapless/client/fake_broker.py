@@ -14,7 +14,8 @@ from typing import Any
 
 from gapless.core import messages as m
 from gapless.core.codec import decode_client, deliver_head, encode
-from gapless.core.events import EventBatch, EventColumns, encode_event
+from gapless.core.columns import EventBatch, EventColumns
+from gapless.core.events import encode_event
 from gapless.core.ticks import FOREVER, STEP, PubendId, Tick
 from gapless.selectors.filters import Filter
 

@@ -11,7 +11,8 @@ import pytest
 import gapless
 from gapless.client.reading import RangeReader
 from gapless.core.client import Delivery, Gap
-from gapless.core.events import DeliveredColumns, EventColumns, encode_event
+from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.events import encode_event
 from gapless.core.messages import Target
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core import codec
-from gapless.core.events import EventColumns, encode_event
+from gapless.core.columns import EventColumns
+from gapless.core.events import encode_event
 from gapless.core.messages import (
     AnyClientMessage,
     AnyServerMessage,

@@ -10,16 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.events import (
-    EMPTY,
-    DeliveredColumns,
-    Event,
-    EventBatch,
-    EventColumns,
-    Extras,
-    encode_event,
-    mask_flags,
-)
+from gapless.core.columns import EMPTY, DeliveredColumns, EventBatch, EventColumns, mask_flags
+from gapless.core.events import Event, Extras, encode_event
 from gapless.core.ticks import STEP, tick_at_time
 
 values = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(max_size=20))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gapless.core.events import EMPTY, EventBatch
+from gapless.core.columns import EMPTY, EventBatch
 from gapless.core.intervals import IntervalSet
 from gapless.core.knowledge import Delta, Kind, KnowledgeConflict, KnowledgeStream, Run
 from gapless.core.routing import RAW, Knowledge, Ranges, Stamp

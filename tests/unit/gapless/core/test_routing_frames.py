@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gapless.core import routing_wire as wire
-from gapless.core.events import EventBatch, EventColumns, encode_event
+from gapless.core.columns import EventBatch, EventColumns
+from gapless.core.events import encode_event
 from gapless.core.messages import TickRun
 from gapless.core.release import Cover, Minima
 from gapless.core.routing import (

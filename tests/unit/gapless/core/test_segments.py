@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gapless.core.events import EMPTY, EventBatch, encode_event
+from gapless.core.columns import EMPTY, EventBatch
+from gapless.core.events import encode_event
 from gapless.core.segments import EventSegments, KnowledgeConflict
 
 TICKS = 20

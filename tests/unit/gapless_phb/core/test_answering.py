@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from gapless.core.columns import EventBatch
 from gapless.core.effects import Alarm, ReadResult
-from gapless.core.events import EventBatch
 from gapless.core.ticks import FOREVER, STEP, Tick
 from gapless_phb.core import answering
 from unit.gapless_phb.harness import Harness, at, bodies, knows, lines

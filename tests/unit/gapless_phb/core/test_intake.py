@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.columns import EventColumns
 from gapless.core.effects import Write
-from gapless.core.events import EventColumns
 from gapless.core.routing import Outcome, Pub, Submit, Verdict
 from gapless_phb.core.publishers import WINDOW
 from unit.gapless_phb.harness import Harness, TestPublisher, bodies, columns, knows, lines, outcomes

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gapless.core.events import EventColumns
+from gapless.core.columns import EventColumns
 from gapless.core.keyed import batch_name, marked, producer_of
 from gapless.core.routing import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless_phb.core import rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.events import EventColumns
+from gapless.core.columns import EventColumns
 from gapless.core.ticks import STEP
 from gapless_phb.core.publishers import WINDOW, Batch, Batched, Publisher, PublisherTable, runs_of
 from unit.gapless_phb.harness import at, columns

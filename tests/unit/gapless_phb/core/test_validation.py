@@ -6,7 +6,8 @@ from struct import pack
 
 import pytest
 
-from gapless.core.events import EventColumns, encode_event
+from gapless.core.columns import EventColumns
+from gapless.core.events import encode_event
 from gapless.errors import InvalidTopicError
 from gapless_phb.core import validation
 from gapless_phb.core.validation import BatchCheck, carries, fault_of_name

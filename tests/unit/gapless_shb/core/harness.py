@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from gapless.core import messages as m
 from gapless.core import routing as r
 from gapless.core.codec import decode_server
+from gapless.core.columns import EventBatch
 from gapless.core.effects import Alarm, Chop, Delete, Put, Read, ReadResult, Set, Tell, Transmit, Write
-from gapless.core.events import EventBatch, encode_event
+from gapless.core.events import encode_event
 from gapless.core.roles import ClientSession, RoleContext, SessionEnded
 from gapless.core.ticks import MILLISECOND, STEP, tick_at
 from gapless.selectors.filters import Filter

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.events import EventBatch, encode_event
+from gapless.core.columns import EventBatch
+from gapless.core.events import encode_event
 from gapless.core.routing import Knowledge
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.events import EventBatch, Extras, encode_event
+from gapless.core.columns import EventBatch
+from gapless.core.events import Extras, encode_event
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.blocks import Block, encode

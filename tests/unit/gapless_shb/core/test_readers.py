@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gapless.core import messages as m
+from gapless.core.columns import EventBatch
 from gapless.core.effects import Put, ReadResult, Tell, Transmit
-from gapless.core.events import EventBatch, Extras, encode_event
+from gapless.core.events import Extras, encode_event
 from gapless.core.routing import Knowledge, Ranges
 from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, PubendId
 from gapless_shb.core.blocks import TICKS_MAX

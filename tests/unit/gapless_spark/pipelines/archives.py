@@ -16,7 +16,8 @@ from typing_extensions import Self
 
 import gapless
 from gapless.core.client import Gap
-from gapless.core.events import DeliveredColumns, EventColumns, Extras, encode_event
+from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.events import Extras, encode_event
 from gapless.core.ticks import STEP, PubendId, Tick, tick_at
 from gapless_spark.offsets import offset_of
 from gapless_spark.pipelines.contents import day_of, described

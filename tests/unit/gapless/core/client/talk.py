@@ -9,7 +9,8 @@ from gapless.core import messages as m
 from gapless.core.client import ClientCore
 from gapless.core.client import effects as e
 from gapless.core.codec import decode_client, encode, range_head
-from gapless.core.events import EventColumns, encode_event
+from gapless.core.columns import EventColumns
+from gapless.core.events import encode_event
 
 SECOND = 1_000_000_000
 Said = TypeVar("Said")

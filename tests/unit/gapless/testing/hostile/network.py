@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from gapless.core.events import EMPTY, EventBatch, EventColumns, encode_event
+from gapless.core.columns import EMPTY, EventBatch, EventColumns
+from gapless.core.events import encode_event
 from gapless.core.knowledge import KnowledgeStream
 from gapless.core.messages import TickRun
 from gapless.core.routing import (

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
 
-from gapless.core.events import EMPTY, EventBatch, EventColumns, encode_event
+from gapless.core.columns import EMPTY, EventBatch, EventColumns
+from gapless.core.events import encode_event
 from gapless.core.routing import RAW, Effect, Interest, Knowledge, Pub, SendFrame, Stamp
 from gapless.core.routing_frames import Address, Message, decode
 from gapless.selectors.filters import Filter

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.events import EMPTY, EventBatch
+from gapless.core.columns import EMPTY, EventBatch
 from gapless.core.routing import (
     Deliver,
     Effect,

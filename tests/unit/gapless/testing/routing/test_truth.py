@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.events import EventBatch
+from gapless.core.columns import EventBatch
 from gapless.core.routing import Knowledge
 from gapless.testing.routing.breaches import Clause
 from gapless.testing.routing.interests import InterestHistory

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.events import DeliveredColumns, EventColumns, encode_event
+from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.events import encode_event
 from gapless.testing.sim.observing import Violation
 from gapless.testing.sim.ranger import Reading, check_same
 

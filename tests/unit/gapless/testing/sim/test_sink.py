@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.events import EventColumns
+from gapless.core.columns import EventColumns
 from gapless.core.messages import KeyedPublished, TickRun
 from gapless.errors import ConnectionClosedError, PublishRejectedError, SubscriptionNotFoundError
 from gapless.testing.sim.choices import Choices

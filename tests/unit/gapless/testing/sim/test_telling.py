@@ -10,7 +10,8 @@ from gapless.core import codec, routing_frames
 from gapless.core import messages as m
 from gapless.core import routing as r
 from gapless.core.client.items import Gap, Silence
-from gapless.core.events import EventColumns, encode_event
+from gapless.core.columns import EventColumns
+from gapless.core.events import encode_event
 from gapless.core.messages import TickRun
 from gapless.core.release import Cover, Minima
 from gapless.core.ticks import FOREVER, STEP, tick_at

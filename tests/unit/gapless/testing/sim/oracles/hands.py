@@ -12,8 +12,9 @@ import pytest
 from gapless.core.client import Delivery, Gap, Silence
 from gapless.core.client.effects import Attached
 from gapless.core.client.subscribing import Phase
+from gapless.core.columns import DeliveredColumns, EventBatch, EventColumns
 from gapless.core.effects import Chop, Set
-from gapless.core.events import DeliveredColumns, EventBatch, EventColumns, encode_event
+from gapless.core.events import encode_event
 from gapless.core.messages import Acknowledge, Acknowledged, StartAt, Subscribed
 from gapless.core.routing import Interest, Knowledge, Progress, PubendMeta, Stamp, Want
 from gapless.core.tokens import CheckpointToken
