@@ -8,10 +8,10 @@ without.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, repeat
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -22,6 +22,7 @@ from gapless.core.client import Gap
 from gapless.core.columns import DeliveredColumns
 from gapless.core.ticks import COUNTER_BITS, EPOCH_MS, PUBEND_BITS, PubendId
 from gapless.errors import ConfigurationError, RemoteProtocolError
+from gapless_spark.properties import PropertyColumns, columns_of
 
 KEY: Final = "key"
 """The property that is the column `key` as well."""
@@ -112,6 +113,7 @@ class _Events:
         self._rows = memoryview(rows[0] if len(rows) == 1 else b"".join(rows))
         self._blob: Any = events[0] if len(events) == 1 else b"".join(events)
         self._headers: list[_Header] | None = None
+        self._property_columns: PropertyColumns | None = None
         self._cut: Any = None
 
     def batch(self, schema: Any) -> Any:
@@ -122,8 +124,8 @@ class _Events:
             "tick": self._ticks,
             "tick_from": self._ticks,
             "topic": lambda: self._topics("properties" in schema.names or KEY in schema.names),
-            "key": self._keys,
-            "properties": self._properties,
+            "key": lambda: self._properties().one(KEY),
+            "properties": lambda: self._properties().maps(),
             "payload": lambda: self._parts().take(_every_other(self._count, 1)),
             "published_at": self._times,
             "header": lambda: self._parts().take(_every_other(self._count, 0)),
@@ -155,11 +157,11 @@ class _Events:
         count = self._count
         ends = pc.cumulative_sum(self._column("I", 2, 4, pa.int32()))
         bodies = pc.subtract(ends, self._column("I", 3, 4, pa.int32()))
-        offsets = memoryview(bytearray(4 * (2 * count + 1))).cast("i")
+        offsets = array("i", bytes(4 * (2 * count + 1)))
         offsets[1::2] = _numbers(bodies)
         offsets[2::2] = _numbers(ends)
         self._cut = pa.Array.from_buffers(
-            pa.binary(), 2 * count, [None, pa.py_buffer(offsets.obj), pa.py_buffer(self._blob)]
+            pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(self._blob)]
         )
         return self._cut
 
@@ -168,49 +170,33 @@ class _Events:
     def _array(self) -> bytes:
         return b"".join((b"\xdd", self._count.to_bytes(4, "big"), self._blob))
 
-    def _all_properties(self) -> list[dict[str, Any]]:
-        if self._headers is None:
+    def _properties(self) -> PropertyColumns:
+        if self._property_columns is None:
             self._headers = _decode_headers(self._array())
-        return list(map(_properties_of, self._headers))
+            self._property_columns = columns_of(list(map(_properties_of, self._headers)))
+        return self._property_columns
 
     def _topics(self, with_properties: bool) -> Any:  # noqa: FBT001 - a private helper
         if with_properties:
-            self._all_properties()
+            self._properties()
         found: Sequence[Any] = _decode_topics(self._array()) if self._headers is None else self._headers
-        return pa.array(list(map(_topic_of, found)), pa.string())
-
-    def _keys(self) -> Any:
-        values = list(map(dict.get, self._all_properties(), repeat(KEY)))
-        absent = pa.array(list(map(is_, values, repeat(None))), pa.bool_())
-        return pc.if_else(absent, pa.scalar(None, pa.string()), texts(values))
-
-    def _properties(self) -> Any:
-        properties = self._all_properties()
-        offsets = pa.array(list(accumulate(map(len, properties), initial=0)), pa.int32())
-        names = pa.array(list(chain.from_iterable(properties)), pa.string())
-        values = list(chain.from_iterable(map(dict.values, properties)))
-        return pa.MapArray.from_arrays(offsets, names, texts(values))
+        topics = list(map(_topic_of, found))
+        if len({*topics}) == 1:
+            return pa.repeat(pa.scalar(topics[0]), self._count)
+        return pa.array(topics, pa.string())
 
 
-def texts(values: Sequence[Any]) -> Any:
-    """Values of properties as texts: numbers as Python writes them, and `true` and `false`."""
-    kinds = {*map(type, values)}
-    if kinds <= {str}:
-        return pa.array(values, pa.string())
-    found = pa.array(list(map(str, values)), pa.string())
-    if bool in kinds:
-        are_flags = pa.array(list(map(isinstance, values, repeat(bool))), pa.bool_())
-        found = pc.if_else(are_flags, pc.utf8_lower(found), found)
-    return found
+def _numbers(column: Any) -> array[int]:
+    """The numbers of a column of int32 without nulls."""
+    start = 4 * column.offset
+    return array("i", memoryview(column.buffers()[1])[start : start + 4 * len(column)].tobytes())
 
 
-def _numbers(array: Any) -> memoryview:
-    """The numbers of an array of int32 without nulls."""
-    start = array.offset
-    return memoryview(array.buffers()[1]).cast("i")[start : start + len(array)]
+def _every_other(count: int, first: int) -> Any:
+    """first, first + 2, first + 4, …: as many as that."""
+    return _evens_from(first, 1 << count.bit_length()).slice(0, count)
 
 
 @lru_cache(maxsize=8)
-def _every_other(count: int, first: int) -> Any:
-    """first, first + 2, first + 4, …: as many as that."""
+def _evens_from(first: int, count: int) -> Any:
     return pa.array(range(first, 2 * count + first, 2), pa.int32())

@@ -226,7 +226,7 @@ class EventBatch:
         """All events one behind the other, in pieces."""
         return [columns.blob for columns in self.columns] if self.columns else self.events
 
-    def row_blobs(self) -> Iterable[bytes | bytearray]:
+    def row_blobs(self) -> Iterable[bytes | array[int]]:
         """All rows one behind the other, in pieces."""
         if not self.columns:
             return self.rows
@@ -321,15 +321,14 @@ def _sliced(columns: Iterable[EventColumns], start: int, stop: int) -> Iterator[
         start, stop = start - each.count, stop - each.count
 
 
-def _rows(ticks: Sequence[Tick], lengths: bytes) -> bytes | bytearray:
+def _rows(ticks: Sequence[Tick], lengths: bytes) -> bytes | array[int]:
     """The rows of events: their ticks, each before its two lengths."""
     if not _LITTLE_ENDIAN:
         return b"".join(ROW.pack(tick, *pair) for tick, pair in zip(ticks, _PAIR.iter_unpack(lengths), strict=True))
-    rows = bytearray(ROW.size * len(ticks))
-    numbers = memoryview(rows).cast("Q")
-    numbers[::2] = memoryview(array("Q", ticks))
-    numbers[1::2] = memoryview(lengths).cast("Q")
-    return rows
+    numbers = array("Q", bytes(ROW.size * len(ticks)))
+    numbers[::2] = array("Q", list(ticks))
+    numbers[1::2] = array("Q", lengths)
+    return numbers
 
 
 class DeliveredColumns:

@@ -15,7 +15,7 @@ from gapless.core.columns import DeliveredColumns, EventColumns
 from gapless.core.events import Extras, encode_event
 from gapless.core.ticks import STEP, tick_at
 from gapless.errors import ConfigurationError, RemoteProtocolError
-from gapless_spark.rows import COLUMNS, SCHEMA, checked, events_batch, gap_batch, narrowed, texts
+from gapless_spark.rows import COLUMNS, SCHEMA, checked, events_batch, gap_batch, narrowed
 
 BASE = tick_at(1_800_000_000_000)
 Row = tuple[str, dict[str, Any], bytes]
@@ -130,19 +130,6 @@ def test_a_schema_that_cannot_be_served_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="column tick is of type int64"):
         checked(pa.schema([("tick", pa.int32())]))
     assert checked(pa.schema([("payload", pa.binary()), ("tick", pa.int64())])).names == ["payload", "tick"]
-
-
-def test_texts() -> None:
-    assert texts([]).to_pylist() == []
-    assert texts(["True", True, 1, 1.0, False, -0.5, 1 << 62]).to_pylist() == [
-        "True",
-        "true",
-        "1",
-        "1.0",
-        "false",
-        "-0.5",
-        str(1 << 62),
-    ]
 
 
 VALUES = (
