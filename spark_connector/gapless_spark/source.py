@@ -20,6 +20,7 @@ import gapless
 from gapless.core.ticks import PubendId, Tick
 from gapless.errors import ConfigurationError
 from gapless_spark import gaps
+from gapless_spark.archives import spare_archives
 from gapless_spark.columns import DDL, checked_names
 from gapless_spark.connections import connect, shared_connection
 from gapless_spark.offsets import ORIGIN, offset_of, token_of
@@ -70,6 +71,7 @@ class GaplessDataSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: Any) -> GaplessStreamReader:  # noqa: N802 - Spark's name
         """The source of a streaming query."""
+        spare_archives()
         options = _options(self.options, streaming=True)
         if limits is None and (options.max_events or options.max_bytes or options.max_ticks):
             log.warning("before Spark 4.2 a limit ends a run with availableNow after one batch, and no error says so")
@@ -77,16 +79,19 @@ class GaplessDataSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: Any) -> GaplessReader:
         """The source of a batch query."""
+        spare_archives()
         options = _options(self.options, streaming=False)
         kind = GaplessPushingReader if options.pushdown else GaplessReader
         return kind(options, checked_names(_columns(schema)))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802, FBT001 - Spark's
         """The sink of a streaming query."""
+        spare_archives()
         return stream_writer(self.options, _columns(schema), overwrite=overwrite)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:  # noqa: FBT001 - Spark's
         """The sink of a batch query."""
+        spare_archives()
         return batch_writer(self.options, _columns(schema), overwrite=overwrite)
 
 
@@ -252,6 +257,7 @@ def _ending(
 
 
 def _read(task: Task, options: SourceOptions, names: list[str]) -> Iterator[Any]:
+    spare_archives()
     subscription, timeout = gapless.CheckpointToken.parse(task.origin), options.broker_timeout
     cut = task.start, task.end
     with (
