@@ -59,7 +59,7 @@ READING = (
         "range_block_beyond_end",
         ("T25",),
         "Of a block of the PFS all is read, beyond the end of the range.",
-        (Edit(f"{_READER}._take_blocks", "self.horizon < tick <= upto", "self.horizon < tick"),),
+        (Edit(f"{_READER}._within", "bisect_right(ticks, head)", "len(ticks)"),),
         ("P1", "I2", "I3"),
         "As range_page_beyond_end, with an SHB that keeps little in memory.",
         workload="ranges",
