@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.columns import DeliveredColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.ticks import PubendId, Tick
 from gapless_spark.gaps import RangeGapError
 from gapless_spark.rows import events_batch, gap_batch

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gapless.core.client import Gap
-from gapless.core.columns import DeliveredColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.ticks import COUNTER_BITS, EPOCH_MS, PUBEND_BITS, PubendId
 from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless_spark.properties import PropertyColumns, columns_of

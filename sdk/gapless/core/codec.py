@@ -19,7 +19,8 @@ from struct import error as StructError  # noqa: N812 - it is a class
 
 import msgspec
 
-from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.columns import EventColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.messages import (
     AnyClientMessage,
     AnyServerMessage,

@@ -1,9 +1,7 @@
-"""Events in columns: as a publisher sends them, as the log and the brokers have them, and as a subscriber gets them.
+"""Events in columns: as a publisher sends them, and as the log and the brokers have them.
 
 A batch of events is columns: per event its tick, its length and its body's length, then all events one behind the
-other. So a delivery is a join of shared slices, and of a batch that is passed on whole nothing is taken apart; a reader
-decodes all events of a batch in one call (put an array header before them and they are one msgpack array), and finds
-ticks and bodies by arithmetic.
+other. So a delivery is a join of shared slices, and of a batch that is passed on whole nothing is taken apart.
 """
 
 from __future__ import annotations
@@ -17,10 +15,9 @@ from struct import Struct, pack
 
 import msgspec
 
-from gapless.core.events import CheckedHeader, Event, Header
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.events import CheckedHeader, Header
+from gapless.core.ticks import Tick
 
-_decode_events = msgspec.msgpack.Decoder(list[Event]).decode
 _decode_headers = msgspec.msgpack.Decoder(list[Header]).decode
 _decode_whole = msgspec.msgpack.Decoder(CheckedHeader).decode
 _body_of = attrgetter("body")
@@ -28,8 +25,13 @@ _body_of = attrgetter("body")
 ROW = Struct("<QII")
 """Per event in a delivery: tick, length, length of the body."""
 _PAIR = Struct("<II")
-_LITTLE_ENDIAN = pack("=H", 1) == b"\1\0"
+LITTLE_ENDIAN = pack("=H", 1) == b"\1\0"
 """Whether rows lie in memory as they come over the wire, so that a column is moved without a step per row."""
+
+
+def array_header(count: int) -> bytes:
+    """What makes so many events, one behind the other, one msgpack array."""
+    return b"\xdd" + count.to_bytes(4, "big")
 
 
 class EventColumns:
@@ -64,7 +66,7 @@ class EventColumns:
 
     def _numbers(self) -> array[int]:
         numbers = array("I", self.lengths)
-        if not _LITTLE_ENDIAN:
+        if not LITTLE_ENDIAN:
             numbers.byteswap()
         return numbers
 
@@ -205,7 +207,7 @@ class EventBatch:
         """Topic, properties and extras of each event; decoded once, when first asked for. Raises ValueError."""
         if self._headers is None:
             try:
-                self._headers = _decode_headers(b"".join((_array_header(len(self)), *self.blobs())))
+                self._headers = _decode_headers(b"".join((array_header(len(self)), *self.blobs())))
             except msgspec.MsgspecError as error:
                 raise ValueError(f"an event is malformed: {error}") from error
         return self._headers
@@ -308,10 +310,6 @@ def mask_flags(mask: int, count: int) -> bytes:
     return format(mask, f"0{count}b").encode()[::-1].translate(_FLAGS)
 
 
-def _array_header(count: int) -> bytes:
-    return b"\xdd" + count.to_bytes(4, "big")
-
-
 def _sliced(columns: Iterable[EventColumns], start: int, stop: int) -> Iterator[EventColumns]:
     """What lies in these positions of some columns, one behind the other."""
     for each in columns:
@@ -323,79 +321,9 @@ def _sliced(columns: Iterable[EventColumns], start: int, stop: int) -> Iterator[
 
 def _rows(ticks: Sequence[Tick], lengths: bytes) -> bytes | array[int]:
     """The rows of events: their ticks, each before its two lengths."""
-    if not _LITTLE_ENDIAN:
+    if not LITTLE_ENDIAN:
         return b"".join(ROW.pack(tick, *pair) for tick, pair in zip(ticks, _PAIR.iter_unpack(lengths), strict=True))
     numbers = array("Q", bytes(ROW.size * len(ticks)))
     numbers[::2] = array("Q", list(ticks))
     numbers[1::2] = array("Q", lengths)
     return numbers
-
-
-class DeliveredColumns:
-    """A delivery as it came over the wire: count, rows, events; decoded when asked for."""
-
-    __slots__ = ("_ends", "_events", "_rows", "count")
-
-    def __init__(self, count: int, rows: memoryview, events: memoryview) -> None:
-        self.count = count
-        self._rows = rows
-        self._events = events
-        self._ends: list[int] | None = None
-
-    @classmethod
-    def parse(cls, blob: bytes, offset: int) -> DeliveredColumns:
-        """The delivery that fills `blob` from `offset` on. Raises ValueError if rows and events do not."""
-        count = int.from_bytes(blob[offset : offset + 4], "little")
-        columns = memoryview(blob)[offset + 4 :]
-        if len(columns) < ROW.size * count:
-            raise ValueError("a delivery is shorter than its rows")
-        parsed = cls(count, columns[: ROW.size * count], columns[ROW.size * count :])
-        if sum(parsed.lengths()) != len(columns) - ROW.size * count:
-            raise ValueError("the lengths of the events do not add up to the delivery")
-        return parsed
-
-    @property
-    def size(self) -> int:
-        """Bytes of rows and events."""
-        return len(self._rows) + len(self._events)
-
-    @property
-    def buffers(self) -> tuple[memoryview, memoryview]:
-        """All rows (`ROW`), and all events one behind the other, as they came: for who reads them in columns."""
-        return self._rows, self._events
-
-    def rows(self) -> Iterator[tuple[Tick, int, int]]:
-        """Tick, length and body length of each event."""
-        return ROW.iter_unpack(self._rows)
-
-    def ticks(self) -> list[Tick]:
-        """The ticks, in order."""
-        if _LITTLE_ENDIAN:
-            return self._rows.cast("Q")[::2].tolist()
-        return [tick for tick, _, _ in self.rows()]
-
-    def lengths(self) -> list[int]:
-        """The length of each event."""
-        if _LITTLE_ENDIAN:
-            return self._rows.cast("I")[2::4].tolist()
-        return [length for _, length, _ in self.rows()]
-
-    def slice(self, start: int, stop: int) -> DeliveredColumns:
-        """The events with these positions, 0 <= start <= stop <= count; the bytes are shared."""
-        if start == 0 and stop == self.count:
-            return self
-        if self._ends is None:
-            self._ends = list(accumulate(self.lengths(), initial=0))
-        rows = self._rows[ROW.size * start : ROW.size * stop]
-        return DeliveredColumns(stop - start, rows, self._events[self._ends[start] : self._ends[stop]])
-
-    def events(self, pubend: PubendId) -> list[Event]:
-        """All events, decoded in one call. Raises ValueError if they are not `count` well-formed events."""
-        try:
-            events = _decode_events(b"".join((_array_header(self.count), self._events)))
-        except msgspec.MsgspecError as error:
-            raise ValueError(f"an event is malformed: {error}") from error
-        for event, tick in zip(events, self.ticks()):  # noqa: B905
-            event.tick = tick
-            event.pubend = pubend
-        return events

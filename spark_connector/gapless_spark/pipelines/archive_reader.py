@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gapless.core.columns import ROW, DeliveredColumns
+from gapless.core.columns import ROW
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.events import Event
 from gapless.core.intervals import IntervalSet
 from gapless.core.ticks import FOREVER, PubendId, Tick

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.columns import EventColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.events import encode_event
 from gapless.core.tokens import CheckpointToken
 from gapless.errors import TokenAheadError

@@ -8,7 +8,8 @@ import pytest
 
 import gapless
 from gapless.core.client import Delivery, Gap
-from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.columns import EventColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.events import encode_event
 from gapless_spark.gaps import RangeGapError
 from gapless_spark.reading import record_batches

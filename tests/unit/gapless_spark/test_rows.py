@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gapless.core.client import Gap
-from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.columns import EventColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.events import Extras, encode_event
 from gapless.core.ticks import STEP, tick_at
 from gapless.errors import ConfigurationError, RemoteProtocolError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.columns import EventColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.events import encode_event
 from gapless.core.ticks import STEP
 from gapless_spark.reading import record_batches

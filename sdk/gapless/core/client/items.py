@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gapless.core.columns import DeliveredColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.events import Event
 from gapless.core.ticks import PubendId, Tick, time_at
 

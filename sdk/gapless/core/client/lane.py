@@ -16,7 +16,7 @@ from operator import lt
 
 from gapless.core.client.acknowledging import History
 from gapless.core.client.items import Delivery, Gap, Item, Silence
-from gapless.core.columns import DeliveredColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.ticks import PubendId, Tick
 from gapless.errors import RemoteProtocolError
 

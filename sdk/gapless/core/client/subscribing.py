@@ -22,8 +22,8 @@ from gapless.core.client.lane import Lane
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, error_of, request_error
 from gapless.core.client.timers import Key, Timer
-from gapless.core.columns import DeliveredColumns
 from gapless.core.deadlines import Deadlines
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.messages import (
     Acknowledge,
     Code,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from gapless.core.columns import DeliveredColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.messages.base import ClientMessage, Code, ServerMessage
 from gapless.core.messages.subscribing import InUse, Position, RealTick, StartAt
 from gapless.core.ticks import PubendId, Tick

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from gapless.core.columns import DeliveredColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.messages.base import ClientMessage, Code, ServerMessage
 from gapless.core.ticks import FOREVER, PubendId, Tick
 

@@ -211,8 +211,8 @@ def divided(counts: Mapping[PubendId, Count], max_events: int | None, max_bytes:
             first = next((pubend for pubend in counts if taken[pubend]), None)
             fitting = {pubend: int(pubend == first) for pubend in counts}
         taken = {pubend: min(taken[pubend], fitting[pubend]) for pubend in counts}
-    if max_events is not None:
-        taken = shares(taken, max_events)
+    if max_events is not None:  # a block may have brought more than the budget: that is no reason for a larger share
+        taken = shares({pubend: min(count, max_events) for pubend, count in taken.items()}, max_events)
     return taken
 
 

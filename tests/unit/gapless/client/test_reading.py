@@ -11,7 +11,8 @@ import pytest
 import gapless
 from gapless.client.reading import RangeReader
 from gapless.core.client import Delivery, Gap
-from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.columns import EventColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.events import encode_event
 from gapless.core.messages import Target
 

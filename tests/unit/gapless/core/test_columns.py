@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.columns import EMPTY, DeliveredColumns, EventBatch, EventColumns, mask_flags
+from gapless.core.columns import EMPTY, EventBatch, EventColumns, mask_flags
 from gapless.core.events import encode_event
 from gapless.core.ticks import STEP
 
@@ -24,23 +24,6 @@ def columns(events: list[tuple[str, dict[str, object], bytes]]) -> EventColumns:
     """What a publisher makes of these (topic, properties, body)."""
     encoded = [encode_event(topic, properties, None, body) for topic, properties, body in events]
     return EventColumns.of(encoded, [len(body) for _, _, body in events])
-
-
-@given(plain_events, st.data())
-def test_what_is_published_is_what_is_delivered(
-    events: list[tuple[str, dict[str, object], bytes]], data: st.DataObject
-) -> None:
-    """Through the publisher's columns, a batch, any choice of its events, and a delivery's columns."""
-    mask = data.draw(st.integers(0, (1 << len(events)) - 1))
-    ticks = range(STEP, STEP * (len(events) + 1), STEP)
-    batch = columns(events).batch(ticks)
-
-    delivered = DeliveredColumns.parse(batch.payload(mask), 0)
-
-    chosen = [(tick, *event) for at, (tick, event) in enumerate(zip(ticks, events, strict=True)) if mask >> at & 1]
-    assert delivered.ticks() == [tick for tick, *_ in chosen]
-    assert [(e.tick, e.topic, e.properties, e.body) for e in delivered.events("p@1")] == chosen
-    assert all(event.pubend == "p@1" for event in delivered.events("p@1"))
 
 
 @given(plain_events, st.data())
@@ -62,17 +45,6 @@ def test_select_and_slice_agree_with_lists(
     assert EventBatch.concatenate([batch.slice(0, start), batch.slice(start, len(events))]) == batch
 
 
-@given(plain_events, st.integers(0, 30), st.integers(0, 30))
-def test_a_slice_of_a_delivery_is_the_delivery_of_a_slice(
-    events: list[tuple[str, dict[str, object], bytes]], first: int, second: int
-) -> None:
-    """Clients hand out parts of what arrived without decoding the rest."""
-    start, stop = sorted((min(first, len(events)), min(second, len(events))))
-    whole = DeliveredColumns.parse(columns(events).batch(range(1, len(events) + 1)).payload((1 << len(events)) - 1), 0)
-
-    assert whole.slice(start, stop).events("p@1") == whole.events("p@1")[start:stop]
-
-
 @pytest.mark.parametrize(
     "broken",
     [
@@ -88,15 +60,6 @@ def test_a_malformed_batch_is_refused(broken: EventColumns) -> None:
     """A broker believes no client: lengths, msgpack and the types of properties are checked."""
     with pytest.raises(ValueError, match=r"lengths|body|malformed"):
         broken.check()
-
-
-def test_a_delivery_that_does_not_add_up_is_refused() -> None:
-    """A client believes no broker either."""
-    payload = columns([("t", {}, b"x")]).batch([1]).payload(1)
-
-    for garbled in (payload[:-1], payload + b"x", b"\xff" + payload[1:], payload[:10]):
-        with pytest.raises(ValueError, match=r"delivery"):
-            DeliveredColumns.parse(garbled, 0)
 
 
 @given(st.lists(plain_events, min_size=1, max_size=4), st.data())

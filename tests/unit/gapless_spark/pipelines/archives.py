@@ -16,7 +16,8 @@ from typing_extensions import Self
 
 import gapless
 from gapless.core.client import Gap
-from gapless.core.columns import DeliveredColumns, EventColumns
+from gapless.core.columns import EventColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.events import Extras, encode_event
 from gapless.core.ticks import STEP, PubendId, Tick, tick_at
 from gapless_spark.offsets import offset_of

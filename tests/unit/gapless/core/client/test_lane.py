@@ -8,7 +8,8 @@ import pytest
 
 from gapless.core.client.items import Delivery, Gap, Silence
 from gapless.core.client.lane import Lane
-from gapless.core.columns import DeliveredColumns, EventBatch
+from gapless.core.columns import EventBatch
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.events import encode_event
 from gapless.errors import RemoteProtocolError
 

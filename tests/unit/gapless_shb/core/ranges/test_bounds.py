@@ -130,6 +130,11 @@ def test_bytes_are_shared() -> None:
     assert divided(counts, 4, 1000) == {"a": 3, "b": 1}
 
 
+def test_whoever_has_the_budget_behind_it_gets_as_much_as_another_such() -> None:
+    """However much of it came in one block."""
+    assert divided({"a": counted([1] * 999, 10**6), "b": counted([1] * 100, 10**6)}, 100, None) == {"a": 50, "b": 50}
+
+
 def test_an_event_larger_than_the_budget_goes_alone() -> None:
     assert divided({"a": counted([], 50), "b": counted([100], 50), "c": counted([90], 50)}, None, 50) == {
         "a": 0,

@@ -12,7 +12,8 @@ import pytest
 from gapless.core.client import Delivery, Gap, Silence
 from gapless.core.client.effects import Attached
 from gapless.core.client.subscribing import Phase
-from gapless.core.columns import DeliveredColumns, EventBatch, EventColumns
+from gapless.core.columns import EventBatch, EventColumns
+from gapless.core.delivered import DeliveredColumns
 from gapless.core.effects import Chop, Set
 from gapless.core.events import encode_event
 from gapless.core.messages import Acknowledge, Acknowledged, StartAt, Subscribed
