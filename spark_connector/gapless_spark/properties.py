@@ -57,14 +57,14 @@ class _Alike:
     def maps(self) -> Any:
         """See `PropertyColumns`."""
         width, count = len(self._names), self._count
-        weft = _weft(self._names, 1 << count.bit_length())
-        offsets = weft.offsets.slice(0, count + 1)
+        layout = _layout(self._names, 1 << count.bit_length())
+        offsets = layout.offsets.slice(0, count + 1)
         if not width:
-            return pa.MapArray.from_arrays(offsets, weft.names, weft.names)
-        events, places = weft.events.slice(0, width * count), weft.places.slice(0, width * count)
+            return pa.MapArray.from_arrays(offsets, layout.names, layout.names)
+        events, places = layout.events.slice(0, width * count), layout.places.slice(0, width * count)
         columns = pa.concat_arrays([self._column(at) for at in range(width)])
         values = columns.take(pc.add(pc.multiply(places, pa.scalar(count, pa.int32())), events))
-        return pa.MapArray.from_arrays(offsets, weft.names.slice(0, width * count), values)
+        return pa.MapArray.from_arrays(offsets, layout.names.slice(0, width * count), values)
 
     def _column(self, at: int) -> Any:
         if at not in self._texts:
@@ -107,8 +107,8 @@ def texts(values: Sequence[Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class _Weft:
-    """What all maps with the same names share, as long as that is; shorter ones use the front of it."""
+class _Layout:
+    """How maps with the same names are laid out, for so many events; fewer of them use the front of it."""
 
     offsets: Any
     names: Any
@@ -119,9 +119,9 @@ class _Weft:
 
 
 @lru_cache(maxsize=8)
-def _weft(names: tuple[str, ...], count: int) -> _Weft:
+def _layout(names: tuple[str, ...], count: int) -> _Layout:
     width = len(names)
-    return _Weft(
+    return _Layout(
         pa.array((width * number for number in range(count + 1)), pa.int32()),
         pa.array([*names] * count, pa.string()),
         pa.array((number for number in range(count) for _ in names), pa.int32()),

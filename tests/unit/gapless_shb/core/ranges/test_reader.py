@@ -48,3 +48,23 @@ def test_a_full_imprecise_block_in_memory_is_filtered_too() -> None:
     world.deliver(world.knowledge(lo, world.stable, raw=True, reply=False))
 
     assert world.take(lo, world.stable).ticks == world.matching(lo, world.stable)
+
+
+def test_blocks_that_were_read_are_used_up_before_more_are_read() -> None:
+    """The events of a few of them are fetched at a time; the others are not read again for that."""
+    world = RangeWorld(10, selector="").calm()  # nothing that was delivered stays in memory
+    world.define()
+    lo = world.calm(1).stable
+    for _ in range(3):
+        world.calm(300)
+    reads: list[int] = []
+    answered = world.answer_reads
+
+    def counted() -> None:
+        reads.extend(read.after for read in world.reads if read.cookie[0] == "range")  # type: ignore[index]
+        answered()
+
+    world.answer_reads = counted  # type: ignore[method-assign]
+
+    assert world.take(lo, world.stable).ticks == world.matching(lo, world.stable)
+    assert reads == [lo], "a read of this world finds three blocks, and the first is enough for a first fetch"
