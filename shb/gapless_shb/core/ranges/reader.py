@@ -229,13 +229,12 @@ class RangeReader:
     def _fetch_blocks(self, head: Tick, now: int) -> None:
         ticks: list[Tick] = []
         covered, imprecise = self.horizon, False
-        while self._blocks and covered < head and len(ticks) < self._ticks_most:
-            block = self._blocks[0]
+        for block in self._blocks:
+            if covered >= head or len(ticks) >= self._ticks_most:
+                break
             ticks += self._within(block.ticks_of(self.sid), head)
-            imprecise = imprecise or block.imprecise
             covered = min(block.index, head)
-            if covered == block.index:
-                self._blocks.popleft()
+            imprecise = imprecise or block.imprecise
         self._take_ticks(ticks, covered, now, imprecise=imprecise)
 
     def _count_blocks(self, head: Tick) -> None:
@@ -255,6 +254,9 @@ class RangeReader:
 
     def _take_ticks(self, ticks: Sequence[Tick], upto: Tick, now: int, *, imprecise: bool) -> None:
         if ticks and self._sink.wants_events:
+            if len(ticks) > self._ticks_most and self._ticks_most < TICKS_MAX:  # the events are large, or may be
+                ticks = ticks[: self._ticks_most]
+                upto = ticks[-1]
             self._fetch = NearTicks(self.horizon, ticks, upto, self._near, imprecise=imprecise)
             self.stream.turns.fetch(self._fetch.ranges(), now)
             return

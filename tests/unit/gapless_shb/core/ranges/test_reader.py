@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless_shb.core.blocks import TICKS_MAX
+from gapless_shb.core.ranges.reader import TICKS_FIRST
 from unit.gapless_shb.core.harness import Client
 from unit.gapless_shb.core.ranges.harness import RangeWorld
 
@@ -68,3 +69,29 @@ def test_blocks_that_were_read_are_used_up_before_more_are_read() -> None:
 
     assert world.take(lo, world.stable).ticks == world.matching(lo, world.stable)
     assert reads == [lo], "a read of this world finds three blocks, and the first is enough for a first fetch"
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_of_a_block_no_more_is_fetched_at_once_than_large_events_allow(sealed: bool) -> None:
+    """How large they are is not known at first; then a block may hold more than memory does."""
+    world = RangeWorld(10, selector="").calm()  # nothing that was delivered stays in memory
+    world.define()
+    lo = world.calm(1).stable
+    for _ in range(600):
+        world.publish()
+    if sealed:
+        world.calm()
+    else:
+        world.deliver(world.knowledge(lo, world.stable, raw=True, reply=False))
+    fetched: list[int] = []
+    answered = world.answer_wants
+
+    def counted(*, lossy: bool) -> None:
+        fetched.extend(len(world.matching(*span)) for want in world.wants for span in want.ranges)
+        answered(lossy=lossy)
+
+    world.answer_wants = counted  # type: ignore[method-assign]
+
+    assert world.take(lo, world.stable).ticks == world.matching(lo, world.stable)
+    assert fetched[0] == TICKS_FIRST
+    assert sum(fetched) == 600
