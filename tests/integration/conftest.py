@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from integration.io_shim import Shim, compile_shim
+from integration.spark_kit import LocalBroker, local_spark
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,3 +39,22 @@ def shim(library: Path, tmp_path: Path) -> Iterator[Shim]:
     shim = Shim(library, tmp_path / "volume", tmp_path)
     yield shim
     shim.close()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """A session of a Spark in this process's children."""
+    yield from local_spark()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[LocalBroker]:
+    """A broker that is a process of its own."""
+    with LocalBroker(tmp_path) as broker:
+        yield broker
+
+
+@pytest.fixture
+def url(broker: LocalBroker) -> str:
+    """Where it listens."""
+    return broker.url

@@ -21,7 +21,7 @@ import gapless
 from gapless.cli.demo.data import made_up_flights, properties_of, topic_of
 from gapless_spark.pipelines.manifest import ArchiveFolder
 from integration.broker_process import CLI, clean_environment
-from integration.spark_kit import LocalBroker, local_spark, require_spark
+from integration.spark_kit import LocalBroker, require_spark
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: tox -e pipelines")
 
@@ -40,19 +40,6 @@ PATIENCE = 300.0
 """Seconds that one command may take, on a busy machine, too."""
 FLIGHTS = made_up_flights(6000, seed=6)
 FORGETFUL = {"phb": {"release_seconds": 0.1, "pubends": [{"name": "default", "max_retain_seconds": 1.0}]}}
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """A session of a Spark in this process's children."""
-    yield from local_spark()
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """Where a broker listens that is a process of its own."""
-    with LocalBroker(tmp_path) as broker:
-        yield broker.url
 
 
 def publish(url: str, flights: list[str]) -> None:

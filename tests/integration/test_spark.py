@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from gapless_spark.stream import Stream
 from integration.spark_kit import (
     LocalBroker,
     begin,
-    local_spark,
     numbers,
     publish,
     run,
@@ -32,19 +30,6 @@ pytestmark = [
     pytest.mark.timeout(900),  # a Java machine starts, and each query starts processes: minutes on a busy machine
     pytest.mark.filterwarnings("default"),  # PySpark's own
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """A session of a Spark in this process's children."""
-    yield from local_spark()
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """Where a broker listens that is a process of its own."""
-    with LocalBroker(tmp_path) as broker:
-        yield broker.url
 
 
 def bodies(url: str, topic: str) -> list[bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from integration.spark_kit import LocalBroker, local_spark, publish, source, spark_version, until
+from integration.spark_kit import LocalBroker, publish, source, spark_version, until
 
 pytestmark = [
     pytest.mark.timeout(900),  # a Java machine starts, and each query starts processes: minutes on a busy machine
@@ -25,17 +25,6 @@ pytestmark = [
 GOLDEN = Path(__file__).parent / "spark_calls"
 IDLE = 4
 """So many questions without news are a quiet stream."""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    yield from local_spark()
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[LocalBroker]:
-    with LocalBroker(tmp_path) as broker:
-        yield broker
 
 
 class Script:

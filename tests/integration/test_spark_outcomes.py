@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from integration.spark_kit import (
     acknowledged,
     begin,
     failure,
-    local_spark,
     numbers,
     publish,
     run,
@@ -49,17 +47,6 @@ AT_ONCE: dict[str, Any] = {
     "phb": {"pubends": [{"name": "default", "min_retain_seconds": 0.0, "min_retain_bytes": 0}]},
     "shb": {"catchup_bytes": 0},
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    yield from local_spark()
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[LocalBroker]:
-    with LocalBroker(tmp_path) as broker:
-        yield broker
 
 
 def until_forgotten(url: str, tick: int) -> None:
