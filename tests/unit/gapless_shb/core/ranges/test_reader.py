@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless_shb.core.blocks import TICKS_MAX
+from gapless_shb.core.ranges import reader
 from gapless_shb.core.ranges.reader import TICKS_FIRST
 from unit.gapless_shb.core.harness import Client
 from unit.gapless_shb.core.ranges.harness import RangeWorld
@@ -23,6 +24,20 @@ def test_a_range_holds_what_the_log_says(first: int) -> None:
         world.check()
         completed += world.completed
     assert completed > 100, "the worlds hardly read anything"
+
+
+@pytest.mark.parametrize("retain", [None, 500])
+def test_the_same_where_little_is_fetched_at_once(retain: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then blocks that were read are used a piece at a time, whatever is chopped, lost or released meanwhile."""
+    monkeypatch.setattr(reader, "TICKS_FIRST", 2)
+    monkeypatch.setattr(reader, "TICKS_MAX", 3)
+    for seed in range(200, 240):
+        world = RangeWorld(seed, retain=retain, selector=("w = 1", "")[seed % 2])
+        for _ in range(500):
+            world.step()
+        world.settle()
+
+        world.check()
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))
