@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gapless.core.client import Gap
+from gapless.core.columns import array_header
 from gapless.core.delivered import DeliveredColumns
 from gapless.core.ticks import COUNTER_BITS, EPOCH_MS, PUBEND_BITS, PubendId
 from gapless.errors import ConfigurationError, RemoteProtocolError
@@ -168,7 +169,7 @@ class _Events:
     # By decoding.
 
     def _array(self) -> bytes:
-        return b"".join((b"\xdd", self._count.to_bytes(4, "big"), self._blob))
+        return b"".join((array_header(self._count), self._blob))
 
     def _properties(self) -> PropertyColumns:
         if self._property_columns is None:
