@@ -59,8 +59,8 @@ class Lapsed(msgspec.Struct, array_like=True, frozen=True):
     """From where it was owed events: where it stands by a token that does not name the pubend."""
     positions: dict[PubendId, Tick]
     """Up to where it was done with everything: where it stands without a token."""
-    created: int = 0
-    """Wall milliseconds, as of the subscription: from when on it is owed events of pubends found later."""
+    late_start: Tick = 0
+    """As of the subscription: from where on it is owed events of pubends found later."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -164,7 +164,7 @@ class Leases:
         # Its token may have named pubends that are not known here yet: there it stands where it began.
         starts = subscription.start | {pubend: position.start for pubend, position in on.items()}
         settled = subscription.start | {pubend: position.settled for pubend, position in on.items()}
-        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, settled, subscription.created)
+        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, settled, subscription.late_start)
         operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
         self._lapsed.pop((client_id, name), None)
         self._lapsed[client_id, name] = lapsed
@@ -229,10 +229,10 @@ class Leases:
         ]
         return replace(request, start=StartAt.TOKEN, positions=given)
 
-    def created(self, client_id: str, name: str | None, wall: int) -> int:
-        """When the subscription of a name counts as created, in wall milliseconds: now, or when what lapsed was."""
+    def late_start(self, client_id: str, name: str | None) -> Tick | None:
+        """Where what lapsed under a name would begin on pubends found later; None if nothing did."""
         lapsed = self._lapsed.get((client_id, name or ""))
-        return wall if lapsed is None or not lapsed.created else lapsed.created
+        return None if lapsed is None else lapsed.late_start
 
     def _there(self, ticks: dict[PubendId, Tick]) -> Iterable[tuple[PubendId, Tick]]:
         """Without pubends that have begun anew since."""

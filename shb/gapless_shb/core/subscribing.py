@@ -42,7 +42,7 @@ from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.leases import Leases
 from gapless_shb.core.positions import Position
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SKEW, Subscription
 
 
 @dataclass(slots=True)
@@ -178,16 +178,18 @@ class Subscribing:
         hosting = self._hosting
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
         known = {pubend: start for pubend, (start, _) in starts.items()}
+        lapsed = self._leases.late_start(session.client_id, request.name)
         elsewhere = {p.pubend: p.tick for p in request.positions or () if p.pubend not in known}
         subscription, operations = hosting.registry.create(
             session.client_id,
             request.name or "",
             selector_filter.topics,
             selector_filter.selector,
-            self._leases.created(session.client_id, request.name, wall),
+            _late_start(original, wall) if lapsed is None else lapsed,
             known | elsewhere,
             begun=not any(needs_hold for _, needs_hold in starts.values()),
             origin=origin_of(original) if request.start is StartAt.TOKEN else None,
+            timed=request.start is StartAt.TIME,
         )
         operations += self._leases.forget_lapsed(session.client_id, subscription.name)
         hosting.around.matcher.add(subscription.sid, subscription.filter)
@@ -386,3 +388,13 @@ class Subscribing:
     def _refuse_removed(self, session: ClientSession, request: Subscribe) -> None:
         refused = RefusedError(Code.NOT_FOUND, "the subscription was removed")
         self._hosting.tell(session.number, refused.answer(request.request))
+
+
+def _late_start(request: Subscribe, wall: int) -> Tick:
+    """Where a new subscription begins on pubends that are found later, as it asked; 0: with all that they have.
+
+    One that begins at the latest is owed what is published once it is there, by whatever clock.
+    """
+    if request.start is StartAt.LATEST:
+        return max(0, tick_at(wall) - SKEW)
+    return max(0, tick_at(request.start_wall) - 1) if request.start is StartAt.TIME else 0

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from gapless.core.effects import Delete, Operation, Set
-from gapless.core.ticks import SECOND, PubendId, Tick, tick_at
+from gapless.core.ticks import SECOND, PubendId, Tick
 from gapless.selectors.filters import Filter
 
 SUBSCRIPTIONS = "shb/subscriptions"
@@ -18,7 +18,7 @@ META = "shb/meta"
 Shared = TypeVar("Shared", bound=Hashable)
 _KEY = Struct(">Q")
 SKEW = 60 * SECOND
-"""How much earlier than its own creation a subscription may be owed events of a pubend found later (6.6)."""
+"""How far clocks may differ: one that begins at the latest is owed this much of a pubend found later (6.6)."""
 
 
 class Subscription(msgspec.Struct, array_like=True):
@@ -33,8 +33,8 @@ class Subscription(msgspec.Struct, array_like=True):
     selector: str
     version: int
     """The interest version from which on it is part of what the SHB announces."""
-    created: int
-    """Wall milliseconds."""
+    late_start: Tick
+    """Where it begins on pubends that are found later, unless they were created after that."""
     start: dict[PubendId, Tick]
     """Where it begins on the pubends known when it was created, or named by the token it began with. Not to be
     changed: others that began there share it."""
@@ -42,6 +42,8 @@ class Subscription(msgspec.Struct, array_like=True):
     """Whether `start` is final: what goes from the log afterwards is a gap, and no later beginning."""
     origin: tuple[int, int, int] | None = None
     """The token it began with: of which subscription (id and generation), and a checksum of its positions."""
+    timed: bool = False
+    """It asked to begin at a time: nothing before that is owed, however far to come that is."""
 
     @property
     def durable(self) -> bool:
@@ -56,7 +58,7 @@ class Subscription(msgspec.Struct, array_like=True):
     def start_on(self, pubend: PubendId, created: Tick) -> Tick:
         """Where it begins on a pubend that was created at `created`, also one found later."""
         known = self.start.get(pubend)
-        return max(created, tick_at(self.created) - SKEW, 0) if known is None else known
+        return max(created, self.late_start) if known is None else known
 
 
 @lru_cache(maxsize=1024)
@@ -119,11 +121,12 @@ class Registry:
         name: str,
         topics: tuple[str, ...],
         selector: str,
-        created: int,
+        late_start: Tick,
         start: dict[PubendId, Tick],
         *,
         begun: bool = True,
         origin: tuple[int, int, int] | None = None,
+        timed: bool = False,
     ) -> tuple[Subscription, list[Operation]]:
         """A new subscription under the next version, and what must be durable before it is announced.
 
@@ -132,7 +135,18 @@ class Registry:
         self._meta.last_sid += 1
         operations = self.next_version()
         subscription = Subscription(
-            self._meta.last_sid, client_id, name, 1, topics, selector, self.version, created, start, begun, origin
+            self._meta.last_sid,
+            client_id,
+            name,
+            1,
+            topics,
+            selector,
+            self.version,
+            late_start,
+            start,
+            begun,
+            origin,
+            timed,
         )
         self._insert(subscription)
         return subscription, [*operations, *self.save(subscription)]

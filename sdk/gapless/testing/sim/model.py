@@ -1,8 +1,9 @@
 """What really happened in a world: what was published and logged, and what is owed to which subscription.
 
 Told like an oracle, and asked by the oracles; it judges nothing itself. The truth of a pubend is every event
-that its PHB ever said, whatever became of it since. Whether an event matches a subscription is decided by the
-predicate that the workload wrote down beside the selector, once per event, never by gapless's own matching.
+that its PHB ever said, or found in its log at a start, whatever became of it since. Whether an event matches a
+subscription is decided by the predicate that the workload wrote down beside the selector, once per event, never
+by gapless's own matching.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gapless.core.client import Delivery
 from gapless.core.effects import Chop, Put
 from gapless.core.messages import AttachedTo, StartAt, Subscribe, Subscribed
+from gapless.core.ticks import STEP
 from gapless.testing.sim.accounts import Account, History, Logged, Share, add_tick
 from gapless.testing.sim.aging import Ages
 from gapless.testing.sim.lapsing import Lapses
@@ -191,6 +193,16 @@ class Model(Oracle):
         self.ages.vanished(broker)
 
     # In the brokers.
+
+    def booted(self, broker: SimBroker) -> None:
+        """What a log has when its PHB starts is synced: it is the truth, even if nobody ever asks for it."""
+        assert broker.syncing is not None
+        unplaced = [letter for key, letter in self.letters.items() if key not in self.places]
+        for history in self._at(broker):
+            if history.sound and unplaced:
+                for end, record in broker.syncing.records(LOG + history.pubend, history.lost):
+                    for tick, letter in unseen(history, end, record, unplaced):
+                        self._log(history, tick, letter.key)
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A log grew, or was chopped; a subscription's lease has run out."""
@@ -409,6 +421,20 @@ def chops(operations: Sequence[Operation]) -> Iterator[tuple[PubendId, Tick]]:
     for operation in operations:
         if type(operation) is Chop and operation.stream.startswith(LOG):
             yield operation.stream[len(LOG) :], operation.upto
+
+
+def unseen(history: History, end: Tick, record: bytes, unplaced: Sequence[Letter]) -> Iterator[tuple[Tick, Letter]]:
+    """The events of the record with that last tick which did not come to light so far: unplaced letters."""
+    tick, upto = end, len(record)
+    while True:
+        known = history.events.get(tick)
+        candidates = unplaced if known is None else (known.letter,)
+        letter = next((letter for letter in candidates if record.endswith(letter.event, 0, upto)), None)
+        if letter is None:
+            return
+        if known is None:
+            yield tick, letter
+        tick, upto = tick - STEP, upto - len(letter.event)
 
 
 def _key(data: EventBatch, index: int) -> int:

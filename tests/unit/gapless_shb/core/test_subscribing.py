@@ -339,6 +339,39 @@ def test_one_that_is_not_durable_is_made_again_at_its_start_by_time() -> None:
     assert desk.subscribed(1).positions == [m.Position(PUBEND, begun)]
 
 
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "starts"),
+    [
+        ({}, -60_000),
+        ({"start": m.StartAt.EARLIEST}, -24 * HOUR),
+        ({"start": m.StartAt.TOKEN, "positions": [m.Position("elsewhere@1", BASE)]}, -24 * HOUR),
+        ({"start": m.StartAt.TIME, "start_wall": -2 * HOUR}, -2 * HOUR),
+        ({"start": m.StartAt.TIME, "start_wall": 2 * HOUR}, 2 * HOUR),
+    ],
+    ids=["latest", "earliest", "token", "time", "time to come"],
+)
+def test_on_a_pubend_that_is_found_later_it_begins_where_it_was_asked_to(asked: dict[str, Any], starts: int) -> None:
+    """Found by the simulator (hostile 10372): each began 60 s before it was created, and skipped what was older."""
+    desk = Desk(enrolled=False)
+    wall = desk.world.wall = desk.world.wall + 48 * HOUR
+    if "start_wall" in asked:
+        asked = asked | {"start_wall": wall + asked["start_wall"]}
+    desk.ask(1, **asked)
+    desk.world.sync()
+    meta = PubendMeta(PUBEND, "node", created=tick_at(wall - 24 * HOUR), stable=tick_at(wall))
+
+    desk.world.shb._on_seen(Seen(meta, tick_at(wall)), desk.world.now, desk.world.wall)
+    desk.world.pump()
+    desk.world.sync()
+    for _ in range(2):
+        position = desk.world.shb._hosting.streams[PUBEND].positions[1]
+        assert position.start == tick_at(wall + starts) - (m.StartAt.TIME is asked.get("start"))
+        desk.world.crash()
+
+
 def test_a_clock_that_is_hours_ahead_does_not_put_off_a_pubend_that_is_found_later() -> None:
     """Found by the simulator: it would have begun there hours later; after a crash it still does not."""
     desk = Desk(enrolled=False)
