@@ -5,6 +5,7 @@ from __future__ import annotations
 from gapless.core.client.effects import Attached
 from gapless.core.effects import Chop, Operation, Put
 from gapless.core.messages import Subscribed
+from gapless.core.ticks import STEP
 from gapless.testing.sim.model import begins_of, chops
 from unit.gapless.testing.sim.oracles.hands import EARLIEST, NODE, SHB, Hands, P, violates
 
@@ -27,6 +28,30 @@ def test_a_receipt_is_a_part_of_it() -> None:
     hands.receipt(1, 10)
 
     assert hands.model.histories[P].events[10].letter.key == 1
+
+
+def test_what_a_log_has_at_a_start_is_a_part_of_it() -> None:
+    hands = Hands()
+    hands.opens()
+    hands.log((2 * STEP, 1), (5 * STEP, 3))
+    hands.letter(9)
+    heard: list[int] = []
+    hands.model.listeners.append(lambda event: heard.append(event.letter.key))
+
+    hands.boots((3 * STEP, hands.record(1, 2)), (6 * STEP, hands.record(3, 4)), (7 * STEP, hands.record(5)))
+
+    assert heard == [2, 4, 5]
+    ticks = {tick: event.letter.key for tick, event in hands.model.histories[P].events.items()}
+    assert ticks == {2 * STEP: 1, 3 * STEP: 2, 5 * STEP: 3, 6 * STEP: 4, 7 * STEP: 5}
+
+
+def test_what_is_given_up_does_not_come_back_with_a_start() -> None:
+    hands = Hands()
+    hands.opens()
+    hands.chop(STEP)
+    hands.boots((STEP, hands.record(1)))
+
+    assert not hands.model.histories[P].events
 
 
 def test_what_nobody_published_is_no_truth() -> None:

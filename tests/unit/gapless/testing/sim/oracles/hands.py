@@ -137,6 +137,21 @@ class Hands:
         """An SHB reports."""
         self.observe.progressed(NODE, Progress(shb, pubend, released, delivered))
 
+    def record(self, *keys: int) -> bytes:
+        """How letters stand in a log that were published together."""
+        return b"head" + b"".join(self.letter(key).event for key in keys)
+
+    def boots(self, *records: tuple[int, bytes], lost: int = 0, pubend: str = P) -> None:
+        """A broker starts with this log."""
+
+        def read(stream: str, after: int) -> list[tuple[int, bytes]]:
+            assert stream == f"phb.{P}"
+            return [(end, raw) for end, raw in records if end > after]
+
+        status = {"phb": {"pubends": {pubend: {"lost": lost}}}}
+        broker: Any = SimpleNamespace(name=NODE, status=lambda: status, syncing=SimpleNamespace(records=read))
+        self.observe.booted(broker)
+
     def ask(self, *ranges: tuple[int, int], pubend: str = P) -> None:
         """A PHB is asked."""
         self.observe.asked(NODE, Want(pubend, ranges, None, SHB))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-from gapless.core.events import encode_event
 from gapless.testing.sim.model import Model
 from gapless.testing.sim.oracles.keeping import I7Kept, I8Counted
 from unit.gapless.testing.sim.oracles.hands import NODE, SHB, Hands, P, violates
@@ -22,67 +18,49 @@ def logged() -> Hands:
     return hands
 
 
-def record(hands: Hands, *keys: int) -> bytes:
-    letters = [hands.letter(key) for key in keys]
-    return b"head" + b"".join(encode_event(each.topic, each.properties, None, each.body) for each in letters)
-
-
-def boots(hands: Hands, *records: tuple[int, bytes], lost: int = 0, pubend: str = P) -> None:
-    """A broker starts with this log."""
-
-    def read(stream: str, after: int) -> list[tuple[int, bytes]]:
-        assert stream == f"phb.{P}"
-        return [(end, raw) for end, raw in records if end > after]
-
-    broker: Any = SimpleNamespace(
-        name=NODE, status=lambda: {"phb": {"pubends": {pubend: {"lost": lost}}}}, syncing=SimpleNamespace(records=read)
-    )
-    hands.observe.booted(broker)
-
-
 def test_a_log_that_has_everything_is_right() -> None:
     hands = logged()
 
-    boots(hands, (10, record(hands, 1)), (21, record(hands, 2, 3)))
+    hands.boots((10, hands.record(1)), (21, hands.record(2, 3)))
 
 
 def test_what_is_given_up_may_be_gone() -> None:
     hands = logged()
 
-    boots(hands, (21, record(hands, 2, 3)), lost=15)
+    hands.boots((21, hands.record(2, 3)), lost=15)
 
 
 def test_a_record_that_is_gone_is_missed() -> None:
     hands = logged()
 
     with violates("I7"):
-        boots(hands, (21, record(hands, 2, 3)), lost=9)
+        hands.boots((21, hands.record(2, 3)), lost=9)
     with violates("I7"):
-        boots(hands, (10, record(hands, 1)))
+        hands.boots((10, hands.record(1)))
 
 
 def test_another_event_in_its_place_does_not_do() -> None:
     hands = logged()
 
     with violates("I7"):
-        boots(hands, (10, record(hands, 1)), (21, record(hands, 2, 4)))
+        hands.boots((10, hands.record(1)), (21, hands.record(2, 4)))
 
 
 def test_a_pubend_that_is_gone_is_missed() -> None:
     hands = logged()
 
     with violates("I7"):
-        boots(hands, pubend="q@1")
+        hands.boots(pubend="q@1")
 
 
 def test_a_disk_that_is_lost_or_older_keeps_nothing() -> None:
     hands = logged()
     hands.observe.wiped(hands.world.brokers[NODE])
-    boots(hands, pubend="q@1")
+    hands.boots(pubend="q@1")
 
     hands = logged()
     hands.observe.restored(hands.world.brokers[NODE])
-    boots(hands)
+    hands.boots()
 
 
 def test_real_logs_are_read() -> None:

@@ -6,15 +6,8 @@ from struct import pack
 from typing import Any
 
 from gapless.core.effects import Put, Set
-from gapless.core.events import encode_event
 from gapless.testing.sim.oracles.logs import I6OneLog
 from unit.gapless.testing.sim.oracles.hands import NODE, Hands, P, violates
-
-
-def record(hands: Hands, *keys: int) -> bytes:
-    """A record of a log: something, and then the events."""
-    letters = [hands.letter(key) for key in keys]
-    return b"head" + b"".join(encode_event(each.topic, each.properties, None, each.body) for each in letters)
 
 
 def writes(hands: Hands, *operations: Any, broker: str = NODE) -> None:
@@ -30,29 +23,29 @@ def test_an_event_is_written_to_one_log() -> None:
     hands = Hands(I6OneLog)
     runs(hands, boots=1)
 
-    writes(hands, Put(f"phb.{P}", 10, record(hands, 1)))
+    writes(hands, Put(f"phb.{P}", 10, hands.record(1)))
     with violates("I6"):
-        writes(hands, Put("phb.q@1", 10, record(hands, 1)))
+        writes(hands, Put("phb.q@1", 10, hands.record(1)))
 
 
 def test_a_write_that_a_crash_took_is_done_again() -> None:
     hands = Hands(I6OneLog)
     runs(hands, boots=1)
-    writes(hands, Put(f"phb.{P}", 10, record(hands, 1)))
+    writes(hands, Put(f"phb.{P}", 10, hands.record(1)))
 
     runs(hands, boots=2)
-    writes(hands, Put(f"phb.{P}", 20, record(hands, 1)))
+    writes(hands, Put(f"phb.{P}", 20, hands.record(1)))
 
 
 def test_one_that_it_did_not_take_is_not() -> None:
     hands = Hands(I6OneLog)
     runs(hands, boots=1)
-    writes(hands, Put(f"phb.{P}", 10, record(hands, 1)))
+    writes(hands, Put(f"phb.{P}", 10, hands.record(1)))
     hands.log((10, 1))
 
     runs(hands, boots=2)
     with violates("I6"):
-        writes(hands, Put(f"phb.{P}", 20, record(hands, 1)))
+        writes(hands, Put(f"phb.{P}", 20, hands.record(1)))
 
 
 def test_what_nobody_published_is_not_written() -> None:
@@ -65,7 +58,7 @@ def test_what_nobody_published_is_not_written() -> None:
 def test_an_event_is_written_nowhere_else() -> None:
     hands = Hands(I6OneLog)
     runs(hands, boots=1)
-    written = record(hands, 1)
+    written = hands.record(1)
 
     with violates("I6"):
         writes(hands, Put(f"phb.{P}", 10, written), Set("cache", b"1", b"copy of " + written[4:]))
