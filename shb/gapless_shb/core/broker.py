@@ -171,7 +171,7 @@ class SubscriberHostingBroker:
         for subscription in self._hosting.registry:
             start = subscription.start_on(meta.pubend, meta.created)
             # This broker's clock was ahead of the pubend's by hours, it seems: what comes from now on is owed.
-            too_late = start > at and meta.pubend not in subscription.start and not subscription.timed
+            too_late = start > at and meta.pubend not in subscription.start
             start = stream.voids.outside(at if too_late else start)
             position = Position(start, acked=start, held=start < at)
             stream.add(subscription.sid, position, subscription.version)

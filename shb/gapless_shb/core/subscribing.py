@@ -189,7 +189,6 @@ class Subscribing:
             known | elsewhere,
             begun=not any(needs_hold for _, needs_hold in starts.values()),
             origin=origin_of(original) if request.start is StartAt.TOKEN else None,
-            timed=request.start is StartAt.TIME,
         )
         operations += self._leases.forget_lapsed(session.client_id, subscription.name)
         hosting.around.matcher.add(subscription.sid, subscription.filter)
@@ -393,8 +392,9 @@ class Subscribing:
 def _late_start(request: Subscribe, wall: int) -> Tick:
     """Where a new subscription begins on pubends that are found later, as it asked; 0: with all that they have.
 
-    One that begins at the latest is owed what is published once it is there, by whatever clock.
+    What is published once it is there is owed, by whatever clock, even if it asked for a time to come.
     """
-    if request.start is StartAt.LATEST:
-        return max(0, tick_at(wall) - SKEW)
-    return max(0, tick_at(request.start_wall) - 1) if request.start is StartAt.TIME else 0
+    if request.start in {StartAt.EARLIEST, StartAt.TOKEN}:
+        return 0
+    present = max(0, tick_at(wall) - SKEW)
+    return present if request.start is StartAt.LATEST else min(present, max(0, tick_at(request.start_wall) - 1))

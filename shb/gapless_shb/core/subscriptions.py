@@ -18,7 +18,7 @@ META = "shb/meta"
 Shared = TypeVar("Shared", bound=Hashable)
 _KEY = Struct(">Q")
 SKEW = 60 * SECOND
-"""How far clocks may differ: one that begins at the latest is owed this much of a pubend found later (6.6)."""
+"""How far clocks may differ: of a pubend found later, this much of what was there before is owed as well (6.6)."""
 
 
 class Subscription(msgspec.Struct, array_like=True):
@@ -42,8 +42,6 @@ class Subscription(msgspec.Struct, array_like=True):
     """Whether `start` is final: what goes from the log afterwards is a gap, and no later beginning."""
     origin: tuple[int, int, int] | None = None
     """The token it began with: of which subscription (id and generation), and a checksum of its positions."""
-    timed: bool = False
-    """It asked to begin at a time: nothing before that is owed, however far to come that is."""
 
     @property
     def durable(self) -> bool:
@@ -126,7 +124,6 @@ class Registry:
         *,
         begun: bool = True,
         origin: tuple[int, int, int] | None = None,
-        timed: bool = False,
     ) -> tuple[Subscription, list[Operation]]:
         """A new subscription under the next version, and what must be durable before it is announced.
 
@@ -135,18 +132,7 @@ class Registry:
         self._meta.last_sid += 1
         operations = self.next_version()
         subscription = Subscription(
-            self._meta.last_sid,
-            client_id,
-            name,
-            1,
-            topics,
-            selector,
-            self.version,
-            late_start,
-            start,
-            begun,
-            origin,
-            timed,
+            self._meta.last_sid, client_id, name, 1, topics, selector, self.version, late_start, start, begun, origin
         )
         self._insert(subscription)
         return subscription, [*operations, *self.save(subscription)]
