@@ -47,6 +47,13 @@ def numbers(events: Any) -> list[int]:
     return [event.properties["n"] for event in events]
 
 
+async def waiting_for(subscription: Any) -> asyncio.Task[Any]:
+    """A task that waits for the next event, which does not come."""
+    waiting = asyncio.ensure_future(anext(subscription))
+    await asyncio.sleep(0.01)
+    return waiting
+
+
 async def take(subscription: Any, count: int) -> list[Any]:
     return [await anext(subscription) for _ in range(count)]
 
@@ -270,8 +277,7 @@ async def test_a_cancelled_anext_loses_nothing(network: FakeNetwork) -> None:
     async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
         async with session.subscribe("t", name="s") as subscription:
             for _ in range(3):
-                waiting = asyncio.ensure_future(anext(subscription))
-                await asyncio.sleep(0.01)
+                waiting = await waiting_for(subscription)
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
@@ -285,8 +291,7 @@ async def test_one_at_a_time_iterates(network: FakeNetwork) -> None:
     archive.held.clear()
     async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
         async with session.subscribe("t", name="s") as subscription:
-            waiting = asyncio.ensure_future(anext(subscription))
-            await asyncio.sleep(0.01)
+            waiting = await waiting_for(subscription)
             with pytest.raises(gapless.SubscriptionError, match="one at a time"):
                 await anext(subscription)
             archive.held.set()
@@ -317,8 +322,7 @@ async def test_closing_does_not_wait_for_the_archive(network: FakeNetwork) -> No
     archive.held.clear()
     async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
         async with session.subscribe("t", name="s") as subscription:
-            waiting = asyncio.ensure_future(anext(subscription))
-            await asyncio.sleep(0.01)
+            waiting = await waiting_for(subscription)
             subscription.drain()
             with pytest.raises(StopAsyncIteration):
                 await waiting
