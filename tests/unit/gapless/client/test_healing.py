@@ -49,7 +49,7 @@ def numbers(events: Any) -> list[int]:
 
 async def waiting_for(subscription: Any) -> asyncio.Task[Any]:
     """A task that waits for the next event, which does not come."""
-    waiting = asyncio.ensure_future(anext(subscription))
+    waiting: asyncio.Task[Any] = asyncio.ensure_future(anext(subscription))
     await asyncio.sleep(0.01)
     return waiting
 
