@@ -254,11 +254,17 @@ class V3LiveRelease(Judge):
         consumers = [consumer for consumer in account.consumers if self.model.alive(consumer) and consumer.attached]
         if share is None or not consumers:
             return False
-        acked = [account.acknowledged.get(consumer, {}).get(pubend, 0) for consumer in consumers]
         if any(consumer.by_ranges and not self._reach.is_served(consumer) for consumer in consumers):
             return False  # nobody goes on in its name: what it said is all, and may be on its way for ever
+        acked = max(self._acknowledged(account, consumer, pubend) for consumer in consumers)
         needed = max(share.newest, self._gaps.get((account.row.number, pubend), 0))
-        return needed <= max(*acked, share.start or 0)
+        return needed <= max(acked, share.start or 0)
+
+    def _acknowledged(self, account: Account, consumer: Consumer, pubend: PubendId) -> Tick:
+        """What counts of what it said: all, unless it is cut off; then what came through before that."""
+        if not self._reach.is_served(consumer):
+            return self.model.heard_upto(account, pubend)
+        return account.acknowledged.get(consumer, {}).get(pubend, 0)
 
 
 def _pubend_status(status: Mapping[str, Mapping[str, Any]], pubend: PubendId) -> Mapping[str, Any]:

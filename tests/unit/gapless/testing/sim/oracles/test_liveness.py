@@ -325,3 +325,14 @@ def test_v3_nobody_goes_on_in_the_name_of_one_who_reads_by_ranges(by_ranges: boo
     oracle._reach.is_served = lambda _: False
 
     assert oracle._is_current(account, P) is not by_ranges
+
+
+def test_v3_an_acknowledgement_that_was_cut_off_counts_for_nothing() -> None:
+    """Found by the simulator (hostile 19396): a gap was acknowledged while nothing reached the broker any more."""
+    hands, reader = releasing()
+    hands.acknowledge(reader, heard=False, p=10)
+    needed = not settled(hands, V3LiveRelease)
+    hands.world.network.cut("client1", NODE)
+
+    assert needed
+    assert settled(hands, V3LiveRelease)
