@@ -61,7 +61,7 @@ class TickFetch:
             return
         low, high = bisect_left(missing, data.ticks[0]), bisect_right(missing, data.ticks[-1])
         expected = missing[low:high]
-        if expected == list(data.ticks):
+        if len(expected) == len(data) and expected == list(data.ticks):
             self._pieces.append(data)
             del missing[low:high]
         elif places := _places(data.ticks, expected):

@@ -34,6 +34,9 @@ PATIENCE: Final = 5_000_000_000
 COUNTED_MAX: Final = 1 << 20
 """So many events of a pubend are counted at most: a bound may be lower than it need be, and is never higher."""
 
+EVENT_BYTES_MAX: Final = 64
+"""What may be kept for an event that is counted; its tick alone would be 8 bytes, and costs ten times as long."""
+
 
 class Count:
     """A sink that counts: the events, and with `max_bytes` how many bytes there are up to each."""
@@ -70,8 +73,8 @@ class Count:
             self._ends.append(len(self) + len(ticks))
 
     def column(self, column: Column) -> None:
-        """What a block says matches, decoded at once if that is smaller than the column."""
-        if len(column) >= column.size // 8:
+        """What a block says matches; of few events the ticks take so much less room that they are decoded at once."""
+        if len(column) * EVENT_BYTES_MAX >= column.size:
             self._parts.append(column)
             self._ends.append(len(self) + len(column))
         else:

@@ -123,6 +123,8 @@ class RangeReader:
         self._unreadable_upto = 0
         self._blocks: deque[Block] = deque()
         """Blocks that were read, and not all used yet."""
+        self._counted_upto = -1
+        """The end of the last block that was counted."""
         self._fetch: NearTicks | RangeFetch | None = None
         self._ready: deque[Segment] = deque()
         self._ready_upto = lo
@@ -240,8 +242,10 @@ class RangeReader:
     def _count_blocks(self, head: Tick) -> None:
         while self._blocks and self._blocks[0].index <= head and not self._sink.full:
             block = self._blocks.popleft()
-            self._ready_upto = block.index
-            if block.first > self.horizon:
+            # A block that comes behind another one begins behind it: only the first is looked into.
+            is_whole = self._counted_upto >= self.horizon or block.first > self.horizon
+            self._ready_upto = self._counted_upto = block.index
+            if is_whole:
                 self._sink.column(block.column(self.sid))
             else:
                 self._sink.ticks(self._within(block.ticks_of(self.sid), head))
