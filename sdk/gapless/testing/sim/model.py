@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery
-from gapless.core.effects import Chop, Put
+from gapless.core.effects import Put
 from gapless.core.messages import AttachedTo, StartAt, Subscribe, Subscribed
-from gapless.core.ticks import STEP
 from gapless.testing.sim.accounts import Account, History, Logged, Share, add_tick
 from gapless.testing.sim.aging import Ages
 from gapless.testing.sim.lapsing import Lapses
 from gapless.testing.sim.observing import Oracle, Violation
 from gapless.testing.sim.producer import key_of
+from gapless.testing.sim.pubend_logs import LOG, chops, unseen
 from gapless.testing.sim.serving import Hearing
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from gapless.testing.sim.consumer import Consumer, Row
     from gapless.testing.sim.producer import Letter, Producer
     from gapless.testing.sim.world import World
-
-LOG = "phb."
-"""What the name of a pubend's log stream begins with; the pubend follows."""
 
 
 class Model(Oracle):
@@ -289,35 +286,20 @@ class Model(Oracle):
         """A subscription is there: from now on it is owed what matches."""
         account = self.accounts[consumer.row.number]
         account.shb = self.shb_of.get(account.broker, "")
-        # Whoever reads an answer late may be given what has lapsed since, and was made anew for another process.
-        late = account.exists and self._lapses.has(account.broker, result.sid)
-        another = result.sid != account.sid and not late
         account.unsubscribed = False
-        if another:
-            made_anew = self._lapses.take(account.broker, account.row.client_id, account.row.name)
-            account.resumed = account.resumed or made_anew or account.lapsed
-        lapsed = another and account.lapsed and not account.damaged
-        lapsed = lapsed and not self._lapses.is_moved(account.broker, account.row.name)
-        account.skipped = self._skipped(consumer, account, begins) if lapsed else None
-        account.remade = another and account.exists and account.durable
-        first = another or account.damaged
-        if first:
+        # Whoever reads an answer late may be given what has lapsed since, and was made anew for another process.
+        is_late = account.exists and self._lapses.has(account.broker, result.sid)
+        is_another = result.sid != account.sid and not is_late
+        self._note_remade(consumer, account, begins, is_another=is_another)
+        is_first = is_another or account.damaged
+        if is_first:
             account.begin(result.sid, consumer.wanted, self.world.now)
             # The answer may be older than the disk: whoever reads it late has what is gone already.
             account.damaged = not self._hearing.has_given(account.broker, result.sid)
         # It may have lapsed while the answer was on its way.
         account.lapsed = self._lapses.has(account.broker, account.sid)
         for pubend, tick in begins_of(consumer, begins).items():
-            history = self._history(pubend, "")
-            share = account.shares.get(pubend)
-            if share is None:
-                share = account.shares[pubend] = Share(history, lost_at_start=history.lost)
-                is_latest = first and consumer.wanted.start is StartAt.LATEST
-                account.match_from(share, tick if is_latest else min(tick, history.lost) if first else 0)
-            elif tick < share.base:
-                account.match_from(share, tick)
-            if share.start is None:
-                share.start = tick
+            self._begin_on(consumer, account, pubend, tick, is_first=is_first)
 
     def acknowledged(self, consumer: Consumer, positions: Mapping[PubendId, Tick]) -> None:
         """The application needs nothing up to there."""
@@ -379,6 +361,31 @@ class Model(Oracle):
         for listen in self.listeners:
             listen(event)
 
+    def _note_remade(
+        self, consumer: Consumer, account: Account, begins: Mapping[PubendId, Tick], *, is_another: bool
+    ) -> None:
+        """What is given in place of something that the row had: made anew, and perhaps resumed."""
+        lapses, row = self._lapses, account.row
+        if is_another:
+            made_anew = lapses.take(account.broker, row.client_id, row.name)
+            account.resumed = account.resumed or made_anew or account.lapsed
+        has_lapsed = is_another and account.lapsed and not account.damaged
+        is_resumed = has_lapsed and not lapses.is_moved(account.broker, row.name)
+        account.skipped = self._skipped(consumer, account, begins) if is_resumed else None
+        account.remade = is_another and account.exists and account.durable
+
+    def _begin_on(self, consumer: Consumer, account: Account, pubend: PubendId, tick: Tick, *, is_first: bool) -> None:
+        """A subscription begins on a pubend, or is there again."""
+        history = self._history(pubend, "")
+        share = account.shares.get(pubend)
+        if share is None:
+            share = account.shares[pubend] = Share(history, lost_at_start=history.lost)
+            account.match_from(share, matched_from(consumer, history, tick) if is_first else 0)
+        elif tick < share.base:
+            account.match_from(share, tick)
+        if share.start is None:
+            share.start = tick
+
     def _is_used(self, account: Account) -> bool:
         if any(self.alive(consumer) for consumer in account.consumers):
             return True
@@ -416,25 +423,9 @@ def begins_of(consumer: Consumer, begins: Mapping[PubendId, Tick]) -> dict[Puben
     return {**begins, **{pubend: tick for pubend, tick in asked.items() if tick}}
 
 
-def chops(operations: Sequence[Operation]) -> Iterator[tuple[PubendId, Tick]]:
-    """Which logs a write shortens, and up to where."""
-    for operation in operations:
-        if type(operation) is Chop and operation.stream.startswith(LOG):
-            yield operation.stream[len(LOG) :], operation.upto
-
-
-def unseen(history: History, end: Tick, record: bytes, unplaced: Sequence[Letter]) -> Iterator[tuple[Tick, Letter]]:
-    """The events of the record with that last tick which did not come to light so far: unplaced letters."""
-    tick, upto = end, len(record)
-    while True:
-        known = history.events.get(tick)
-        candidates = unplaced if known is None else (known.letter,)
-        letter = next((letter for letter in candidates if record.endswith(letter.event, 0, upto)), None)
-        if letter is None:
-            return
-        if known is None:
-            yield tick, letter
-        tick, upto = tick - STEP, upto - len(letter.event)
+def matched_from(consumer: Consumer, history: History, begin: Tick) -> Tick:
+    """From where on events are matched with a subscription that begins; but for `latest`, all that is there."""
+    return begin if consumer.wanted.start is StartAt.LATEST else min(begin, history.lost)
 
 
 def _key(data: EventBatch, index: int) -> int:

@@ -6,8 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gapless.testing.sim.model import LOG
 from gapless.testing.sim.oracles.judging import Judge
+from gapless.testing.sim.pubend_logs import LOG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

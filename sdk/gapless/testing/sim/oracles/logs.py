@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gapless.core.effects import Put, Set
-from gapless.testing.sim.model import LOG
 from gapless.testing.sim.oracles.judging import Judge
 from gapless.testing.sim.oracles.matches import noted
+from gapless.testing.sim.pubend_logs import LOG
 
 if TYPE_CHECKING:
     from gapless.core.effects import Operation

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gapless.testing.sim.model import chops
 from gapless.testing.sim.oracles.judging import Judge
+from gapless.testing.sim.pubend_logs import chops
 
 if TYPE_CHECKING:
     from gapless.core import routing

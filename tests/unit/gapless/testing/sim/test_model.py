@@ -6,7 +6,8 @@ from gapless.core.client.effects import Attached
 from gapless.core.effects import Chop, Operation, Put
 from gapless.core.messages import Subscribed
 from gapless.core.ticks import STEP
-from gapless.testing.sim.model import begins_of, chops
+from gapless.testing.sim.model import begins_of
+from gapless.testing.sim.pubend_logs import chops
 from unit.gapless.testing.sim.oracles.hands import EARLIEST, NODE, SHB, Hands, P, violates
 
 
