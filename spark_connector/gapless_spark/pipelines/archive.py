@@ -13,23 +13,21 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import shutil
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import gapless
 from gapless.client.options import Start
 from gapless.core.ticks import EPOCH_MS, SECOND, PubendId, Tick
 from gapless.errors import ArchiveError, ConfigurationError, GaplessError, SubscriptionInUseError
-from gapless_spark.columns import ALL
-from gapless_spark.offsets import carried_on, token_of
+from gapless_spark.offsets import carried_on
+from gapless_spark.pipelines.batch_query import BatchQuery, Stopping, local_uri
 from gapless_spark.pipelines.broker import WAIT, connected
 from gapless_spark.pipelines.contents import DATE, check_bounds, described
 from gapless_spark.pipelines.manifest import VERSION, ArchiveFolder, DataFile, Description, Manifest, sync_tree
@@ -43,18 +41,8 @@ GOODBYE: Final = 5.0
 STARTS_MAX: Final = 5
 """How often a query is begun whose processes do not start in time."""
 _TOO_SLOW: Final = "failed to connect back"
-_LOOK: Final = 0.2
-"""Seconds between two looks at a query that runs."""
-_REASON: Final = re.compile(r"^(?:[\w.]*\.)?(?:\w*Error|\w*Exception): (.+)$", re.MULTILINE)
 
 log = logging.getLogger("gapless_spark")
-
-
-class Stopping(Protocol):
-    """Says whether a run is to end behind the batch in hand; a `threading.Event` does."""
-
-    def is_set(self) -> bool:
-        """Whether it is."""
 
 
 @dataclass(frozen=True)
@@ -143,15 +131,6 @@ def check_wish(description: Description | None, wish: Wish, path: Path) -> None:
             raise ConfigurationError(f"{path} is an archive with {name} {there!r}, not {asked!r}: take another path")
 
 
-def end_of(checkpoint: Path, batch: int) -> gapless.CheckpointToken:
-    """Where a batch of a query ends, as Spark has logged it before it runs the batch. Raises ArchiveError."""
-    path = checkpoint / "offsets" / str(batch)
-    offsets = [line for line in path.read_text("utf-8").splitlines() if line.startswith('{"$token"')]
-    if len(offsets) != 1:
-        raise ArchiveError(f"{path} is not as this gapless knows it: which version of Spark is this?")
-    return token_of(offsets[0])
-
-
 def starts_of(
     position: gapless.CheckpointToken, end: gapless.CheckpointToken, files: Sequence[DataFile], gaps: Sequence[Any]
 ) -> dict[PubendId, Tick]:
@@ -169,21 +148,6 @@ def starts_of(
     return starts
 
 
-def local_uri(path: Path) -> str:
-    """A path as Spark takes it for what it is, whatever its default file system; it decodes no escapes."""
-    return f"file://{path.as_posix()}"
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a query failed, in a sentence, where the exception is a page."""
-    text = str(error)
-    code = re.search(r"GAPLESS_[A-Z_]+[^\n]*", text)
-    if code is not None:
-        return code[0].strip()
-    found = _REASON.findall(text)
-    return str(found[-1] if found else text.strip().splitlines()[0] if text.strip() else type(error).__name__).strip()
-
-
 class _Run:
     """One run, which is one query of Spark's."""
 
@@ -192,8 +156,6 @@ class _Run:
     """Everything up to here is archived."""
     _next: int
     """The number of the next batch."""
-    _first: int
-    """The number of the first batch of the query."""
 
     def __init__(
         self,
@@ -216,11 +178,6 @@ class _Run:
         self._max_events = max_events
         self._on_progress = on_progress
         self._began = time.monotonic()
-        self._checkpoint = folder.private / "checkpoint"
-        self._batch = threading.Lock()
-        """Held while a batch is written: a query is stopped before or behind it."""
-        self._error: Exception | None = None
-        self._stopped = False
         self.done = Archived()
 
     # ------------------------------------------------------------------------------------ where it stands
@@ -311,9 +268,11 @@ class _Run:
         Spark gives a process that it starts ten seconds to answer, which a busy machine does not have: it is tried
         again.
         """
+        checkpoint = self._folder.private / "checkpoint"
         for left in reversed(range(STARTS_MAX)):
+            query = BatchQuery(self._spark, "archive", checkpoint, partial(self._on_batch, self._next))
             try:
-                self._query(target, every, stopping)
+                query.run(self._options(), every, lambda: target is not None and self._has_taken(target), stopping)
             except ArchiveError as error:
                 if _TOO_SLOW not in f"{error} {error.__cause__}" or not left:
                     raise
@@ -321,13 +280,10 @@ class _Run:
             else:
                 return
 
-    def _query(self, target: gapless.CheckpointToken | None, every: float, stopping: Stopping | None) -> None:
-        """One query. Spark's own way to take what is there and end would end after the first batch, before 4.2."""
-        self._error, self._stopped, self._first = None, False, self._next
-        if self._checkpoint.exists():
-            shutil.rmtree(self._checkpoint)
+    def _options(self) -> dict[str, str]:
+        """Of the source, for a query that goes on where the archive ends."""
         description = self.description
-        options = {
+        return {
             "brokers": self._url,
             "clientId": description.client_id,
             "subscription": description.subscription,
@@ -337,43 +293,10 @@ class _Run:
             "failOnGap": "false",
             "maxEventsPerTrigger": str(self._max_events),
         }
-        frame = self._spark.readStream.format("gapless").schema(ALL).options(**options).load()
-        writer = frame.writeStream.foreachBatch(self._on_batch).queryName("archive")
-        writer = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds")
-        running = writer.option("checkpointLocation", local_uri(self._checkpoint)).start()
-        try:
-            self._watch(running, target, stopping)
-        finally:
-            with self._batch:
-                self._stopped = True
-            running.stop()
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
 
-    def _watch(self, running: Any, target: gapless.CheckpointToken | None, stopping: Stopping | None) -> None:
-        """Waits until a query is to end, or has failed. Raises why it has."""
-        batches = 0
-        while running.isActive and not (stopping is not None and stopping.is_set()):
-            if target is not None and self.done.batches > batches:
-                batches = self.done.batches
-                if self._has_taken(target):
-                    return
-            time.sleep(_LOOK)
-        error = self._error or running.exception()
-        if isinstance(error, (GaplessError, OSError)):
-            raise error
-        if error is not None:
-            raise ArchiveError(reason_of(error)) from error
-
-    def _on_batch(self, frame: Any, number: int) -> None:
-        """A batch of Spark's becomes one of the archive. Runs in a thread of its own."""
-        with self._batch:
-            try:
-                if self._stopped:  # it must fail: what it returns from is acknowledged
-                    raise ArchiveError("the run was stopped")
-                self._write(frame, self._first + number, end_of(self._checkpoint, number))
-            except Exception as error:
-                self._error = error
-                raise
+    def _on_batch(self, first: int, frame: Any, number: int, logged: gapless.CheckpointToken) -> None:
+        """A batch of Spark's becomes one of the archive."""
+        self._write(frame, first + number, logged)
         self._tell()
 
     def _write(self, frame: Any, number: int, logged: gapless.CheckpointToken) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from gapless.errors import ArchiveError, ConfigurationError, SubscriptionInUseError
-from gapless_spark.offsets import offset_of
 from gapless_spark.pipelines import archive as module
-from gapless_spark.pipelines.archive import Archived, archive, end_of, reason_of, starts_of
+from gapless_spark.pipelines import batch_query
+from gapless_spark.pipelines.archive import Archived, archive, starts_of
 from gapless_spark.pipelines.manifest import ArchiveFolder, DataFile
 from unit.gapless_spark.pipelines.archives import (
     Broker,
@@ -96,7 +96,7 @@ def test_gaps_are_rows_and_stand_in_the_manifest(tmp_path: Path, broker: Broker)
 STEPS: dict[str, tuple[Any, str, int]] = {
     "the archive is described": (ArchiveFolder, "describe", 1),
     "what was left is removed": (ArchiveFolder, "remove_unfinished", 1),
-    "Spark has planned": (module, "end_of", 3),
+    "Spark has planned": (batch_query, "end_of", 3),
     "rows are written": (module, "sync_tree", 3),
     "rows are on the disk": (module, "described", 3),
     "rows are described": (module, "check_bounds", 3),
@@ -228,17 +228,6 @@ def test_what_could_not_be_acknowledged_is_by_the_next_run(
     check(ArchiveFolder(tmp_path), broker)
 
 
-def test_where_a_batch_ends_is_in_the_log_of_spark(tmp_path: Path) -> None:
-    (tmp_path / "offsets").mkdir()
-    log = tmp_path / "offsets" / "3"
-    log.write_text(f'v1\n{{"batchWatermarkMs":0}}\n{offset_of(token({P: 5}))}')
-    assert end_of(tmp_path, 3) == token({P: 5})
-
-    log.write_text("v7\n{}")
-    with pytest.raises(ArchiveError, match="which version of Spark is this"):
-        end_of(tmp_path, 3)
-
-
 def test_a_pubend_that_turns_up_is_accounted_for_from_its_first_row_on() -> None:
     file = DataFile("x", 2, 2, Q, 20, 30)
     end = token({P: 9, Q: 40, "r@1": 7})
@@ -246,19 +235,3 @@ def test_a_pubend_that_turns_up_is_accounted_for_from_its_first_row_on() -> None
     assert starts_of(token({P: 5}), end, [file], [(Q, 11, 14)]) == {P: 5, Q: 11, "r@1": 7}
     assert starts_of(token({P: 5}), end, [file], []) == {P: 5, Q: 19, "r@1": 7}
     assert starts_of(token({P: 5, Q: 3}), end, [file], []) == {P: 5, Q: 3, "r@1": 7}
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (
-            "[X] failed\n  a.py\nGAPLESS_UNREACHABLE x: not within 60 s\n at org",
-            "GAPLESS_UNREACHABLE x: not within 60 s",
-        ),
-        ("[X] Y\nTraceback\n  a\ngapless.errors.TokenAheadError: it has lost it\n\n at org", "it has lost it"),
-        ("something else\nmore", "something else"),
-        ("", "ValueError"),
-    ],
-)
-def test_a_page_of_spark_is_a_sentence(text: str, reason: str) -> None:
-    assert reason_of(ValueError(text)) == reason
