@@ -123,8 +123,6 @@ class RangeReader:
         self._unreadable_upto = 0
         self._blocks: deque[Block] = deque()
         """Blocks that were read, and not all used yet."""
-        self._counted_upto = -1
-        """The end of the last block that was counted."""
         self._fetch: NearTicks | RangeFetch | None = None
         self._ready: deque[Segment] = deque()
         self._ready_upto = lo
@@ -240,15 +238,16 @@ class RangeReader:
         self._take_ticks(ticks, covered, now, imprecise=imprecise)
 
     def _count_blocks(self, head: Tick) -> None:
+        is_first = True
         while self._blocks and self._blocks[0].index <= head and not self._sink.full:
             block = self._blocks.popleft()
-            # A block that comes behind another one begins behind it: only the first is looked into.
-            is_whole = self._counted_upto >= self.horizon or block.first > self.horizon
-            self._ready_upto = self._counted_upto = block.index
-            if is_whole:
-                self._sink.column(block.column(self.sid))
-            else:
+            self._ready_upto = block.index
+            # A block that comes behind another one begins behind it: only the first may have ticks up to the horizon.
+            if is_first and block.first <= self.horizon:
                 self._sink.ticks(self._within(block.ticks_of(self.sid), head))
+            else:
+                self._sink.column(block.column(self.sid))
+            is_first = False
         if self._blocks and not self._sink.full:
             self._sink.ticks(self._within(self._blocks[0].ticks_of(self.sid), head))
             self._ready_upto = head

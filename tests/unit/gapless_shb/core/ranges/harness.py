@@ -257,3 +257,10 @@ class RangeWorld(World):
             self.pass_time(300)
         missing = self.matching(self.position, self.stable)
         assert not missing, (self.position, self.head, self.stable, missing, self.readings)
+
+
+def forgetful(selector: str) -> tuple[RangeWorld, int]:
+    """A world in which nothing that was delivered stays in memory, with its application; and from where on it reads."""
+    world = RangeWorld(10, selector=selector).calm()
+    world.define()
+    return world, world.calm(1).stable

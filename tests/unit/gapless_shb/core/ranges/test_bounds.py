@@ -11,7 +11,7 @@ from gapless.core.columns import EventBatch
 from gapless_shb.core.blocks import Block, encode
 from gapless_shb.core.ranges.bounds import Count, divided, shares
 from unit.gapless_shb.core.harness import PUBEND
-from unit.gapless_shb.core.ranges.harness import RangeWorld
+from unit.gapless_shb.core.ranges.harness import RangeWorld, forgetful
 from unit.gapless_shb.core.ranges.test_settling import attached
 
 
@@ -43,9 +43,7 @@ def test_a_bound_holds_as_many_events_as_it_may(selector: str, most: int) -> Non
 
 def test_it_is_counted_from_the_middle_of_a_block_on() -> None:
     """And the blocks behind it are counted whole, without a look at where they begin."""
-    world = RangeWorld(10, selector="w = 1").calm()  # nothing that was delivered stays in memory
-    world.define()
-    lo = world.calm(1).stable
+    world, lo = forgetful("w = 1")
     for _ in range(3):
         world.calm(300)
     matching = world.matching(lo, world.stable)

@@ -8,7 +8,7 @@ from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.ranges import reader
 from gapless_shb.core.ranges.reader import TICKS_FIRST
 from unit.gapless_shb.core.harness import Client
-from unit.gapless_shb.core.ranges.harness import RangeWorld
+from unit.gapless_shb.core.ranges.harness import RangeWorld, forgetful
 
 
 @pytest.mark.parametrize("first", range(0, 120, 20))
@@ -68,9 +68,7 @@ def test_a_full_imprecise_block_in_memory_is_filtered_too() -> None:
 
 def test_blocks_that_were_read_are_used_up_before_more_are_read() -> None:
     """The events of a few of them are fetched at a time; the others are not read again for that."""
-    world = RangeWorld(10, selector="").calm()  # nothing that was delivered stays in memory
-    world.define()
-    lo = world.calm(1).stable
+    world, lo = forgetful("")
     for _ in range(3):
         world.calm(300)
     reads: list[int] = []
@@ -89,9 +87,7 @@ def test_blocks_that_were_read_are_used_up_before_more_are_read() -> None:
 @pytest.mark.parametrize("sealed", [True, False])
 def test_of_a_block_no_more_is_fetched_at_once_than_large_events_allow(sealed: bool) -> None:
     """How large they are is not known at first; then a block may hold more than memory does."""
-    world = RangeWorld(10, selector="").calm()  # nothing that was delivered stays in memory
-    world.define()
-    lo = world.calm(1).stable
+    world, lo = forgetful("")
     for _ in range(600):
         world.publish()
     if sealed:
