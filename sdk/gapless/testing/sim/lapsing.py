@@ -29,7 +29,8 @@ class Lapses:
     """Those that have lapsed, and were not made anew since."""
 
     def __init__(self) -> None:
-        self._sids: dict[tuple[str, int], None] = {}
+        self._sids: dict[tuple[str, int], bool] = {}
+        """Whether each was itself made anew in place of one that lapsed, and no application has read that yet."""
         self._names: dict[tuple[str, str, str], None] = {}
         self._moved: dict[tuple[str, str], None] = {}
 
@@ -37,7 +38,7 @@ class Lapses:
         """What a broker writes; returns the ids of those that lapse."""
         found = list(lapses(operations))
         for sid, client_id, name in found:
-            self._sids[broker, sid] = None
+            self._sids[broker, sid] = (broker, client_id, name) in self._names
             # Else nobody has had what was made anew before; and whose name it is that a request names is not known.
             if not any((where, other) == (broker, name) for where, _, other in self._names):
                 self._moved.pop((broker, name), None)
@@ -61,12 +62,17 @@ class Lapses:
         """Whether the one of this id has lapsed."""
         return (broker, sid) in self._sids
 
-    def take(self, broker: str, client_id: str, name: str | None) -> bool:
-        """One of this name is made anew: whether an earlier one had lapsed."""
+    def take(self, broker: str, client_id: str, name: str | None, sid: int) -> bool:
+        """An application reads that it has a subscription of this name: whether an earlier one had lapsed.
+
+        It may read late, when its own has lapsed, too. What is noted of the name is then for the next one.
+        """
+        if (broker, sid) in self._sids:
+            return self._sids[broker, sid]
         key = broker, client_id, name or ""
         return key in self._names and self._names.pop(key) is None
 
     def forget(self, broker: str) -> None:
         """The broker's disk is another one, and its ids are used again."""
-        self._sids = {key: None for key in self._sids if key[0] != broker}
+        self._sids = {key: resumed for key, resumed in self._sids.items() if key[0] != broker}
         self._names = {key: None for key in self._names if key[0] != broker}

@@ -246,10 +246,10 @@ class Model(Oracle):
     def served(self, broker: str, session: int, message: Any) -> None:
         """An SHB gives a subscription to a session."""
         if type(message) is Subscribed:
-            self._hearing.on_given(broker, session, message.request, message.sid)
+            self._hearing.on_given(broker, session, message)
             self._lapses.given(broker, message.sid)
         elif type(message) is AttachedTo:
-            self._hearing.on_given(broker, session, message.request, message.sid)
+            self._hearing.on_given(broker, session, message)
 
     # In the applications.
 
@@ -290,12 +290,12 @@ class Model(Oracle):
         # Whoever reads an answer late may be given what has lapsed since, and was made anew for another process.
         is_late = account.exists and self._lapses.has(account.broker, result.sid)
         is_another = result.sid != account.sid and not is_late
-        self._note_remade(consumer, account, begins, is_another=is_another)
+        self._note_remade(consumer, account, result.sid, begins, is_another=is_another)
         is_first = is_another or account.damaged
         if is_first:
             account.begin(result.sid, consumer.wanted, self.world.now)
             # The answer may be older than the disk: whoever reads it late has what is gone already.
-            account.damaged = not self._hearing.has_given(account.broker, result.sid)
+            account.damaged = not self._hearing.has_given(account.broker, consumer.core.seal)
         # It may have lapsed while the answer was on its way.
         account.lapsed = self._lapses.has(account.broker, account.sid)
         for pubend, tick in begins_of(consumer, begins).items():
@@ -362,12 +362,12 @@ class Model(Oracle):
             listen(event)
 
     def _note_remade(
-        self, consumer: Consumer, account: Account, begins: Mapping[PubendId, Tick], *, is_another: bool
+        self, consumer: Consumer, account: Account, sid: int, begins: Mapping[PubendId, Tick], *, is_another: bool
     ) -> None:
         """What is given in place of something that the row had: made anew, and perhaps resumed."""
         lapses, row = self._lapses, account.row
         if is_another:
-            made_anew = lapses.take(account.broker, row.client_id, row.name)
+            made_anew = lapses.take(account.broker, row.client_id, row.name, sid)
             account.resumed = account.resumed or made_anew or account.lapsed
         has_lapsed = is_another and account.lapsed and not account.damaged
         is_resumed = has_lapsed and not lapses.is_moved(account.broker, row.name)

@@ -48,6 +48,7 @@ class Standing:
 
     phase = Phase.ATTACHED
     former_sids: tuple[int, ...] = ()
+    seal = b""
 
 
 class Ranger:
@@ -71,7 +72,6 @@ class Ranger:
         """Whether it commits, and acknowledges, whatever it reads."""
         self._draws = draws
         self._answer: Attached | None = None
-        self._seal = b""
         self._position: dict[PubendId, Tick] = {}
         self._planned: dict[PubendId, Tick] = {}
         self._todo: deque[tuple[PubendId, Tick, Tick]] = deque()
@@ -97,14 +97,14 @@ class Ranger:
         """Behind everything that was committed or is about to be."""
         assert self._answer is not None
         network, answer = self.client.core.network, self._answer
-        return CheckpointToken(network, self._position, answer.sid, answer.generation, self._seal)
+        return CheckpointToken(network, self._position, answer.sid, answer.generation, self.core.seal)
 
     # Being there.
 
     def on_answered(self, result: AttachedTo) -> None:
         """It has its subscription, and knows where that stands."""
         self._answer = Attached(result.sid, result.generation, created=False)
-        self._seal = result.seal
+        self.core.seal = result.seal
         self._position = {position.pubend: position.tick for position in result.positions}
         token = self._goes_back_to or self.row.token
         self._position = {**(token.ticks if token else {}), **self._position}
@@ -250,7 +250,7 @@ class Ranger:
     def _acknowledge(self) -> None:
         positions = dict(self._position)
         self.client.world.observe.acknowledged(self, positions)
-        number = self.client.core.ranges.settle(self.target, self._seal, positions, self.client.monotonic())
+        number = self.client.core.ranges.settle(self.target, self.core.seal, positions, self.client.monotonic())
         self._ask(number, lambda _: self.client.world.probe("ranges.acknowledged"))
 
     def calm(self) -> None:
@@ -273,7 +273,7 @@ class Ranger:
         if self.row.token is not None:
             positions = dict(self.row.token.ticks)
             self.client.world.observe.acknowledged(self, positions)
-            number = self.client.core.ranges.settle(self.target, self._seal, positions, self.client.monotonic())
+            number = self.client.core.ranges.settle(self.target, self.core.seal, positions, self.client.monotonic())
             self._ask(number, lambda _: None)
 
     def later(self, call: Callable[[], None], milliseconds: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.codec import decode_server
 from gapless.core.effects import Tell, Transmit
-from gapless.core.messages import Acknowledge, Detach, Settle, Subscribe
+from gapless.core.messages import Acknowledge, AttachedTo, Detach, Settle, Subscribe, Subscribed
 from gapless.core.roles import SessionEnded
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ class Hearing:
     def __init__(self) -> None:
         self._holders: dict[tuple[str, int], int] = {}
         """The session that each subscription of a broker was given to last."""
+        self._given: dict[tuple[str, bytes], None] = {}
+        """The seal of every subscription that was given to anybody. A new disk uses the ids again, but not the seals."""
         self._asked: dict[tuple[str, int, int], Mapping[str, int]] = {}
         """What a session's request to subscribe says is acknowledged: it counts once it is granted."""
         self._upto: dict[tuple[str, int], dict[str, int]] = {}
@@ -86,9 +88,9 @@ class Hearing:
         """Up to where a broker was told, by who had the subscription, that it is done with."""
         return self._upto.get((broker, sid), {}).get(pubend, 0)
 
-    def has_given(self, broker: str, sid: int) -> bool:
-        """Whether a broker has given this subscription to anybody since its disk was new."""
-        return (broker, sid) in self._holders
+    def has_given(self, broker: str, seal: bytes) -> bool:
+        """Whether a broker has given the subscription of this seal to anybody since its disk was new."""
+        return (broker, seal) in self._given
 
     def on_request(self, broker: str, session: int, message: Subscribe | Acknowledge | Detach | Settle) -> None:
         """A session asks for a subscription, or acknowledges."""
@@ -100,14 +102,17 @@ class Hearing:
         elif isinstance(message, Settle):
             self._note(broker, message.target.sid, {position.pubend: position.tick for position in message.positions})
 
-    def on_given(self, broker: str, session: int, request: int, sid: int) -> None:
+    def on_given(self, broker: str, session: int, answer: Subscribed | AttachedTo) -> None:
         """A session has got a subscription."""
+        request, sid = answer.request, answer.sid
         self._holders[broker, sid] = session
+        self._given[broker, answer.seal] = None
         self._note(broker, sid, self._asked.pop((broker, session, request), {}))
 
     def forget(self, broker: str) -> None:
         """What the broker knew is gone, and its numbers may be used again."""
         self._holders = {key: session for key, session in self._holders.items() if key[0] != broker}
+        self._given = {key: None for key in self._given if key[0] != broker}
         self._asked = {key: said for key, said in self._asked.items() if key[0] != broker}
         self._upto = {key: upto for key, upto in self._upto.items() if key[0] != broker}
 

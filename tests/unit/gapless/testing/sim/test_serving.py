@@ -47,13 +47,17 @@ def subscribe(request: int, *acknowledged: int) -> Subscribe:
     return Subscribe(request, "s", ("#",), "", StartAt.TOKEN, 0, None, 0, 0, b"", said, InUse.ERROR, 1, 1, 1, 1)
 
 
+def given(request: int, seal: bytes = b"seal") -> Subscribed:
+    return Subscribed(request, 1, 1, seal, True, [])
+
+
 def acknowledge(tick: int) -> Acknowledge:
     return Acknowledge(1, [Acknowledged(P, tick, tick)])
 
 
 def test_the_holder_is_heard() -> None:
     hearing = Hearing()
-    hearing.on_given(NODE, 5, 1, 1)
+    hearing.on_given(NODE, 5, given(1))
     hearing.on_request(NODE, 5, acknowledge(30))
     hearing.on_request(NODE, 5, acknowledge(20))
 
@@ -63,8 +67,8 @@ def test_the_holder_is_heard() -> None:
 
 def test_who_lost_the_subscription_is_not() -> None:
     hearing = Hearing()
-    hearing.on_given(NODE, 5, 1, 1)
-    hearing.on_given(NODE, 6, 1, 1)
+    hearing.on_given(NODE, 5, given(1))
+    hearing.on_given(NODE, 6, given(1))
     hearing.on_request(NODE, 5, acknowledge(30))
 
     assert hearing.upto(NODE, 1, P) == 0
@@ -75,15 +79,25 @@ def test_what_is_said_with_a_request_counts_once_that_is_granted() -> None:
     hearing.on_request(NODE, 5, subscribe(9, 30))
     assert hearing.upto(NODE, 1, P) == 0
 
-    hearing.on_given(NODE, 5, 9, 1)
+    hearing.on_given(NODE, 5, given(9))
     assert hearing.upto(NODE, 1, P) == 30
 
 
 def test_a_broker_with_another_disk_has_heard_nothing() -> None:
     hearing = Hearing()
     for broker in (NODE, "node2"):
-        hearing.on_given(broker, 5, 1, 1)
+        hearing.on_given(broker, 5, given(1))
         hearing.on_request(broker, 5, acknowledge(30))
     hearing.forget(NODE)
 
     assert (hearing.upto(NODE, 1, P), hearing.upto("node2", 1, P)) == (0, 30)
+
+
+def test_another_disk_gives_the_same_id_under_another_seal() -> None:
+    """Hostile 701018: who reads late has the subscription of the old disk, although the new one gave its id again."""
+    hearing = Hearing()
+    hearing.on_given(NODE, 5, given(1, b"old"))
+    hearing.forget(NODE)
+    hearing.on_given(NODE, 6, given(1, b"new"))
+
+    assert [hearing.has_given(NODE, seal) for seal in (b"old", b"new")] == [False, True]

@@ -187,7 +187,7 @@ class Hands:
             attached=False,
             stopped=False,
             error=None,
-            core=SimpleNamespace(phase=Phase.ASKING, sid=0),
+            core=SimpleNamespace(phase=Phase.ASKING, sid=0, seal=b""),
         )
         client.consumers[consumer.number] = consumer  # type: ignore[assignment]
         self.observe.subscribing(consumer)
