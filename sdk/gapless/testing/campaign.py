@@ -5,10 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice
 
 from gapless.testing.sim.choices import Choices
 from gapless.testing.sim.exhaustive import Outcome, Task, perform
@@ -19,6 +19,8 @@ from gapless.testing.sim.run import run_seed
 SEEDS_PER_PROCESS = 400
 """A worker is replaced after so many: what a run leaves in memory must not slow the others down."""
 TASKS_PER_PROCESS = 200
+RUNS_AHEAD = 16
+"""So many runs wait for each worker, or it would stand idle behind one that takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +95,23 @@ def summary_of(result: Result) -> Summary:
 
 
 def campaign(plan: Plan, seeds: Iterable[int], *, processes: int | None = None) -> Iterator[Summary]:
-    """Runs every seed under every router, on all cores, and yields what comes of each as it ends.
+    """Runs every seed under every router, on all cores, and yields what came of each, in their order.
 
-    Each worker has its own hash seed, drawn by the interpreter: a run that depends on it shows as two
-    digests of one seed.
+    `seeds` may be endless: they are drawn as workers become free. Each worker has its own hash seed, drawn
+    by the interpreter: a run that depends on it shows as two digests of one seed.
     """
-    tasks = ((plan, seed, router) for seed, router in product(seeds, plan.routers))
+    tasks = ((plan, seed, router) for seed in seeds for router in plan.routers)
     count = processes or os.cpu_count() or 1
     if count == 1:
         yield from map(_run_task, tasks)
         return
     context = multiprocessing.get_context("spawn")
     with context.Pool(count, maxtasksperchild=SEEDS_PER_PROCESS) as pool:
-        yield from pool.imap_unordered(_run_task, tasks, chunksize=4)
+        # A pool's own `imap` draws everything at once, and seeds may come without end.
+        begun = deque(pool.apply_async(_run_task, (task,)) for task in islice(tasks, count * RUNS_AHEAD))
+        while begun:
+            yield begun.popleft().get()
+            begun.extend(pool.apply_async(_run_task, (task,)) for task in islice(tasks, 1))
 
 
 def exhaust(tasks: Iterable[Task], stride: int = 1, *, processes: int | None = None) -> Iterator[Outcome]:

@@ -79,7 +79,7 @@ class Hearing:
         self._holders: dict[tuple[str, int], int] = {}
         """The session that each subscription of a broker was given to last."""
         self._given: dict[tuple[str, bytes], None] = {}
-        """The seal of every subscription that was given to anybody. A new disk uses the ids again, but not the seals."""
+        """The seal of every subscription that was given to anybody. A new disk gives ids again, but not seals."""
         self._asked: dict[tuple[str, int, int], Mapping[str, int]] = {}
         """What a session's request to subscribe says is acknowledged: it counts once it is granted."""
         self._upto: dict[tuple[str, int], dict[str, int]] = {}

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import count, islice
 
 import pytest
 
@@ -43,3 +45,20 @@ def test_every_seed_is_run_under_every_router_wherever() -> None:
         (run.seed, run.router, run.digest) for run in here
     )
     assert list(campaign(plan, [3], processes=1)) == here[:2]
+
+
+@pytest.mark.timeout(120)
+def test_seeds_may_come_without_end() -> None:
+    """They are drawn as workers become free: `simulate --minutes` draws them until the time is over."""
+    drawn: list[int] = []
+
+    def endless() -> Iterator[int]:
+        for seed in count():
+            drawn.append(seed)
+            assert len(drawn) < 10_000, "all seeds are drawn before the first is run"
+            yield seed
+
+    runs = campaign(Plan(("local", "hostile"), "churn", ()), endless(), processes=2)
+
+    assert [(run.seed, run.router) for run in islice(runs, 3)] == [(0, "local"), (0, "hostile"), (1, "local")]
+    assert len(drawn) < 100
