@@ -26,7 +26,7 @@ from typing import TypeAlias
 from bench.processes import medians, table
 from gapless.core.effects import Operation, Put, Set
 from gapless.core.ticks import MILLISECOND, SECOND, Tick
-from gapless.spi import LogVolume, VolumeIdentity
+from gapless.spi import Create, LogVolume, VolumeIdentity
 from gapless_shb.core.pfs import Pfs, stream_name
 from gapless_storage.rocksdb import open_storage
 
@@ -166,7 +166,7 @@ def run(*, json: bool) -> dict[str, float]:
 def _measured(way: Way, seconds: Sequence[Second]) -> dict[str, float]:
     directory = tempfile.mkdtemp(prefix="gapless-bench-")
     try:
-        volume = open_storage(f"{directory}/volume", VolumeIdentity("bench", "bench"), {})
+        volume = open_storage(f"{directory}/volume", VolumeIdentity("bench", "bench"), {}, Create.WHERE_NOTHING_IS)
         written, logical = _written_bytes(), 0
         cpu, wall = time.process_time(), time.perf_counter()
         for at, second in enumerate(seconds):

@@ -87,6 +87,8 @@ class FakeVolume:
         self.write_error: Exception | None = None
         self.sync_errors: list[Exception | None] = []
         """What the next syncs raise; None for one that succeeds."""
+        self.tend_error: Exception | None = None
+        self.tended = 0
         self.closed = False
         self.free_bytes: int | None = None
         self.reclaimable = 0
@@ -122,6 +124,11 @@ class FakeVolume:
             self.calls.append("sync")
         if error is not None:
             raise error
+
+    def tend(self) -> None:
+        if self.tend_error is not None:
+            raise self.tend_error
+        self.tended += 1
 
     def reclaim(self) -> int:
         given, self.reclaimable = self.reclaimable, 0

@@ -28,6 +28,7 @@
     └── StorageError                  a storage plugin failed
         ├── VolumeLockedError         another process holds the volume
         ├── VolumeForeignError        the volume belongs to another node or network, or is no volume at all
+        ├── VolumeAbsentError         there is no volume where one should be, or no longer
         ├── VolumeCorruptError        the volume lost or garbled something; it must not be served
         └── VolumeFailedError         a write or sync failed; reads work, writing needs a reopened volume
             └── VolumeFullError       the disk is full
@@ -180,6 +181,13 @@ class VolumeLockedError(StorageError):
 
 class VolumeForeignError(StorageError):
     """The volume belongs to another node or network, or to a newer owner; or the directory is not a volume."""
+
+
+class VolumeAbsentError(StorageError):
+    """There is no volume where one should be: none was ever made there, or its disk is not mounted.
+
+    Also for one that was open: it has been removed, replaced or unmounted beneath the broker.
+    """
 
 
 class VolumeCorruptError(StorageError):

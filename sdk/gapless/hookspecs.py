@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from gapless.core.retention import ReleasePolicy
     from gapless.core.roles import Role, RoleContext
     from gapless.core.routing import Router
-    from gapless.spi import Authenticator, LogVolume, Transport, VolumeIdentity
+    from gapless.spi import Authenticator, Create, LogVolume, Transport, VolumeIdentity
 
 hookspec = pluggy.HookspecMarker("gapless")
 
 
 @hookspec(firstresult=True)
-def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]) -> LogVolume:
-    """Return the volume at `path`, created if it is not there."""
+def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any], create: Create) -> LogVolume:
+    """Return the volume at `path`; made if it is not there and may be, else raise VolumeAbsentError."""
 
 
 @hookspec(firstresult=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol, runtime_checkable
 
 # ------------------------------------------------------------------------------------------ storage
@@ -26,6 +27,17 @@ class VolumeIdentity:
 
     network: str
     node: str
+
+
+class Create(Enum):
+    """Whether an opening may make a volume where there is none.
+
+    An absent volume is not a new one: its disk may not be mounted, and what was receipted is on it.
+    """
+
+    NO = "no"
+    WHERE_NOTHING_IS = "where nothing is, not even an empty directory: a mount that failed leaves that"
+    YES = "yes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +110,7 @@ class LogVolume(Protocol):
     """Streams and tables under one identity, one atomic write and one sync.
 
     `stream` and `table` return the same object for the same name, and create it when it is new.
-    Threads: everything is called from one thread, except `sync` and `reclaim`, which may run in another
+    Threads: everything is called from one thread, except `sync`, `tend` and `reclaim`, which may run in another
     thread at the same time as anything else, and `sync` also at the same time as another `sync`.
     """
 
@@ -122,7 +134,14 @@ class LogVolume(Protocol):
     def sync(self) -> None:
         """Blocks until everything written before the call is on disk, and a later opening will prove it.
 
-        Raises VolumeFailedError (sticky).
+        Raises VolumeFailedError (sticky), and VolumeAbsentError as `tend` does: what nobody will find again is
+        not on disk.
+        """
+
+    def tend(self) -> None:
+        """Looks after the volume: called about once a second, also when nothing is written. May block for a while.
+
+        Raises VolumeAbsentError (sticky) when the volume was removed, replaced or unmounted since it was opened.
         """
 
     def reclaim(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gapless.errors import VolumeFailedError, VolumeFullError
-from gapless.spi import LogVolume, VolumeIdentity
+from gapless.spi import Create, LogVolume, VolumeIdentity
 from gapless.testing.storage import IDENTITY, StorageHarness
 from gapless_storage._rocksdb import probe, wal
 from gapless_storage._rocksdb.layout import Mark
@@ -65,7 +65,16 @@ class RocksdbHarness(StorageHarness):
         self._others = 0
 
     def open(self, identity: VolumeIdentity = IDENTITY) -> RocksdbVolume:
-        volume = open_storage(str(self.directory), identity, self.options)
+        return self._open(identity, Create.YES)
+
+    def open_existing(self) -> RocksdbVolume:
+        return self._open(IDENTITY, Create.NO)
+
+    def remove(self, volume: LogVolume) -> None:
+        shutil.rmtree(self.directory)
+
+    def _open(self, identity: VolumeIdentity, create: Create) -> RocksdbVolume:
+        volume = open_storage(str(self.directory), identity, self.options, create)
         self.synced_sizes = log_sizes(self.directory)  # opening syncs
         sync_log = volume._engine.sync_log
 

@@ -56,6 +56,7 @@ class BrokerProcess:
         self._address = "127.0.0.1:0"
         self._log = directory / "broker.log"
         self._process: Process | None = None
+        self._made = False
         directory.mkdir(parents=True, exist_ok=True)
 
     async def __aenter__(self) -> Self:
@@ -87,6 +88,9 @@ class BrokerProcess:
         config = self.directory / "gapless.toml"
         config.write_text(self._configuration(), "utf-8")
         arguments = [*self._program, "broker", "--config", str(config), "--json", "--until-stdin-closes"]
+        if not self._made:  # a volume that goes missing between two starts is not to be made anew
+            arguments.append("--create")
+            self._made = True
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -172,7 +176,7 @@ async def bounded(waiting: Awaitable[Value], patience: float = PATIENCE) -> Valu
 
 
 def run_broker(directory: Path, configuration: Mapping[str, Any] | str, *options: str) -> Ended:
-    """Runs a broker that is expected not to start, and waits until it has ended."""
+    """Runs a broker that is expected not to start, and waits until it has ended. `options`: `--create`, for one."""
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "gapless.toml"
     config.write_text(configuration if isinstance(configuration, str) else to_toml(configuration), "utf-8")

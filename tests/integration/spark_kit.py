@@ -78,6 +78,8 @@ class LocalBroker:
         volume, listeners = str(self._directory / "volume"), [{"address": self._address}]
         config.write_text(to_toml({"storage": {"path": volume}, "listen": listeners, **self.sections}), "utf-8")
         command = [sys.executable, *CLI, "broker", "--config", str(config), "--json", "--until-stdin-closes"]
+        if not self.url:  # the first start makes the volume
+            command.append("--create")
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment()
         )

@@ -60,7 +60,7 @@ class Shell:
     def start_broker(self) -> subprocess.Popen[str]:
         """Starts a broker on a free port; from then on every command of this shell goes to it."""
         (self.directory / "gapless.toml").write_text('[[listen]]\naddress = "127.0.0.1:0"\n', "utf-8")
-        broker = self.start("broker", "--config", "gapless.toml", "--until-stdin-closes", "--json")
+        broker = self.start("broker", "--config", "gapless.toml", "--create", "--until-stdin-closes", "--json")
         self.environment["GAPLESS_URL"] = json.loads(line_of(broker))["url"]
         return broker
 
@@ -193,7 +193,7 @@ def test_an_address_has_one_broker(shell: Shell) -> None:
     other = f'storage.path = "other"\n[[listen]]\naddress = "{address}"\n'
     (shell.directory / "other.toml").write_text(other, "utf-8")
 
-    assert address in shell.run("broker", "--config", "other.toml", status=2).stderr
+    assert address in shell.run("broker", "--config", "other.toml", "--create", status=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ async def refused(config: str | dict[str, Any], directory: Path) -> GaplessError
     if isinstance(config, str):
         path.write_text(config, "utf-8")
     with pytest.raises(GaplessError) as raised:
-        node = await Node.start(load_config(path) if isinstance(config, str) else make_config(config))
+        node = await Node.start(load_config(path, create=True) if isinstance(config, str) else make_config(config))
         await node.stop()
     return raised.value
 
@@ -188,7 +188,7 @@ async def test_a_wrong_setting_is_named_and_nothing_is_made(
 def test_a_process_ends_with_status_2_for_a_wrong_setting(tmp_path: Path, name: str) -> None:
     text, _, fragments = WRONG_SETTINGS[name]
 
-    assert is_a_clear_end(run_broker(tmp_path, text), 2, *fragments)
+    assert is_a_clear_end(run_broker(tmp_path, text, "--create"), 2, *fragments)
 
 
 def test_a_variable_is_named_like_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
@@ -76,6 +78,8 @@ async def _events_of(
 async def examine_in_process(volume: Path, publishers: list[str]) -> Found:
     """Starts a node in this process on a volume, and asks it."""
     found = Found()
+    with suppress(OSError):  # it is not empty, or not there
+        os.rmdir(volume)  # noqa: PTH106 - the power took all names of it: an operator would look, and allow a new one
     sections: dict[str, Any] = {**SECTIONS, "storage": {"path": str(volume), **STORAGE}}
     try:
         async with running_node(volume, **sections) as node:

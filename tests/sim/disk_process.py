@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from gapless.spi import Create
 from gapless_storage._rocksdb import opening, watchdog
 from gapless_storage._rocksdb.wal import log_files
 from gapless_storage.rocksdb import open_storage
@@ -30,7 +31,7 @@ class RocksdbPlayer(Player):
     """A process with a RocksDB volume, and with what can be done to the process itself."""
 
     def __init__(self, directory: str, options: dict[str, Any]) -> None:
-        super().__init__(lambda identity: open_storage(directory, identity, options))
+        super().__init__(lambda identity: open_storage(directory, identity, options, Create.YES))
         self._database = Path(directory, "rocksdb")
         self._syncs: list[tuple[threading.Thread, list[object]]] = []
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
-from gapless.spi import LogVolume, VolumeIdentity
+from gapless.spi import Create, LogVolume, VolumeIdentity
 from gapless_sqlite_storage.volume import SqliteVolume
 
 
 @hookimpl
-def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]) -> LogVolume:
-    """The volume in the directory `path`, created if it is not there. There are no options."""
+def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any], create: Create) -> LogVolume:
+    """The volume in the directory `path`, made if it is not there and may be. There are no options."""
     if options:
         raise ConfigurationError(f"the storage 'sqlite' has no option {min(options)!r}")
-    return SqliteVolume(Path(path), identity)
+    return SqliteVolume(Path(path), identity, create)

@@ -13,13 +13,14 @@ from typing import Any
 
 from gapless.errors import (
     StorageError,
+    VolumeAbsentError,
     VolumeCorruptError,
     VolumeFailedError,
     VolumeForeignError,
     VolumeFullError,
     VolumeLockedError,
 )
-from gapless.spi import StorageCapabilities, VolumeIdentity
+from gapless.spi import Create, StorageCapabilities, VolumeIdentity
 
 SCHEMA = """
     CREATE TABLE IF NOT EXISTS identity (network TEXT NOT NULL, node TEXT NOT NULL);
@@ -152,11 +153,11 @@ class SqliteVolume:
     reclaimable = 0
     """SQLite uses the pages of what was removed again; the file does not shrink."""
 
-    def __init__(self, directory: Path, identity: VolumeIdentity) -> None:
+    def __init__(self, directory: Path, identity: VolumeIdentity, create: Create) -> None:
         """Opens the volume, or makes it. Raises what `gapless.errors` says of volumes that cannot be opened."""
         self._directory = directory
-        self._check_place()
-        self._failure: VolumeFailedError | None = None
+        self._check_place(create)
+        self._failure: StorageError | None = None
         self._staged: list[tuple[str, tuple[object, ...]]] = []
         self._streams: dict[str, SqliteStream] = {}
         self._tables: dict[str, SqliteTable] = {}
@@ -165,6 +166,7 @@ class SqliteVolume:
         self._database = self._open()
         try:
             self._sync_directory()  # the log's name: SQLite has just made the file, at each opening anew
+            self._file = self._identify()
             self.identity, self.created = self._claim(identity)
         except BaseException:
             self._database.close()
@@ -172,11 +174,14 @@ class SqliteVolume:
 
     # Opening.
 
-    def _check_place(self) -> None:
+    def _check_place(self, create: Create) -> None:
         place = self._directory
         used = place.is_file() or (place.is_dir() and any(place.iterdir()))
         if used and not (place / FILE).exists():
             raise VolumeForeignError(f"{place} is not empty, and is no volume of this plugin")
+        allowed = create is Create.YES or (create is Create.WHERE_NOTHING_IS and not place.exists())
+        if not (used or allowed):
+            raise VolumeAbsentError(f"there is no volume in {place}: mount its disk, or run `gapless broker --create`")
         place.mkdir(parents=True, exist_ok=True)
 
     def _open(self) -> sqlite3.Connection:
@@ -272,6 +277,21 @@ class SqliteVolume:
             self._sync_log()
         except OSError as error:
             raise self._failed(VolumeFailedError(f"cannot sync {self._directory}: {error}")) from error
+        self.tend()
+
+    def tend(self) -> None:
+        """Looks whether the file is still where it was opened."""
+        self._check()
+        if self._identify() != self._file:
+            self._failure = VolumeAbsentError(f"{self._directory / FILE} was removed or replaced")
+            raise self._failure
+
+    def _identify(self) -> tuple[int, int] | None:
+        try:
+            found = (self._directory / FILE).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _sync_log(self) -> None:
         descriptor = os.open(self._directory / f"{FILE}-wal", os.O_RDONLY)

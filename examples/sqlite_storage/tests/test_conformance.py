@@ -10,7 +10,7 @@ from gapless_sqlite_storage.volume import FILE, SqliteVolume
 
 from gapless import plugins
 from gapless.errors import VolumeForeignError
-from gapless.spi import LogVolume, VolumeIdentity
+from gapless.spi import Create, LogVolume, VolumeIdentity
 from gapless.testing.storage import IDENTITY, StorageHarness, StorageSuite
 
 
@@ -25,8 +25,18 @@ class SqliteHarness(StorageHarness):
         self._count = 0
 
     def open(self, identity: VolumeIdentity = IDENTITY) -> LogVolume:
-        volume: LogVolume = plugins.load("storage", "sqlite")(path=str(self._directory), identity=identity, options={})
+        return self._open(identity, Create.YES)
+
+    def open_existing(self) -> LogVolume:
+        return self._open(IDENTITY, Create.NO)
+
+    def _open(self, identity: VolumeIdentity, create: Create) -> LogVolume:
+        open_storage = plugins.load("storage", "sqlite")
+        volume: LogVolume = open_storage(path=str(self._directory), identity=identity, options={}, create=create)
         return volume
+
+    def remove(self, volume: LogVolume) -> None:
+        shutil.rmtree(self._directory)
 
     def fresh(self) -> SqliteHarness:
         self._count += 1
@@ -77,14 +87,14 @@ def test_other_peoples_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("do not lose this")
 
     with pytest.raises(VolumeForeignError):
-        SqliteVolume(tmp_path, IDENTITY)
+        SqliteVolume(tmp_path, IDENTITY, Create.YES)
 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_copy_of_the_files_taken_after_a_sync_has_everything(tmp_path: Path) -> None:
     """What `sync` leaves on disk is enough: the files of a volume that is never closed, opened elsewhere."""
-    volume = SqliteVolume(tmp_path / "volume", IDENTITY)
+    volume = SqliteVolume(tmp_path / "volume", IDENTITY, Create.YES)
     for index in range(1, 200):
         volume.stream("s").put(index, b"x" * 500)
         volume.write()
@@ -92,7 +102,7 @@ def test_a_copy_of_the_files_taken_after_a_sync_has_everything(tmp_path: Path) -
     shutil.copytree(tmp_path / "volume", tmp_path / "copy")
     volume.close()
 
-    copy = SqliteVolume(tmp_path / "copy", IDENTITY)
+    copy = SqliteVolume(tmp_path / "copy", IDENTITY, Create.NO)
 
     assert (tmp_path / "copy" / FILE).exists()
     assert copy.stream("s").last == 199

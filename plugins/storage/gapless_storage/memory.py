@@ -33,6 +33,8 @@ def forget(name: str) -> None:
 def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]) -> MemoryVolume:
     """The volume in memory named `path`, which outlives its closing; "": a private one, which does not.
 
+    What is in memory is new in every process: it is made without having to be allowed.
+
     Raises ConfigurationError (it has no options), VolumeLockedError, VolumeForeignError.
     """
     if options:

@@ -71,6 +71,9 @@ class MemoryVolume:
                 self._failure = error
                 raise
 
+    def tend(self) -> None:
+        """Memory stays where it is."""
+
     def reclaim(self) -> int:
         """Lets go of the records whose removal is durable; returns their bytes.
 

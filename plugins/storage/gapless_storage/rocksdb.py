@@ -26,12 +26,13 @@ from rocksdict import WriteBatch
 from gapless.errors import (
     ConfigurationError,
     StorageError,
+    VolumeAbsentError,
     VolumeFailedError,
     VolumeForeignError,
     VolumeFullError,
 )
 from gapless.plugins import hookimpl
-from gapless.spi import StorageCapabilities, VolumeIdentity
+from gapless.spi import Create, StorageCapabilities, VolumeIdentity
 from gapless_storage._rocksdb.engine import Tuning
 from gapless_storage._rocksdb.files import storage_error
 from gapless_storage._rocksdb.layout import (
@@ -47,6 +48,10 @@ from gapless_storage._rocksdb.seal import seal
 from gapless_storage._rocksdb.streams import Reclaim, RocksdbStream, RocksdbTable
 
 _LOGGER = logging.getLogger("gapless.storage.rocksdb")
+
+
+_NOT_OURS = (VolumeForeignError, VolumeAbsentError)
+"""What is at the volume's path is somebody else's, or nothing."""
 
 
 class RocksdbOptions(BaseModel):
@@ -74,6 +79,7 @@ class RocksdbVolume:
         self._opened = opened
         self._engine = opened.engine
         self._fence = opened.fence
+        self._presence = opened.presence()
         self._mark = opened.fence.mark  # of the newest batch written
         self._synced = opened.fence.mark  # of the newest batch that phase 1 covers
         self._batch: WriteBatch | None = None
@@ -140,10 +146,23 @@ class RocksdbVolume:
     def sync(self) -> None:
         """Blocks until everything written before the call is durable.
 
-        Raises VolumeFailedError, and VolumeForeignError when somebody else has opened the volume meanwhile.
+        Raises VolumeFailedError, VolumeForeignError when somebody else has opened the volume meanwhile, and
+        VolumeAbsentError when nobody will find it again.
         """
         self._sync_log()
         self._sync_fence()
+        self._check_presence(thoroughly=False)
+
+    def tend(self) -> None:
+        """Looks whether the volume is still where it was opened. Raises VolumeAbsentError."""
+        self._raise_if_unusable()
+        self._check_presence(thoroughly=True)
+
+    def _check_presence(self, *, thoroughly: bool) -> None:
+        try:
+            self._presence.check(thoroughly=thoroughly)
+        except StorageError as error:
+            raise self._fail(error) from error
 
     def _sync_log(self) -> None:
         with self._log_lock:
@@ -232,14 +251,15 @@ class RocksdbVolume:
 
     def _is_ours(self) -> bool:
         """Whether nobody else has opened the volume, as far as the fence can be read."""
-        if isinstance(self._failure, VolumeForeignError):
+        if isinstance(self._failure, _NOT_OURS):
             return False
         try:
             self._fence.check_owner()
-        except VolumeForeignError as error:
+            self._presence.check(thoroughly=True)
+        except _NOT_OURS as error:
             _LOGGER.error("%s", error)  # noqa: TRY400 - what happened, not where
             return False
-        except OSError:
+        except (OSError, StorageError):
             return True
         return True
 
@@ -270,14 +290,21 @@ class RocksdbVolume:
 
     def _fail(self, error: StorageError) -> StorageError:
         """Remembers the first failure; what to raise for this one."""
-        if not isinstance(error, (VolumeFailedError, VolumeForeignError)):
+        if not isinstance(error, _NOT_OURS):
+            try:  # what fails may fail because the volume is gone; then it is not to be opened again
+                self._presence.check(thoroughly=True)
+            except VolumeAbsentError as absence:
+                error = absence
+            except StorageError:
+                pass
+        if not isinstance(error, (VolumeFailedError, *_NOT_OURS)):
             error = VolumeFailedError(str(error))
         self._failure = self._failure or error
         return error
 
     def _raise_if_unusable(self) -> None:
         if self._failure is not None:
-            kinds = (VolumeFullError, VolumeForeignError)
+            kinds = (VolumeFullError, *_NOT_OURS)
             kind = next((kind for kind in kinds if isinstance(self._failure, kind)), VolumeFailedError)
             raise kind(f"the volume has failed before and must be reopened: {self._failure}")
         if self._closed:
@@ -285,17 +312,17 @@ class RocksdbVolume:
 
 
 @hookimpl
-def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]) -> RocksdbVolume:
-    """The volume in the directory `path`, created if it is not there.
+def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any], create: Create) -> RocksdbVolume:
+    """The volume in the directory `path`; made if it is not there and may be.
 
-    Raises ConfigurationError, VolumeForeignError, VolumeLockedError, VolumeCorruptError, VolumeFullError,
-    VolumeFailedError.
+    Raises ConfigurationError, VolumeAbsentError, VolumeForeignError, VolumeLockedError, VolumeCorruptError,
+    VolumeFullError, VolumeFailedError.
     """
     if not path:
         raise ConfigurationError("the RocksDB storage needs a path: a directory of its own")
     checked = _checked(options)
     tuning = Tuning(checked.write_buffer_bytes, checked.compression)
-    return RocksdbVolume(open_directory(Path(path).absolute(), identity, tuning, checked.watchdog_seconds))
+    return RocksdbVolume(open_directory(Path(path).absolute(), identity, tuning, checked.watchdog_seconds, create))
 
 
 def _checked(options: Mapping[str, Any]) -> RocksdbOptions:

@@ -28,6 +28,13 @@ def broker(
         Path | None,
         typer.Option(metavar="FILE", help="The configuration, in TOML; environment variables go before it."),
     ] = None,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create",
+            help="Make the volume if there is none: needed with --config, and where its directory exists and is empty.",
+        ),
+    ] = False,
     until_stdin_closes: Annotated[
         bool, typer.Option("--until-stdin-closes", help="End when whoever started the broker is gone.")
     ] = False,
@@ -41,7 +48,8 @@ def broker(
     from gapless.node.config import load_config
     from gapless.node.driver import run, serve
 
-    settings = load_config(config, os.environ)
+    settings = load_config(config, os.environ, create=create)
+    os.umask(0o077)  # the volume's files, which RocksDB makes, are for nobody else
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
     if until_stdin_closes:
         stop_when_stdin_closes()

@@ -276,14 +276,15 @@ def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] |
 
 def _volume_state(examination: Examination, directory: Path, settings: NodeConfig) -> tuple[str, bool]:
     from gapless import plugins
-    from gapless.spi import VolumeIdentity
+    from gapless.spi import Create, VolumeIdentity
 
-    if not directory.exists() or not any(directory.iterdir()):
+    if settings.create is Create.WHERE_NOTHING_IS and not directory.exists():
         return "not there yet: the broker makes it", False
     identity = VolumeIdentity(settings.node.network, settings.node.name)
     try:
         open_storage = plugins.load("storage", settings.storage.plugin)
-        volume = open_storage(path=str(directory), identity=identity, options=settings.storage.options)
+        options = settings.storage.options
+        volume = open_storage(path=str(directory), identity=identity, options=options, create=Create.NO)
         volume.close()
     except VolumeLockedError as error:
         return f"open: {error}", True

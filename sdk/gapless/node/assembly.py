@@ -18,7 +18,7 @@ from gapless.errors import ConfigurationError, VolumeForeignError
 from gapless.node.identity import claim
 from gapless.node.machine import ROUTER_TABLE, Machine
 from gapless.node.recovery import VolumeReader
-from gapless.spi import VolumeIdentity
+from gapless.spi import Create, VolumeIdentity
 
 if TYPE_CHECKING:
     from gapless.node.config import ListenSection, NodeConfig
@@ -78,13 +78,15 @@ def check_exposure(address: str, transport: Transport, authenticator: Authentica
         )
 
 
-def open_volume(loaded: Loaded) -> tuple[LogVolume, NodeIdentity]:
+def open_volume(loaded: Loaded, create: Create) -> tuple[LogVolume, NodeIdentity]:
     """Opens the volume and counts this start in it. Blocks. Raises StorageError."""
     node, storage = loaded.config.node, loaded.config.storage
     # The network is judged by `claim`: a volume may be older than its network's name in the configuration.
     wanted = VolumeIdentity("", node.name)
     with said_of(loaded.config, "storage"):
-        volume: LogVolume = loaded.open_storage(path=storage.path, identity=wanted, options=storage.options)
+        volume: LogVolume = loaded.open_storage(
+            path=storage.path, identity=wanted, options=storage.options, create=create
+        )
     try:
         return volume, claim(volume, node.network)
     except VolumeForeignError as error:

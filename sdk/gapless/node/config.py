@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from gapless.core.sessions import Limits
 from gapless.errors import ConfigurationError
+from gapless.spi import Create
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -141,11 +142,20 @@ class NodeConfig(BaseModel):
     routing: RoutingSection = RoutingSection()
     limits: LimitsSection = LimitsSection()
     _source: str = PrivateAttr(default="")
+    _create: Create = PrivateAttr(default=Create.WHERE_NOTHING_IS)
 
     @property
     def source(self) -> str:
         """The file it was read from; "" when there is none."""
         return self._source
+
+    @property
+    def create(self) -> Create:
+        """Whether the node's first start may make its volume.
+
+        With a file, only where somebody says so: what a file names was there before, or is known to be new.
+        """
+        return self._create
 
     def role(self, name: str) -> dict[str, Any]:
         """A role's own section, unchecked: the role does that."""
@@ -162,18 +172,28 @@ class NodeConfig(BaseModel):
         return self
 
 
-def load_config(path: Path | str | None = None, environment: Mapping[str, str] | None = None) -> NodeConfig:
+def load_config(
+    path: Path | str | None = None, environment: Mapping[str, str] | None = None, *, create: bool = False
+) -> NodeConfig:
     """The configuration of a file (None: only defaults) with the environment's settings over it.
 
+    `create`: the volume may be made where there is none, as `gapless broker --create` wants it.
     Raises ConfigurationError, which names the file or the variable, the key, and what is wrong with it.
     """
     settings = _read_file(Path(path)) if path is not None else {}
     variables = _apply_environment(settings, environment or {})
-    return make_config(settings, str(path) if path is not None else "", variables)
+    otherwise = Create.WHERE_NOTHING_IS if path is None else Create.NO
+    return make_config(
+        settings, str(path) if path is not None else "", variables, create=Create.YES if create else otherwise
+    )
 
 
 def make_config(
-    settings: Mapping[str, Any], source: str = "", variables: Mapping[tuple[str, ...], str] | None = None
+    settings: Mapping[str, Any],
+    source: str = "",
+    variables: Mapping[tuple[str, ...], str] | None = None,
+    *,
+    create: Create = Create.WHERE_NOTHING_IS,
 ) -> NodeConfig:
     """The configuration of these settings, from `source`. Raises ConfigurationError."""
     try:
@@ -182,6 +202,7 @@ def make_config(
         problems = [_problem(detail, source, variables or {}) for detail in error.errors()]
         raise ConfigurationError("\n".join(problems)) from None
     config._source = source  # noqa: SLF001 - of this very module
+    config._create = create  # noqa: SLF001 - and this
     return config
 
 

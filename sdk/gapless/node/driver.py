@@ -29,12 +29,14 @@ from gapless.core.messages import Code, Refused
 from gapless.errors import (
     ConfigurationError,
     StorageError,
+    VolumeAbsentError,
     VolumeCorruptError,
     VolumeForeignError,
     VolumeFullError,
 )
 from gapless.node.assembly import Loaded, load_plugins, make_machine, open_volume
 from gapless.node.run import Clock, Run, system_clock
+from gapless.spi import Create
 
 if TYPE_CHECKING:
     from gapless.node.config import NodeConfig
@@ -87,7 +89,7 @@ class Node:
         StorageError when the volume cannot be opened.
         """
         node = cls(load_plugins(config), clock)
-        node._run = await node._begin_run()
+        node._run = await node._begin_run(config.create)
         try:
             await node._listen()
         except BaseException:
@@ -182,9 +184,9 @@ class Node:
 
     # Runs.
 
-    async def _begin_run(self) -> Run:
+    async def _begin_run(self, create: Create) -> Run:
         """Opens the volume, recovers the machine, and starts it. Raises what goes wrong."""
-        volume, identity = open_volume(self._loaded)
+        volume, identity = open_volume(self._loaded, create)
         try:
             machine = make_machine(self._loaded, volume, identity, *self._clock())
         except BaseException:
@@ -229,7 +231,7 @@ class Node:
         while not self._stopping.is_set() and not self._is_final(error):
             await self._sleep()
             try:
-                self._run = await self._begin_run()
+                self._run = await self._begin_run(Create.NO)
             except Exception as another:  # noqa: BLE001 - judged by _is_final
                 error = another
                 self._report(error)
@@ -248,7 +250,7 @@ class Node:
             log.error("a bug: an exception in a core; the node starts over", exc_info=error)
 
     def _is_final(self, error: BaseException) -> bool:
-        if isinstance(error, (VolumeCorruptError, VolumeForeignError, ConfigurationError)):
+        if isinstance(error, (VolumeAbsentError, VolumeCorruptError, VolumeForeignError, ConfigurationError)):
             return True
         full = len(self._crashes) == CRASHES_MAX
         return full and time.monotonic() - self._crashes[0] < CALM and not isinstance(error, StorageError)

@@ -1,4 +1,4 @@
-"""Looks after the disk once a second: how much is left, and whether it is worth giving space back."""
+"""Looks after the disk once a second: whether the volume is there, how much is left, what may be given back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Upkeep:
         on_space: OnSpace,
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`on_failed` gets what `reclaim` raised."""
+        """`on_failed` gets what `tend` or `reclaim` raised."""
         self._loop = asyncio.get_running_loop()
         self._volume = volume
         self._min_free_bytes = min_free_bytes
@@ -46,6 +46,7 @@ class Upkeep:
         self._on_failed = on_failed
         self._low = False
         self._timer: asyncio.TimerHandle | None = None
+        self._tending: asyncio.Future[None] | None = None
         self._reclaiming: asyncio.Future[int] | None = None
         self._reclaimable = 0
         self._looks_unchanged = 0
@@ -64,20 +65,29 @@ class Upkeep:
         self._look()
 
     def stop(self) -> None:
-        """Looks no more; a reclaim that runs goes on."""
+        """Looks no more; what runs in a thread goes on."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
     async def idle(self) -> None:
-        """Waits until no reclaim runs."""
-        if self._reclaiming is not None:
-            await asyncio.wait([self._reclaiming])
+        """Waits until no thread uses the volume."""
+        while working := [work for work in (self._tending, self._reclaiming) if work is not None]:
+            await asyncio.wait(working)
+            await asyncio.sleep(0)  # their callbacks come first
 
     def _look(self) -> None:
-        if self._stopped:
+        """In a thread first: a disk that hangs must not keep the loop."""
+        if not self._stopped and self._tending is None:
+            self._tending = self._loop.run_in_executor(None, self._volume.tend)
+            self._tending.add_done_callback(self._on_tended)
+
+    def _on_tended(self, tending: asyncio.Future[None]) -> None:
+        self._tending = None
+        if self._stopped or tending.cancelled():
             return
         try:
+            tending.result()
             self._look_at_space()
             self._look_at_reclaimable()
         except Exception as error:  # noqa: BLE001 - a volume that cannot be asked has failed

@@ -10,7 +10,7 @@ import pytest
 
 from gapless.errors import ConfigurationError, PluginError
 from gapless.plugins import KINDS, load, names
-from gapless.spi import VolumeIdentity
+from gapless.spi import Create, VolumeIdentity
 
 
 class Site:
@@ -67,7 +67,7 @@ def test_an_implementation_may_take_fewer_arguments(site: Site) -> None:
     text = "from gapless.plugins import hookimpl\n\n@hookimpl\ndef open_storage(path):\n    return path\n"
     site.install("acme-storage", {"gapless.storage": {"acme_null": "acme_null"}}, acme_null=text)
 
-    assert load("storage", "acme_null")(path="here", identity=None, options={}) == "here"
+    assert load("storage", "acme_null")(path="here", identity=None, options={}, create=None) == "here"
 
 
 def test_one_name_may_be_used_in_two_kinds(site: Site) -> None:
@@ -75,7 +75,7 @@ def test_one_name_may_be_used_in_two_kinds(site: Site) -> None:
     points = {"gapless.auth": {"acme": "acme_a"}, "gapless.storage": {"acme": "acme_s"}}
     site.install("acme", points, acme_a=GOOD, acme_s=text)
 
-    assert load("storage", "acme")(path="", identity=None, options={}) == "storage"
+    assert load("storage", "acme")(path="", identity=None, options={}, create=None) == "storage"
     assert load("auth", "acme")(options=None) == ("made with", None)
 
 
@@ -179,7 +179,7 @@ def test_an_error_of_a_plugin_is_an_error_of_the_configuration() -> None:
 def test_hook_open_storage(name: str, tmp_path: Path) -> None:
     """A volume that knows whom it belongs to, made where there was none."""
     volume = load("storage", name)(
-        path=str(tmp_path / "volume"), identity=VolumeIdentity("network", "node"), options={}
+        path=str(tmp_path / "volume"), identity=VolumeIdentity("network", "node"), options={}, create=Create.YES
     )
 
     assert volume.created

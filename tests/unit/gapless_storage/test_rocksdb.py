@@ -14,6 +14,7 @@ import pytest
 
 from conformance.storages import SMALL_BUFFERS, RocksdbHarness
 from gapless.errors import ConfigurationError, VolumeFailedError, VolumeForeignError
+from gapless.spi import Create
 from gapless.testing.storage import IDENTITY
 from gapless.testing.storage.crashes import newest_whole_batch, write_batch
 from gapless_storage._rocksdb import fence
@@ -28,7 +29,7 @@ def harness(tmp_path: Path) -> RocksdbHarness:
 
 
 def test_open_storage(tmp_path: Path) -> None:
-    with closing(open_storage(str(tmp_path), IDENTITY, {"compression": "zstd"})) as volume:
+    with closing(open_storage(str(tmp_path), IDENTITY, {"compression": "zstd"}, Create.YES)) as volume:
         write_batch(volume, 1)
         volume.sync()
 
@@ -49,14 +50,14 @@ def test_open_storage(tmp_path: Path) -> None:
 )
 def test_a_wrong_option_is_named(tmp_path: Path, options: Mapping[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        open_storage(str(tmp_path / "volume"), IDENTITY, options)
+        open_storage(str(tmp_path / "volume"), IDENTITY, options, Create.YES)
 
     assert not (tmp_path / "volume").exists()
 
 
 def test_it_needs_a_path() -> None:
     with pytest.raises(ConfigurationError, match="needs a path"):
-        open_storage("", IDENTITY, {})
+        open_storage("", IDENTITY, {}, Create.YES)
 
 
 def test_a_sync_costs_two_syncs_and_an_idle_one_none(harness: RocksdbHarness, monkeypatch: pytest.MonkeyPatch) -> None:

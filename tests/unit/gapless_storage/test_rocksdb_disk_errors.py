@@ -57,7 +57,7 @@ PROGRAM = """
 import json, os, sys
 from pathlib import Path
 from gapless.errors import StorageError
-from gapless.spi import VolumeIdentity
+from gapless.spi import Create, VolumeIdentity
 from gapless.testing.storage.crashes import newest_whole_batch, write_batch
 from gapless_storage.rocksdb import open_storage
 
@@ -70,7 +70,7 @@ def outcome(name, act):
         said[name] = type(error).__name__
 
 def opened():
-    return open_storage(os.environ["SHIM_ROOT"], VolumeIdentity("n", "a"), {})
+    return open_storage(os.environ["SHIM_ROOT"], VolumeIdentity("n", "a"), {}, Create.YES)
 
 def synced(number):
     write_batch(volume, number)

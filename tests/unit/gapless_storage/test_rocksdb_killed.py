@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.storages import SMALL_BUFFERS
+from gapless.spi import Create
 from gapless.testing.storage import IDENTITY
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
 
@@ -17,10 +18,11 @@ KILLS = 12
 
 PROGRAM = """
 import os, sys, threading, time
-from gapless.spi import VolumeIdentity
+from gapless.spi import Create, VolumeIdentity
 from gapless_storage.rocksdb import open_storage
 
-volume = open_storage(sys.argv[1], VolumeIdentity("test-network", "test-node"), {"write_buffer_bytes": 1 << 16})
+options = {"write_buffer_bytes": 1 << 16}
+volume = open_storage(sys.argv[1], VolumeIdentity("test-network", "test-node"), options, Create.YES)
 stream, table = volume.stream("s"), volume.table("t")
 written = stream.last
 
@@ -82,7 +84,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     for kill in range(KILLS):
         acknowledged = acknowledged_until_killed(directory, lines=1 + kill * 17 % 60)
 
-        with closing(open_storage(str(directory), IDENTITY, SMALL_BUFFERS)) as volume:
+        with closing(open_storage(str(directory), IDENTITY, SMALL_BUFFERS, Create.YES)) as volume:
             found = check(volume)
 
         assert found >= max(acknowledged, newest)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
+import stat
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +17,11 @@ from gapless.errors import StorageError, VolumeFailedError, VolumeFullError, Vol
 if sys.platform != "win32":
     import fcntl
 
+
+_LOGGER = logging.getLogger("gapless.storage.rocksdb")
+
+PRIVATE_DIRECTORY = 0o700
+PRIVATE_FILE = 0o600
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -46,17 +53,56 @@ def sync_directory(directory: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Makes a directory and what is missing above it, durably. One that exists is no error."""
+    """Makes a directory that only its owner may enter, and what is missing above it, durably.
+
+    One that exists is no error.
+    """
     if not directory.exists():
-        make_directory(directory.parent)
+        _make_above(directory.parent)
+        directory.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
+        sync_directory(directory.parent)
+
+
+def _make_above(directory: Path) -> None:
+    if not directory.exists():
+        _make_above(directory.parent)
         directory.mkdir(exist_ok=True)
         sync_directory(directory.parent)
+
+
+def make_private(directory: Path) -> None:
+    """Takes a directory, and all that is in it, from everybody but its owner. Says so, also when it cannot.
+
+    Records and secrets are in it. What RocksDB makes later has the modes that the process's umask leaves; the
+    directory keeps others out all the same.
+    """
+    if sys.platform == "win32":  # which has no such modes
+        return
+    opened = 0
+    for path in (directory, *directory.rglob("*")):
+        try:
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            if mode & ~PRIVATE_DIRECTORY and not path.is_symlink():
+                path.chmod(mode & PRIVATE_DIRECTORY)
+                opened += 1
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            _LOGGER.warning("%s is open to other users, and cannot be closed to them: %s", path, error)
+            return
+    if opened:
+        _LOGGER.warning("%s: %d files and directories were open to other users, and are no longer", directory, opened)
+
+
+def open_private(path: str, flags: int) -> int:
+    """An opener: a file that is made is for its owner only."""
+    return os.open(path, flags, PRIVATE_FILE)
 
 
 def replace_file(path: Path, content: bytes) -> None:
     """Puts a file there whole: after a power cut it is the old one or the new one."""
     temporary = path.with_name(f"{path.name}.new")
-    with temporary.open("wb") as file:
+    with open(temporary, "wb", opener=open_private) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -81,7 +127,8 @@ class DirectoryLock:
         with self._held_guard:
             if self._directory in self._held:
                 raise VolumeLockedError(f"{directory} is in use by this very process: close that volume first")
-            self._file = (directory / "lock").open("a+b", buffering=0)
+            path = directory / "lock"
+            self._file = open(path, "a+b", buffering=0, opener=open_private)  # noqa: SIM115 - see replace_file
             try:
                 self._lock(directory)
             except BaseException:

@@ -21,12 +21,19 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from gapless.errors import ConfigurationError, VolumeCorruptError, VolumeForeignError
-from gapless.spi import VolumeIdentity
+from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
+from gapless.spi import Create, VolumeIdentity
 from gapless_storage._rocksdb import wal
 from gapless_storage._rocksdb.engine import Engine, Tuning
 from gapless_storage._rocksdb.fence import Fence
-from gapless_storage._rocksdb.files import DirectoryLock, make_directory, storage_error, sync_directory
+from gapless_storage._rocksdb.files import (
+    PRIVATE_DIRECTORY,
+    DirectoryLock,
+    make_directory,
+    make_private,
+    storage_error,
+    sync_directory,
+)
 from gapless_storage._rocksdb.identity import (
     CREATING,
     FILE_NAME,
@@ -37,12 +44,15 @@ from gapless_storage._rocksdb.identity import (
 )
 from gapless_storage._rocksdb.layout import Mark
 from gapless_storage._rocksdb.manifest import TornManifest, torn_manifest
+from gapless_storage._rocksdb.presence import Presence
 from gapless_storage._rocksdb.seal import is_sealed
 from gapless_storage._rocksdb.watchdog import Flushed, inspect_within
 
 _LOGGER = logging.getLogger("gapless.storage.rocksdb")
 
-_NOT_FOREIGN = {FILE_NAME, f"{FILE_NAME}.new", "lock", "lost+found"}
+_BEGUN = {FILE_NAME, f"{FILE_NAME}.new", "lock"}
+"""One of these says that a volume is here, or that somebody who was allowed to has begun to make one."""
+_NOT_FOREIGN = {*_BEGUN, "lost+found"}
 """What a directory may hold that is to become a volume: the rest of an attempt, or a mount point's."""
 
 _NO_PLACE = {
@@ -68,6 +78,10 @@ class Opened:
     identity: VolumeIdentity
     created: bool
 
+    def presence(self) -> Presence:
+        """What is there now."""
+        return Presence(self.directory, self.database, [self.directory / name for name in (FILE_NAME, "fence", "lock")])
+
     @property
     def seal_path(self) -> Path:
         """Where the seal is kept."""
@@ -79,20 +93,23 @@ class Opened:
         return self.directory / "rocksdb"
 
 
-def open_directory(directory: Path, wanted: VolumeIdentity, tuning: Tuning, watchdog_seconds: float) -> Opened:
-    """Opens the volume in `directory`, or makes one if there is nothing.
+def open_directory(
+    directory: Path, wanted: VolumeIdentity, tuning: Tuning, watchdog_seconds: float, create: Create
+) -> Opened:
+    """Opens the volume in `directory`, or makes one if there is nothing and it may.
 
-    Raises ConfigurationError (no such place), VolumeForeignError, VolumeLockedError, VolumeCorruptError,
-    VolumeFullError, VolumeFailedError.
+    Raises ConfigurationError (no such place), VolumeAbsentError, VolumeForeignError, VolumeLockedError,
+    VolumeCorruptError, VolumeFullError, VolumeFailedError.
     """
     try:
-        _claim(directory)
+        _claim(directory, create)
         lock = DirectoryLock(directory)
     except OSError as error:
         if error.errno in _NO_PLACE:
             raise ConfigurationError(f"no volume can be kept in {directory}: {error.strerror}") from error
         raise storage_error(error, f"{directory} cannot be opened") from error
     try:
+        make_private(directory)
         marker = read_marker(directory)
         if marker is None or marker.state == CREATING:
             return _create(directory, lock, wanted, tuning)
@@ -106,17 +123,25 @@ def open_directory(directory: Path, wanted: VolumeIdentity, tuning: Tuning, watc
         raise
 
 
-def _claim(directory: Path) -> None:
-    """Makes the directory if it is not there; refuses one that others use."""
-    if directory.exists() and not directory.is_dir():
+def _claim(directory: Path, create: Create) -> None:
+    """Makes the directory if it is not there and may be; refuses one that others use, or where a volume is missing."""
+    is_there = directory.exists()
+    if is_there and not directory.is_dir():
         raise VolumeForeignError(f"{directory} is a file: a volume needs a directory of its own")
-    make_directory(directory)
-    names = {path.name for path in directory.iterdir()}
+    names = {path.name for path in directory.iterdir()} if is_there else set()
     if FILE_NAME not in names and (strange := sorted(names - _NOT_FOREIGN)):
         raise VolumeForeignError(
             f"{directory} is not empty and is no volume: it has no {FILE_NAME}, but {strange[0]!r}. "
             "Give the volume a directory of its own"
         )
+    if not names & _BEGUN and (create is Create.NO or (is_there and create is Create.WHERE_NOTHING_IS)):
+        what = "the directory is empty, as one is whose mount has failed" if is_there else "there is no such directory"
+        raise VolumeAbsentError(
+            f"there is no volume in {directory}: {what}. If there should be one, bring it back or mount its disk; "
+            "a new one is made by `gapless broker --create`"
+            + (", or where there is no directory" if create is Create.WHERE_NOTHING_IS else "")
+        )
+    make_directory(directory)
 
 
 # ---------------------------------------------------------------------------------------- creating
@@ -130,6 +155,7 @@ def _create(directory: Path, lock: DirectoryLock, identity: VolumeIdentity, tuni
     volume = os.urandom(16)
     marker = Marker(identity.network, identity.node, volume.hex(), CREATING)
     write_marker(directory, marker)
+    database.mkdir(PRIVATE_DIRECTORY)
     engine = Engine(database, tuning, create=True)
     try:
         mark = Mark(volume, generation=1, opening=_random_opening(), previous=0, counter=1)

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import google_crc32c
 
+from gapless_storage._rocksdb.files import open_private
 from gapless_storage._rocksdb.layout import Mark
 
 
 def seal(path: Path, directory: Path, fence: Mark) -> None:
     """Notes at `path` what the files in `directory` are, and the fence. That it cannot is no error."""
-    with contextlib.suppress(OSError):
-        path.write_text(json.dumps({"fence": fence.encode().hex(), "files": _files(directory)}))
+    with contextlib.suppress(OSError), open(path, "w", encoding="utf-8", opener=open_private) as file:
+        json.dump({"fence": fence.encode().hex(), "files": _files(directory)}, file)
 
 
 def is_sealed(path: Path, directory: Path, fence: Mark) -> bool:

@@ -169,6 +169,8 @@ class Supervisor:
         path = json.dumps(str(self._directory / "broker"))
         configuration.write_text(_CONFIGURATION.format(path=path, address=json.dumps(address)), "utf-8")
         options = ["--config", str(configuration), "--json", "--until-stdin-closes"]
+        if not self._url.done():  # only the first start has no volume to come back to
+            options.append("--create")
         return [sys.executable, "-m", "gapless.cli", "broker", *options]
 
     def _publisher(self) -> list[str]:

@@ -12,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from gapless.spi import Create
+
 if TYPE_CHECKING:
     from gapless.spi import LogVolume, VolumeIdentity
 
@@ -137,7 +139,8 @@ class DirectoryDisk:
 
     def open(self, identity: VolumeIdentity) -> LogVolume:
         """The volume in the directory."""
-        self._volume = self._open_storage(path=str(self._files / "data"), identity=identity, options={})
+        path = str(self._files / "data")
+        self._volume = self._open_storage(path=path, identity=identity, options={}, create=Create.WHERE_NOTHING_IS)
         return self._volume
 
     def sync(self, volume: LogVolume, upto: int) -> None:

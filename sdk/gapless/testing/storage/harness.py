@@ -28,6 +28,14 @@ class StorageHarness:
         """Opens the volume at this harness's place, making it the first time. Raises what the plugin raises."""
         raise NotImplementedError("override StorageHarness.open")
 
+    def open_existing(self) -> LogVolume:
+        """Opens the volume with `Create.NO`: it must be there already."""
+        raise NotImplementedError
+
+    def remove(self, volume: LogVolume) -> None:
+        """Takes the files of an open volume away beneath it."""
+        raise NotImplementedError
+
     def fresh(self) -> StorageHarness:
         """Another harness, with a place of its own where nothing was ever written."""
         raise NotImplementedError("override StorageHarness.fresh")

@@ -3,11 +3,11 @@
 # ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
-from gapless.errors import VolumeFailedError, VolumeForeignError, VolumeLockedError
+from gapless.errors import VolumeAbsentError, VolumeFailedError, VolumeForeignError, VolumeLockedError
 from gapless.spi import LogVolume, StorageCapabilities, VolumeIdentity
 from gapless.testing.storage.harness import (
     IDENTITY,
@@ -15,6 +15,7 @@ from gapless.testing.storage.harness import (
     StorageHarness,
     indexes,
     lacks,
+    need,
     need_reopening,
 )
 from gapless.testing.storage.streams import EVERYTHING, put_written
@@ -92,6 +93,59 @@ class VolumeTests(HarnessFixtures):
 
         with closing(harness.open(VolumeIdentity(network, node))) as volume:
             assert volume.identity == IDENTITY
+
+    # ------------------------------------------------------------------------------ whether it is there
+
+    def test_an_absent_volume_is_no_new_one(self, harness: StorageHarness) -> None:
+        """Its disk may not be mounted. What was not made is not there the next time either."""
+        need(harness, "open_existing")
+        for _ in range(2):
+            with pytest.raises(VolumeAbsentError):
+                harness.open_existing()
+
+    def test_a_volume_that_is_there_needs_no_leave(self, harness: StorageHarness) -> None:
+        need(harness, "open_existing")
+        with closing(harness.open()) as volume:
+            put_written(volume, volume.stream("s"), 1)
+
+        with closing(harness.open_existing()) as volume:
+            assert volume.created is False
+            assert indexes(volume.stream("s").read(*EVERYTHING)) == [1]
+
+    def test_tending_a_volume_changes_nothing(self, volume: LogVolume) -> None:
+        put_written(volume, volume.stream("s"), 1)
+        volume.tend()
+        volume.sync()
+        volume.tend()
+
+        assert indexes(volume.stream("s").read(*EVERYTHING)) == [1]
+
+    def test_nothing_is_durable_in_a_volume_that_was_removed(self, harness: StorageHarness) -> None:
+        need(harness, "open_existing", "remove")
+        with closing(harness.open()) as volume:
+            put_written(volume, volume.stream("s"), 1)
+            volume.sync()
+            harness.remove(volume)
+
+            with suppress(VolumeAbsentError, VolumeFailedError):
+                put_written(volume, volume.stream("s"), 2)
+            with pytest.raises((VolumeAbsentError, VolumeFailedError)):
+                volume.sync()
+            with pytest.raises(VolumeAbsentError):
+                volume.tend()
+
+        with pytest.raises(VolumeAbsentError):
+            harness.open_existing()
+
+    def test_a_volume_that_was_removed_is_missed_when_nothing_is_written(self, harness: StorageHarness) -> None:
+        need(harness, "remove")
+        with closing(harness.open()) as volume:
+            harness.remove(volume)
+
+            with pytest.raises(VolumeAbsentError):
+                volume.tend()
+            with pytest.raises((VolumeAbsentError, VolumeFailedError)):
+                volume.sync()
 
     # --------------------------------------------------------------------------- closing and opening
 

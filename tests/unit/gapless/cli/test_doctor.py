@@ -45,8 +45,15 @@ def subscription(
     return SubscriptionInfo("desk", name, ("#",), "", connected, CheckpointToken("here", ticks), events, lag)
 
 
+@pytest.fixture
+def volume(gapless: Gapless, write_events: Callable[..., Path], tmp_path: Path) -> None:
+    """A volume where the configuration looks for one, of a node called "embedded"."""
+    gapless("publish", "a", write_events({"body": "x"}), "--url", f"embedded:{tmp_path / 'volume'}")
+
+
+@pytest.mark.usefixtures("volume")
 def test_a_sound_installation_has_no_findings(gapless: Gapless, configuration: Callable[..., Path]) -> None:
-    result = gapless("doctor", "--config", configuration(), "--url", NOBODY, "--json")
+    result = gapless("doctor", "--config", configuration(EMBEDDED), "--url", NOBODY, "--json")
 
     said = json.loads(result.stdout)
     assert said["ok"] is True
@@ -54,39 +61,38 @@ def test_a_sound_installation_has_no_findings(gapless: Gapless, configuration: C
     assert "rocksdb" in said["plugins"]["storage"]
     assert said["versions"]["gapless"].startswith("0.")
     assert {"msgspec", "rocksdict", "typer"} <= set(said["versions"])
-    assert said["volume"]["state"].startswith("not there yet")
+    assert said["volume"]["state"] == "can be opened; no broker has it open"
     assert said["broker"]["answers"] is False
 
 
+@pytest.mark.usefixtures("volume")
 def test_people_are_told_that_nothing_is_wrong(gapless: Gapless, configuration: Callable[..., Path]) -> None:
-    printed = gapless("doctor", "--config", configuration(), "--url", NOBODY).stdout
+    printed = gapless("doctor", "--config", configuration(EMBEDDED), "--url", NOBODY).stdout
 
     assert printed.endswith("nothing is wrong\n")
     assert "storage: memory, rocksdb" in printed
 
 
 def test_looking_makes_no_volume(gapless: Gapless, configuration: Callable[..., Path], tmp_path: Path) -> None:
-    gapless("doctor", "--config", configuration(), "--url", NOBODY)
+    result = gapless("doctor", "--config", configuration(), "--url", NOBODY, status=1)
 
+    assert f"there is no volume in {tmp_path / 'volume'}" in result.stdout
+    assert "`gapless broker --create`" in result.stdout
     assert not (tmp_path / "volume").exists()
 
 
-def test_a_volume_is_opened_and_left_as_it_is(
-    gapless: Gapless, configuration: Callable[..., Path], write_events: Callable[..., Path], tmp_path: Path
+def test_without_a_file_the_broker_makes_the_volume(
+    gapless: Gapless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gapless("publish", "a", write_events({"body": "x"}), "--url", f"embedded:{tmp_path / 'volume'}")
+    monkeypatch.chdir(tmp_path)
+    said = json.loads(gapless("doctor", "--url", NOBODY, "--json").stdout)
 
-    config = configuration(EMBEDDED)
-    said = json.loads(gapless("doctor", "--config", config, "--url", NOBODY, "--json").stdout)
-
-    assert said["volume"]["state"] == "can be opened; no broker has it open"
+    assert said["volume"]["state"] == "not there yet: the broker makes it"
+    assert not (tmp_path / "gapless-data").exists()
 
 
-def test_a_volume_of_another_node_is_found(
-    gapless: Gapless, configuration: Callable[..., Path], write_events: Callable[..., Path], tmp_path: Path
-) -> None:
-    gapless("publish", "a", write_events({"body": "x"}), "--url", f"embedded:{tmp_path / 'volume'}")
-
+@pytest.mark.usefixtures("volume")
+def test_a_volume_of_another_node_is_found(gapless: Gapless, configuration: Callable[..., Path]) -> None:
     result = gapless("doctor", "--config", configuration(), "--url", NOBODY, status=1)
 
     assert "FOUND: the volume in" in result.stdout

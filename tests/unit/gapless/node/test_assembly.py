@@ -12,6 +12,7 @@ from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
 from gapless.node.assembly import check_exposure, load_plugins, make_machine, open_volume
 from gapless.node.config import NodeConfig, make_config
 from gapless.node.identity import claim
+from gapless.spi import Create
 from links import FakeTransport
 from nodes import LogRole, StraightRouter
 from volumes import FakeVolume
@@ -179,9 +180,10 @@ def test_a_volume_of_another_network_is_closed_again(installed: dict[Any, Any]) 
     loaded = load_plugins(config(node={"network": "ours", "name": "desk"}, storage={"path": "p", "cache": 3}))
 
     with pytest.raises(VolumeForeignError):
-        open_volume(loaded)
+        open_volume(loaded, Create.NO)
 
     assert volume.closed
     assert asked[0]["path"] == "p"
     assert asked[0]["options"] == {"cache": 3}
+    assert asked[0]["create"] is Create.NO
     assert asked[0]["identity"].node == "desk"

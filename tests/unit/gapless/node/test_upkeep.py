@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gapless.errors import VolumeFailedError
+from gapless.errors import VolumeAbsentError, VolumeFailedError
 from gapless.node.upkeep import IDLE_LOOKS, RECLAIM_BYTES, RECLAIM_BYTES_IDLE, Upkeep
 from volumes import FakeVolume
 
@@ -28,7 +28,7 @@ class Rig:
     async def look(self, times: int = 1) -> None:
         for _ in range(times):
             self.upkeep._look()
-        await self.upkeep.idle()
+            await self.upkeep.idle()
 
 
 @pytest.fixture
@@ -151,3 +151,14 @@ async def test_it_looks_every_second_until_it_is_stopped(rig: Rig, monkeypatch: 
 
     assert rig.space == [True]
     assert rig.upkeep.status() == {"free_bytes": 5000, "space_low": True, "reclaimable_bytes": 0}
+
+
+async def test_a_volume_is_tended_at_every_look_and_missed_when_it_is_gone(rig: Rig) -> None:
+    await rig.look(3)
+    rig.volume.tend_error = VolumeAbsentError("unmounted")
+    rig.volume.free_bytes = 5
+    await rig.look()
+
+    assert rig.volume.tended == 3
+    assert [str(error) for error in rig.failures] == ["unmounted"]
+    assert rig.space == []  # what is there instead is somebody else's

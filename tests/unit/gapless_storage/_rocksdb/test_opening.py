@@ -23,6 +23,7 @@ from gapless.errors import (
     VolumeFullError,
     VolumeLockedError,
 )
+from gapless.spi import Create
 from gapless.testing.storage import IDENTITY
 from gapless.testing.storage.crashes import newest_whole_batch, write_batch
 from gapless_storage._rocksdb import fence, opening, wal
@@ -43,8 +44,8 @@ class Place:
         self.patience = 20
         """After so many seconds it hangs: seldom is a busy machine that slow."""
 
-    def open(self) -> RocksdbVolume:
-        return open_storage(str(self.directory), IDENTITY, {"watchdog_seconds": self.patience})
+    def open(self, create: Create = Create.YES) -> RocksdbVolume:
+        return open_storage(str(self.directory), IDENTITY, {"watchdog_seconds": self.patience}, create)
 
     def newest(self) -> int:
         """Opens it, closes it; the number of the newest batch, all before it being whole."""
@@ -447,7 +448,7 @@ def test_a_disk_that_fails_is_not_taken_for_a_wrong_path(
 ) -> None:
     """A node tries a storage that failed again, and gives up on what it was configured with."""
 
-    def fail(_: Path) -> None:
+    def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(opening, what, fail)
@@ -471,7 +472,7 @@ def test_a_new_directory_is_made_with_all_above_it(tmp_path: Path) -> None:
 
 def test_a_relative_path_is_meant_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    volume = open_storage("volume", IDENTITY, {})
+    volume = open_storage("volume", IDENTITY, {}, Create.YES)
     write_batch(volume, 1)
     monkeypatch.chdir("/")
     write_batch(volume, 2)
@@ -482,9 +483,9 @@ def test_a_relative_path_is_meant_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 HOLD = """
 import sys
-from gapless.spi import VolumeIdentity
+from gapless.spi import Create, VolumeIdentity
 from gapless_storage.rocksdb import open_storage
-volume = open_storage(sys.argv[1], VolumeIdentity("", ""), {})
+volume = open_storage(sys.argv[1], VolumeIdentity("", ""), {}, Create.YES)
 print("open", flush=True)
 sys.stdin.read()
 """
