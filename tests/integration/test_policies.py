@@ -77,6 +77,44 @@ async def test_topics_of_another_pubend_have_another_policy(tmp_path: Path) -> N
 
 
 @pytest.mark.timeout(60)
+async def test_what_was_lost_is_one_gap(tmp_path: Path) -> None:
+    """Whoever was away, or reads by ranges, is told once, however many batches were released, matching or not."""
+    async with running_node(tmp_path / "v", **KEEP_LITTLE) as node, gapless.connect(node.url) as connection:
+        async with connection.session() as session:
+            async with session.subscribe("telemetry.#", name="away", selector="n > 20 AND odd = FALSE") as away:
+                token = away.token
+            publisher = session.publisher("telemetry.engine", name="t")
+            events = [await publisher.send(bytes(1000), properties={"n": n, "odd": bool(n % 2)}) for n in range(400)]
+            await until_lost(connection, "telemetry", events[370].tick)
+            await publisher.send(b"", properties={"n": 400, "odd": False})
+
+            told: list[gapless.Event | gapless.Gap] = []
+            async with session.subscribe(
+                "telemetry.#", name="away", selector="n > 20 AND odd = FALSE", start=token, on_gap="deliver"
+            ) as away:
+                async for message in away:
+                    told.append(message)
+                    if isinstance(message, gapless.Event) and message.properties["n"] == 400:
+                        break
+            heads = await connection.heads("away", after=token)
+            pubend = events[0].pubend
+            span = token.ticks[pubend], heads.ticks[pubend]
+            async with connection.read_range("away", pubend, *span, on_gap="deliver") as reader:
+                read = [message async for message in reader]
+
+    first = next(message for message in told if isinstance(message, gapless.Event))
+    wanted = list(range(22, 401, 2))
+    for messages in (told, read):
+        gaps = [message for message in messages if isinstance(message, gapless.Gap)]
+        assert messages[0] == gaps[0], "it begins with what is lost"
+        assert len(gaps) == 1
+        assert gaps[0].start <= token.ticks[pubend]
+        assert events[370].tick <= gaps[0].end < first.tick
+        numbers = [message.properties["n"] for message in messages if isinstance(message, gapless.Event)]
+        assert numbers == wanted[-len(numbers) :]
+
+
+@pytest.mark.timeout(60)
 async def test_a_publisher_stays_on_its_pubend(tmp_path: Path) -> None:
     """What it sends to other topics goes there as well, or nowhere: never to a pubend with another policy."""
     async with running_node(tmp_path / "v", **KEEP_LITTLE) as node, gapless.connect(node.url) as connection:

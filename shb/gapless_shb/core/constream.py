@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from gapless.core.curiosity import CuriosityStream
 from gapless.core.effects import Alarm
 from gapless.core.knowledge import KnowledgeConflict, KnowledgeStream
-from gapless.core.routing import Ask, Knowledge, PubendMeta, Stamp, Want
+from gapless.core.routing import Ask, Knowledge, PubendMeta, Ranges, Stamp, Want
 from gapless.core.ticks import FOREVER, ShbId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Channel, Consumer
@@ -324,7 +324,9 @@ class Constream:
     def _pass(self, horizon: Tick, wall: int) -> None:
         """One step of the head: who waits at it goes live, then events are handed out."""
         self.turns.promote_waiting()
-        self._deliver_lost(horizon)
+        lost = self._istream.lost_in(self.head, horizon, self._need())
+        if lost:
+            horizon = self._deliver_lost(lost, horizon)
         batch = self._istream.take(self.head, horizon)
         previous, self.head = self.head, horizon
         if len(batch):
@@ -343,21 +345,30 @@ class Constream:
             position.changed = True
             self.touch(sid, position)
 
-    def _deliver_lost(self, horizon: Tick) -> None:
-        """Only an SHB that was retired meets lost ticks here (T10): everybody gets the gap."""
-        for lo, hi in self._istream.lost_in(self.head, horizon, self._need()):
-            for sid, consumer in self.live.items():
-                if self.floors.get(sid, 0) < hi:
-                    consumer.channel.gap(
-                        sid, self.pubend, max(lo, self.floors.get(sid, 0)), hi, "this broker was retired"
-                    )
-            for sid, position in self.positions.items():
-                self.release(position)
-                position.since = max(position.since, hi)
-                if sid in self.live and not self.is_durable(sid):
-                    position.acknowledge(hi, hi)  # nobody else does, for one that is not durable
-                position.changed = True
-                self.touch(sid, position)
+    def _deliver_lost(self, lost: Ranges, horizon: Tick) -> Tick:
+        """Only an SHB that was retired meets lost ticks here (T10): everybody gets the gap.
+
+        Returns how far the step goes. Events that are known before, between or behind lost ticks divide it, for what
+        is said leaves in order; silence does not.
+        """
+        start = lost[0][0]
+        known = self._istream.take(self.head, horizon).ticks
+        if known and known[0] <= start:
+            return start
+        horizon = known[0] - 1 if known else horizon
+        end = max(hi for _, hi in lost if hi <= horizon)
+        for sid, consumer in self.live.items():
+            floor = self.floors.get(sid, 0)
+            if floor < end:
+                consumer.channel.gap(sid, self.pubend, max(start, floor), end, "this broker was retired")
+        for sid, position in self.positions.items():
+            self.release(position)
+            position.since = max(position.since, end)
+            if sid in self.live and not self.is_durable(sid):
+                position.acknowledge(end, end)  # nobody else does, for one that is not durable
+            position.changed = True
+            self.touch(sid, position)
+        return horizon
 
     def _want_next(self, now: int) -> None:
         if self.head < self._target:

@@ -4,6 +4,11 @@ It asks the PFS for the subscription's ticks and the network for their events; w
 nothing (before `since`, below the chop point, for a subscription that is not durable) it asks for whole
 ranges and filters them again. It never sends beyond the consumer's credit, and keeps in memory only what
 one fetch brought. When it has reached the head, the constream takes over, in one step (T25).
+
+What is lost comes to light a page or a fetch at a time, and is one gap: the reader keeps a gap open until an
+event is to follow it, or it has reached the head. To all but the client that is a gap that was sent and is
+still on its way: it is not settled, and whoever ends the session meets it again. It waits for nothing but what
+the reader waits for, behind which nothing could follow anyway.
 """
 
 from __future__ import annotations
@@ -76,6 +81,8 @@ class Reader:
         self._ready: deque[Segment] = deque()
         self._ready_upto = start
         self._said = start
+        self._gap: GapSegment | None = None
+        """What was found to be lost, and is not told yet: more of it may follow."""
 
     # What happened.
 
@@ -107,7 +114,12 @@ class Reader:
     @property
     def idle(self) -> bool:
         """Whether it waits for nothing and has nothing left to send."""
-        return not self._waits and self._fetch is None and self._reading_upto is None and not self._ready
+        return not self._is_busy and self._gap is None
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether it waits for something, or for room to send what is ready."""
+        return self._waits or self._fetch is not None or self._reading_upto is not None or bool(self._ready)
 
     @property
     def fetching(self) -> bool:
@@ -120,11 +132,11 @@ class Reader:
         while True:
             self._harvest(host)
             self._send(host, wall)
-            if not self.idle:
+            if self._is_busy:
                 return False
             self._advance(self._ready_upto)
             if self.horizon >= host.head or self.consumer.starved:
-                self._say_silence(host)
+                self._say_where_it_is(host)
                 return False
             if credit != self.consumer.credit_events:
                 return True
@@ -178,7 +190,7 @@ class Reader:
             if not payload or len(payload) > consumer.credit_bytes:
                 part = lowest(mask, self._affordable(page.select(mask)))
                 payload = page.part(part)
-            self._deliver(host.pubend, part.bit_count(), payload, page.ticks[part.bit_length() - 1])
+            self._deliver(host, part.bit_count(), payload, page.ticks[part.bit_length() - 1])
             mask ^= part
         self._ready_upto = page.index
 
@@ -231,35 +243,46 @@ class Reader:
         while self._ready:
             segment = self._ready[0]
             if isinstance(segment, GapSegment):
-                self._send_gap(host, segment)
+                self._keep_open(segment)
                 self._ready.popleft()
                 continue
-            rest = self._send_events(host.pubend, unexpired(segment, wall))
+            rest = self._send_events(host, unexpired(segment, wall))
             if rest is not None:
                 self._ready[0] = rest
                 return
             self._ready.popleft()
 
-    def _send_gap(self, host: Host, gap: GapSegment) -> None:
+    def _keep_open(self, lost: GapSegment) -> None:
+        """Begins a gap, or makes the one that is open longer: nothing was sent between."""
+        self._gap = GapSegment(lost.start if self._gap is None else self._gap.start, lost.end)
+        self.position.sent = lost.end
+        self._advance(lost.end)
+
+    def _send_gap(self, host: Host) -> None:
+        """Sends the gap that is open, if one is: it ends here."""
+        if self._gap is None:
+            return
+        gap, self._gap = self._gap, None
         end = host.outside_void(gap.end)
         self.consumer.channel.gap(self.consumer.sid, host.pubend, gap.start, end, "released early")
         self._said = self.position.sent = end
         self._advance(end)
 
-    def _send_events(self, pubend: PubendId, events: EventBatch) -> EventBatch | None:
+    def _send_events(self, host: Host, events: EventBatch) -> EventBatch | None:
         """Sends as many as the credit allows; returns the rest, or None when all are sent."""
         while len(events):
             count = self._affordable(events)
             if not count:
                 return events
             part = events.slice(0, count)
-            self._deliver(pubend, count, part.payload((1 << count) - 1), part.ticks[-1])
+            self._deliver(host, count, part.payload((1 << count) - 1), part.ticks[-1])
             events = events.slice(count, len(events))
         return None
 
-    def _deliver(self, pubend: PubendId, count: int, payload: bytes, last: Tick) -> None:
+    def _deliver(self, host: Host, count: int, payload: bytes, last: Tick) -> None:
+        self._send_gap(host)
         self.consumer.spend(count, len(payload))
-        self.consumer.channel.deliver(self.consumer.sid, pubend, payload)
+        self.consumer.channel.deliver(self.consumer.sid, host.pubend, payload)
         self._said = self.position.sent = last
         self._advance(last)
 
@@ -279,7 +302,11 @@ class Reader:
         self.horizon = max(self.horizon, tick)
         self.position.pass_over(self.horizon)
 
-    def _say_silence(self, host: Host) -> None:
+    def _say_where_it_is(self, host: Host) -> None:
+        """It can send nothing more now. An open gap goes out at the head, unless there is no room for an event."""
+        if self._gap is not None and self.consumer.starved:
+            return
+        self._send_gap(host)
         self._advance(host.outside_void(self.horizon))
         if self.horizon > self._said:
             self._said = self.horizon

@@ -153,13 +153,7 @@ PROGRESS = (
         "retired_gap_swallowed",
         ("T10",),
         "An SHB that was retired and returns passes lost ticks like silence.",
-        (
-            Edit(
-                f"{_CONSTREAM}._deliver_lost",
-                "in self._istream.lost_in(self.head, horizon, self._need()):",
-                "in ():",
-            ),
-        ),
+        (Edit(f"{_CONSTREAM}._pass", "if lost:", "if ():"),),
         ("I3",),
         "An SHB is down and retired (`PublisherHostingBroker.retire`), the PHB chops beyond it, it returns with its"
         " durable subscriptions.",
@@ -340,6 +334,31 @@ CONSUMERS = (
         ),
         ("I3",),
         "A live consumer with a small window that takes slowly.",
+    ),
+    Switch(
+        "gap_in_pieces",
+        (),
+        "A reader sends a gap for each page and each fetch that lost something.",
+        (
+            Edit(
+                f"{_READER}._send",
+                "self._keep_open(segment)",
+                "self._keep_open(segment), self._send_gap(host)",
+            ),
+        ),
+        ("I5",),
+        "A subscriber that was away for longer than events are retained, and that missed more than one fetch or page"
+        " brings. To be seen where the SHB sends: behind a connection that broke, a gap may begin where one ended.",
+    ),
+    Switch(
+        "gap_passed_before_it_is_told",
+        ("T42",),
+        "What a reader has found to be lost counts as passed although nobody was told of it yet: whoever comes back is"
+        " told of silence.",
+        (Edit(f"{_READER}._keep_open", "self.position.sent = lost.end", "pass"),),
+        ("I3", "I4"),
+        "A subscriber with a gap before it that acknowledges all it has, whose connection breaks while its reader still"
+        " looks for the end of the gap.",
     ),
     Switch(
         "silence_past_readers",

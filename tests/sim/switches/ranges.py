@@ -65,6 +65,21 @@ READING = (
         workload="ranges",
     ),
     Switch(
+        "range_gap_in_pieces",
+        (),
+        "A range read has a gap for each fetch that lost something.",
+        (
+            Edit(
+                f"{_READER}._hand_out",
+                "self._ready.popleft()\n            continue",
+                "self._ready.popleft()\n            self._say_gap()\n            continue",
+            ),
+        ),
+        ("I5",),
+        "A range that was released early, and that takes more than one fetch.",
+        workload="ranges",
+    ),
+    Switch(
         "ack_knows_no_last_event",
         ("T42",),
         "An acknowledgement by position counts as if no event stood below it: whoever goes back is told of silence.",

@@ -9,7 +9,8 @@ What is known of the range decides where its events come from, from the front on
     the open block                                          at hand, and its ticks fetched
 
 Nothing is dropped because it expired: a range that is read again must not have shrunk. It ends at the head, and goes on
-when that moves, until it has reached the end of its range. What is handed out is bounded by the sink's room.
+when that moves, until it has reached the end of its range. What is handed out is bounded by the sink's room. What is
+lost comes to light a fetch at a time, and is one gap: it is said when an event follows, or at the end of the range.
 """
 
 from __future__ import annotations
@@ -126,13 +127,15 @@ class RangeReader:
         self._fetch: NearTicks | RangeFetch | None = None
         self._ready: deque[Segment] = deque()
         self._ready_upto = lo
+        self._gap: GapSegment | None = None
+        """What was found to be lost, and is not said yet: more of it may follow."""
         self._ticks_most = TICKS_FIRST
         self._near = NEAR_FIRST
 
     @property
     def complete(self) -> bool:
         """Whether all of the range was said."""
-        return self.horizon >= self.hi
+        return self.horizon >= self.hi and self._gap is None
 
     # What happened.
 
@@ -163,6 +166,8 @@ class RangeReader:
                 return
             self.horizon = max(self.horizon, self._ready_upto)
             head = min(self.stream.head, self.hi)
+            if self.horizon >= self.hi:
+                self._say_gap()
             if self.horizon >= head or self._sink.full:
                 return
             self._plan(head, now)
@@ -299,11 +304,14 @@ class RangeReader:
         while self._ready:
             segment = self._ready[0]
             if isinstance(segment, GapSegment):
-                end = min(self.stream.voids.outside(segment.end), self.hi)
-                self._sink.gap(segment.start, end)
-                self.horizon = max(self.horizon, end)
+                start = segment.start if self._gap is None else self._gap.start
+                self._gap = GapSegment(start, min(self.stream.voids.outside(segment.end), self.hi))
+                self.horizon = max(self.horizon, self._gap.end)
                 self._ready.popleft()
                 continue
+            if self._sink.full:
+                return
+            self._say_gap()
             rest = self._sink.events(segment)
             if rest is not None:
                 if len(rest) < len(segment):
@@ -312,3 +320,9 @@ class RangeReader:
                 return
             self.horizon = segment.ticks[-1]
             self._ready.popleft()
+
+    def _say_gap(self) -> None:
+        """Says the gap that is open, if one is: it ends here."""
+        if self._gap is not None:
+            self._sink.gap(self._gap.start, self._gap.end)
+            self._gap = None

@@ -95,6 +95,8 @@ class Client:
     tokens: list[int] = field(default_factory=list)
     consumed: list[int] = field(default_factory=list)
     gaps: list[tuple[int, int]] = field(default_factory=list)
+    gap_end: int | None = None
+    """Where the message before this one ended, if that was a gap."""
     inbox: list[tuple[str, object]] = field(default_factory=list)
     credit: int = 0
     removed: bool = False
@@ -288,6 +290,7 @@ class World:
         self.sessions += 1
         client.session = self.sessions
         client.inbox.clear()
+        client.gap_end = None
         client.credit = self.random.choice([1, 3, 100])
         positions = None if token is None else [m.Position(PUBEND, token)]
         if token is not None:
@@ -326,6 +329,7 @@ class World:
         if not client.inbox or client.token is None:
             return
         _, message = client.inbox.pop(0)
+        gap_end, client.gap_end = client.gap_end, None
         if isinstance(message, m.Deliver):
             for tick in message.columns.ticks():
                 assert tick > client.token, f"{client.name}: {tick} at or below the token {client.token}"
@@ -339,6 +343,8 @@ class World:
                 client.token = max(client.token, message.upto)
         elif isinstance(message, m.Gap):
             assert message.start >= client.token or message.end > client.token
+            assert message.start != gap_end, f"{client.name}: a lost range in pieces, one ends at {gap_end}"
+            client.gap_end = message.end
             client.gaps.append((max(message.start, client.token), message.end))
             client.token = max(client.token, message.end)
         elif isinstance(message, m.Detached):

@@ -193,3 +193,28 @@ def test_an_shb_that_was_retired_and_returns_tells_its_durable_subscriptions_of_
         missed = [tick for tick in owed if tick not in one.consumed]
         assert missed
         assert all(any(lo < tick <= hi for lo, hi in one.gaps) for tick in missed)
+
+
+def test_lost_ticks_and_what_others_still_knew_between_them_come_in_order() -> None:
+    """T10: whoever is live gets a gap up to the next event, and not the gap behind that before it."""
+    world, client, stream = world_with()
+    push(world)
+    first = world.stable
+    for _ in range(7):
+        world.publish()
+    kept, later = world.log[4][0], world.log[6][0]
+    for tick in (kept, later):
+        world.deliver(world.knowledge(tick - 1, tick, raw=True, reply=False))
+    world.deliver(Knowledge(PUBEND, world.log[5][0] - 1, world.log[5][0]))  # silence, to somebody else's filter
+    told = [message for kind, message in client.inbox if kind == "message"]
+    assert stream.head == first
+
+    world.deliver(Knowledge(PUBEND, first, later, lost=later))
+
+    messages = [message for _, message in client.inbox[len(told) :]]
+    said = [
+        (message.start, message.end) if isinstance(message, m.Gap) else message.columns.ticks()
+        for message in messages
+        if isinstance(message, (m.Gap, m.Deliver))
+    ]
+    assert said == [(first, kept - 1), [kept], (kept, later - 1), [later]]

@@ -208,6 +208,85 @@ def test_lost_ticks_are_a_gap_and_the_events_behind_it_follow() -> None:
     assert bench.said == [(0, 20), 1, "silence 100"]
 
 
+def test_a_lost_range_is_one_gap_however_often_the_reader_asks() -> None:
+    """A page at a time is asked for; the gap waits until an event, or the head, says where it ends."""
+    bench = Bench(head=1000)
+    bench.matched(*range(10, 900, 10))
+    bench.step()
+    bench.answer()
+    asked = 0
+    while asked < len(bench.fetches):
+        asked = len(bench.fetches)
+        bench.offer(0, bench.fetches[-1][-1][1], lost=500)
+        assert bench.said == []
+        if bench.fetches[-1][-1][1] > 500:
+            break
+    bench.offer(0, 900, *range(510, 900, 10), lost=500)
+
+    assert bench.said[:2] == [(0, 500), 14], "one gap, then the rest of the page"
+    assert not any(isinstance(said, tuple) for said in bench.said[1:])
+
+
+def test_a_gap_goes_out_when_the_reader_has_come_to_the_head() -> None:
+    bench = Bench(head=1000)
+    bench.matched(*range(10, 900, 10))
+    bench.step()
+    bench.answer()
+    while bench.reader.horizon < bench.head:
+        bench.offer(0, 1000, lost=1000)
+
+    assert bench.said == [(0, 890), "silence 1000"]
+
+
+def test_a_gap_waits_with_the_events_for_credit() -> None:
+    """Who has no room for an event is told nothing: behind the credit there may be more of the same gap."""
+    bench = Bench(credit=0)
+    bench.matched(10, 20, 30, 40)
+    bench.step()
+    assert bench.said == [], "not even that it waits at the beginning"
+
+    bench.consumer.grant(1, 1 << 10)
+    bench.step()
+    bench.answer()
+    bench.offer(0, 100, 10, 40, lost=30)
+    assert bench.said == [1], "the credit is used up by the first event"
+    assert bench.reader.horizon == 30
+    assert not bench.reader.idle, "the constream must not take over yet"
+
+    bench.consumer.grant(1, 1 << 10)
+    bench.step()
+    assert bench.said == [1, (10, 30), 1]
+
+
+def test_what_had_expired_or_does_not_match_does_not_divide_a_gap() -> None:
+    bench = Bench(since=1000, head=100)  # the PFS knows nothing: all of it is fetched and filtered
+    bench.step()
+    expired = encode_event("t", {"n": 1}, Extras(expiration=5), b"x")
+    other = encode_event("t", {"n": 5000}, None, b"x")
+    bench.take(Knowledge(PUBEND, 0, 60, EventBatch([], [], []), lost=20))
+    bench.reader.step(bench, 0, 10)
+    bench.take(Knowledge(PUBEND, 20, 60, EventBatch([30, 40], [expired, other], [1, 1])))
+    bench.reader.step(bench, 0, 10)
+    bench.take(Knowledge(PUBEND, 60, 100, EventBatch([], [], []), lost=80))
+    bench.reader.step(bench, 0, 10)
+    bench.channel.flush()
+
+    assert bench.said[:1] == [(0, 80)]
+
+
+def test_what_has_passed_a_gap_that_was_not_told_is_not_settled() -> None:
+    """The application does not know of it yet, so it may come back to where it begins."""
+    bench = Bench(head=1000)
+    bench.matched(*range(10, 900, 10))
+    bench.step()
+    bench.answer()
+    bench.offer(0, 160, lost=160)
+
+    assert bench.said == []
+    assert bench.reader.horizon >= 160
+    assert bench.position.passed < 10
+
+
 def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
     """Expired events do not pin the log; events that were sent do, until they are acknowledged."""
     bench = Bench()

@@ -22,7 +22,7 @@ from gapless.testing.sim.oracles.logs import I6OneLog
 from gapless.testing.sim.oracles.probing import V4Probing
 from gapless.testing.sim.oracles.publishing import I7Publish
 from gapless.testing.sim.oracles.releasing import I8Release
-from gapless.testing.sim.oracles.serving import I2Served, P1Protocol
+from gapless.testing.sim.oracles.serving import I2Served, I5InOnePiece, P1Protocol
 from gapless.testing.sim.oracles.truth import I9Truth, I12SingleAuthority
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def all_oracles(world: World) -> list[Oracle]:
         I2Served(model),
         P1Protocol(model),
         I5GapLegal(model),
+        I5InOnePiece(model),
         gapless,
         I10Start(model),
         I4ExactlyOnce(model),

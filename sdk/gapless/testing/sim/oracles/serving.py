@@ -1,10 +1,21 @@
-"""A client's session, as both of its ends see it: nothing is sent twice, and nobody breaks the protocol."""
+"""A client's session, as both of its ends see it: nothing twice, no gap in pieces, and nobody breaks the protocol."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gapless.core.messages import Deliver, Detached, Gap, PubendNumber, Silence, Subscribed
+from gapless.core.messages import (
+    Deliver,
+    Detached,
+    Gap,
+    PubendNumber,
+    RangeEvents,
+    RangeGap,
+    RangeRead,
+    ReadRange,
+    Silence,
+    Subscribed,
+)
 from gapless.testing.sim.oracles.judging import Judge
 
 if TYPE_CHECKING:
@@ -73,6 +84,75 @@ class I2Served(Judge):
             last = self._last[key].get(sid)
             if last is not None:
                 last[pubend] = max(upto, last.get(pubend, 0))
+
+
+class I5InOnePiece(Judge):
+    """What was lost is one gap: no gap follows another one of the same reason with nothing said between them.
+
+    But for what the pubend lost only since. To be seen where it is sent: behind a connection that broke, the rest of
+    a gap begins where the part ended that had arrived.
+    """
+
+    name = "I5"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._numbers: dict[tuple[str, int, int], PubendId] = {}
+        self._ranges: dict[tuple[str, int, int], PubendId] = {}
+        """The pubend of each range that a session reads, by the client's number."""
+        self._gaps: dict[tuple[str, int], dict[tuple[int, PubendId | None], tuple[Gap | RangeGap, Tick]]] = {}
+        """By broker and session, of each subscription and pubend, and of each range: a gap that was said last of it,
+        and what was lost then."""
+
+    def heard(self, broker: str, session: int, message: Any) -> None:
+        """A range is about to be read: its parts do not name its pubend."""
+        if type(message) is ReadRange:
+            self._ranges[broker, session, message.request] = message.pubend
+
+    def served(self, broker: str, session: int, message: Any) -> None:
+        """Follows a session."""
+        gaps = self._gaps.setdefault((broker, session), {})
+        kind = type(message)
+        if kind is PubendNumber:
+            self._numbers[broker, session, message.number] = message.pubend
+        elif kind is Gap:
+            pubend = self._numbers[broker, session, message.number]
+            self._judge(gaps, (message.sid, pubend), f"{broker} to subscription {message.sid}", pubend, message)
+        elif kind is RangeGap:
+            pubend = self._ranges[broker, session, message.request]
+            self._judge(gaps, (message.request, None), f"{broker} of range {message.request}", pubend, message)
+        elif kind is Deliver:
+            gaps.pop((message.sid, self._numbers[broker, session, message.number]), None)
+        elif kind in {RangeEvents, RangeRead}:
+            gaps.pop((message.request, None), None)
+        elif kind in {Subscribed, Detached}:
+            for key in [key for key in gaps if key[0] == message.sid and key[1] is not None]:
+                del gaps[key]
+
+    def left(self, broker: str, session: int) -> None:
+        """A session is over."""
+        self._gaps.pop((broker, session), None)
+
+    def crashed(self, broker: SimBroker) -> None:
+        """Its sessions are over."""
+        self._gaps = {key: gaps for key, gaps in self._gaps.items() if key[0] != broker.name}
+
+    def _judge(
+        self,
+        gaps: dict[tuple[int, PubendId | None], tuple[Gap | RangeGap, Tick]],
+        key: tuple[int, PubendId | None],
+        whom: str,
+        pubend: PubendId,
+        gap: Gap | RangeGap,
+    ) -> None:
+        history = self.model.histories.get(pubend)
+        before, lost = gaps.get(key, (None, 0))
+        if before is not None and before.reason == gap.reason and gap.end <= lost and history and history.sound:
+            self.fail(
+                f"{whom}: a gap ({before.start}, {before.end}] of {pubend}, and then nothing but a gap ({gap.start}, "
+                f"{gap.end}], although all of it was lost by then, up to {lost}: that is one gap ({gap.reason})"
+            )
+        gaps[key] = gap, 0 if history is None else history.lost
 
 
 class P1Protocol(Judge):

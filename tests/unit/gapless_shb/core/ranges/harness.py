@@ -110,7 +110,10 @@ class RangeWorld(World):
             assert reading.credit >= 0, "more was sent than the credit allows"
         elif isinstance(message, m.RangeGap):
             reading = self.readings[message.request]
-            assert not reading.gaps or reading.gaps[-1][1] <= message.start
+            if reading.gaps:
+                end = reading.gaps[-1][1]
+                assert end <= message.start
+                assert end < (reading.ticks or [0])[-1], "a lost range in pieces: nothing is between two gaps"
             reading.gaps.append((message.start, message.end))
         elif isinstance(message, m.RangeRead):
             self._has_read(self.readings.pop(message.request))

@@ -1,12 +1,25 @@
-"""I2 where an SHB sends, and P1, each with something that breaks it and something that nearly does."""
+"""I2 and I5 where an SHB sends, and P1, each with something that breaks it and something that nearly does."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.core.codec import decode_server, deliver_head
-from gapless.core.messages import Code, Detached, Gap, Position, PubendNumber, Silence, Subscribed
-from gapless.testing.sim.oracles.serving import I2Served, P1Protocol
+from gapless.core.codec import decode_server, deliver_head, range_head
+from gapless.core.messages import (
+    Code,
+    Detached,
+    Gap,
+    Position,
+    PubendNumber,
+    RangeGap,
+    RangeRead,
+    ReadRange,
+    Silence,
+    Subscribed,
+    Target,
+)
+from gapless.testing.sim.oracles.judging import Judge
+from gapless.testing.sim.oracles.serving import I2Served, I5InOnePiece, P1Protocol
 from unit.gapless.testing.sim.oracles.hands import NODE, Hands, P, violates
 
 SESSION = 77
@@ -15,8 +28,8 @@ SESSION = 77
 class Served:
     """A session to which subscription 1 was given behind tick 10."""
 
-    def __init__(self) -> None:
-        self.hands = Hands(I2Served)
+    def __init__(self, judge: type[Judge] = I2Served) -> None:
+        self.hands = Hands(judge)
         self.say(PubendNumber(0, P), self.given())
 
     @staticmethod
@@ -95,6 +108,77 @@ def test_a_crash_ends_the_session() -> None:
     served.say(PubendNumber(0, P), served.given())
 
     served.send(11)
+
+
+def lost_upto(tick: int) -> Served:
+    """A session with a subscription, and with a range that it reads; the pubend has lost what is up to here."""
+    served = Served(I5InOnePiece)
+    served.hands.opens()
+    served.hands.chop(tick)
+    served.hands.observe.heard(NODE, SESSION, ReadRange(5, Target("s"), P, 10, 90, 1, 1))
+    return served
+
+
+@pytest.mark.parametrize("start", [20, 30], ids=["at its end", "behind it"])
+def test_what_was_lost_is_not_told_in_pieces(start: int) -> None:
+    """Nothing is between the two but what is silence for the subscription."""
+    served = lost_upto(90)
+    served.say(Gap(1, 0, 10, 20, "released early"), Silence(0, 25, [1]))
+
+    with violates("I5"):
+        served.say(Gap(1, 0, start, 40, "released early"))
+
+
+def test_a_range_is_not_told_in_pieces_either() -> None:
+    served = lost_upto(90)
+    served.say(RangeGap(5, 10, 20, "released early"))
+
+    with violates("I5"):
+        served.say(RangeGap(5, 20, 40, "released early"))
+
+
+def test_gaps_with_an_event_between_are_two() -> None:
+    served = lost_upto(90)
+    served.say(Gap(1, 0, 10, 20, "released early"))
+    served.send(30)
+    served.say(Gap(1, 0, 30, 40, "released early"))
+
+    served.say(RangeGap(5, 10, 20, "released early"))
+    served.say(decode_server(range_head(SESSION, 5) + served.hands.batch([(25, 25)]).payload(1)))
+    served.say(RangeGap(5, 30, 40, "released early"))
+
+
+def test_what_is_lost_only_later_is_another_gap() -> None:
+    served = lost_upto(20)
+    served.say(Gap(1, 0, 10, 20, "released early"))
+    served.hands.chop(40)
+
+    served.say(Gap(1, 0, 20, 40, "released early"))
+
+
+def test_what_is_lost_for_another_reason_is_another_gap() -> None:
+    served = lost_upto(90)
+    served.say(Gap(1, 0, 10, 20, "released early"))
+
+    served.say(Gap(1, 0, 20, 40, "this broker was retired"))
+
+
+@pytest.mark.parametrize("what", ["attached again", "another session", "a crash", "another range"])
+def test_a_gap_whose_end_did_not_arrive_is_told_again_from_there_on(what: str) -> None:
+    served = lost_upto(90)
+    served.say(Gap(1, 0, 10, 20, "released early"), RangeGap(5, 10, 20, "released early"), RangeRead(5))
+    if what == "attached again":
+        served.say(served.given())
+    elif what == "another session":
+        served.hands.observe.left(NODE, SESSION)
+    elif what == "a crash":
+        served.hands.observe.crashed(served.hands.world.brokers[NODE])
+    served.say(PubendNumber(0, P))
+
+    if what != "another range":
+        served.say(Gap(1, 0, 20, 40, "released early"))
+    else:
+        served.say(RangeGap(5, 20, 40, "released early"))
 
 
 def test_a_session_that_ends_for_a_breach_of_the_protocol() -> None:
