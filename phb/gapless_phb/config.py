@@ -87,7 +87,7 @@ class PhbSection(Section):
     pubends: Annotated[tuple[PubendSection, ...], Field(min_length=1)] = (PubendSection(name="default"),)
     members: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     max_publishers: Annotated[int, Field(ge=1)] = 100_000
-    publisher_lifetime_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 86_400.0
+    publisher_lease_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 900.0
     max_pending_bytes: Annotated[int, Field(ge=1)] = 64 << 20
     silence_seconds: Annotated[float, Field(ge=0.01, le=3600)] = 1.0
     lease_seconds: Annotated[float, Field(ge=0.02, le=3600)] = 2.0

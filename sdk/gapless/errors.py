@@ -144,11 +144,18 @@ class PublishRejectedError(PublishError):
 
 
 class PublisherFencedError(PublishRejectedError):
-    """A newer publisher of the same name has been opened; this one is over."""
+    """Another publisher of the same name has been opened since, and owns it; this one is over, and logged nothing more.
+
+    Publishers that run at the same time need a name each, or none. What was sent in an earlier session, and had no
+    answer, is a PublishUncertainError instead.
+    """
 
 
 class PublishUncertainError(PublishError):
-    """The connection was closed before the broker answered; `Publisher.recover()` tells what was logged."""
+    """The connection was closed before the broker answered; `Publisher.recover()` tells what was logged.
+
+    Of a publisher without a name nobody can tell.
+    """
 
 
 class ConnectionClosedError(GaplessError):

@@ -191,7 +191,9 @@ class PublisherHostingBroker:
         if pubend is None:
             self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(Verdict.REJECTED, fault)))
         elif is_keyed(request.publisher):
-            pubend.keyed.open(request, submit.reply_to)
+            pubend.keyed.open(request, submit.reply_to, now)
+        elif request.ending is not None:
+            pubend.end(request, submit.reply_to, now)
         else:
             pubend.intake.open(request, submit.reply_to, now, wall)
 

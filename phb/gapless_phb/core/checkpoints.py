@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gapless.core.effects import Delete, Operation, Set
-from gapless.core.ticks import SECOND, Tick
+from gapless.core.ticks import Tick
 from gapless_phb.core import rows
 from gapless_phb.core.log import Log
 from gapless_phb.core.outbox import Outbox, Then
@@ -14,7 +16,6 @@ ROWS_PER_WRITE = 512
 """A table of 100,000 publishers is written in many turns, so that no turn is long."""
 ROW_BYTES = 1200
 """About what the row of a busy publisher takes."""
-FORGET_PER_CHECKPOINT = 1000
 
 
 class Checkpoints:
@@ -32,13 +33,16 @@ class Checkpoints:
         self._settings = settings
         self._running = False
         self._total_asked = 0
+        self._asked = rows.NO_CHECKPOINT
+        """The newest one that was ever given to a write."""
         self.tick: Tick = 0
         """Durable: rows cover the log up to here."""
 
-    def recover(self, tick: Tick, total: int) -> None:
-        """The checkpoint that was found at start-up, and how many bytes had ever been logged up to it."""
-        self.tick = tick
-        self._total_asked = total
+    def recover(self, found: rows.Checkpoint) -> None:
+        """The checkpoint that was found at start-up."""
+        self._asked = found
+        self.tick = found.tick
+        self._total_asked = found.points[-1][1]
 
     @property
     def is_due(self) -> bool:
@@ -46,16 +50,13 @@ class Checkpoints:
         least = max(self._settings.checkpoint_bytes, 4 * ROW_BYTES * self._table.changed)
         return self._log.index.total - self._total_asked >= least
 
-    def has_forgettable(self, time: Tick) -> bool:
-        """Whether a checkpoint at this time would forget a publisher."""
-        return self._forgettable > 0 and self._table.has_forgettable(self._unused_since(time))
+    def forget(self, names: Sequence[str]) -> None:
+        """Deletes the rows of publishers that are forgotten. That their epochs were given stays known."""
+        self._asked = rows.Checkpoint(self._asked.tick, self._table.epochs, self._asked.points)
+        deletions = [Delete(rows.PUBLISHERS, rows.key(self._number, name)) for name in names]
+        self._outbox.write([*deletions, Set(rows.CHECKPOINTS, rows.key(self._number), rows.encode(self._asked))])
 
-    @property
-    def _forgettable(self) -> int:
-        """How many may be forgotten at once: while the table is half empty, room is no reason to forget."""
-        return min(len(self._table) - self._settings.max_publishers // 2, FORGET_PER_CHECKPOINT)
-
-    def begin(self, time: Tick, then: Then) -> None:
+    def begin(self, then: Then) -> None:
         """Starts a checkpoint of everything that is durable now, unless one is being written.
 
         `then` is called when it is durable.
@@ -65,9 +66,9 @@ class Checkpoints:
         self._running = True
         self._total_asked = self._log.index.total
         covered = self._log.newest
-        self._write(covered, self._log.index.sample(covered), self._table.changed, time, then)
+        self._write(covered, self._log.index.sample(covered), self._table.changed, then)
 
-    def _write(self, covered: Tick, points: list[tuple[Tick, int]], left: int, time: Tick, then: Then) -> None:
+    def _write(self, covered: Tick, points: list[tuple[Tick, int]], left: int, then: Then) -> None:
         """Writes some rows, and the rest when those are durable; the checkpoint itself comes last."""
         changed = self._table.take_changed(min(left, ROWS_PER_WRITE))
         operations: list[Operation] = [
@@ -76,12 +77,10 @@ class Checkpoints:
         ]
         if left > ROWS_PER_WRITE:
             rest = left - ROWS_PER_WRITE
-            self._outbox.write(operations, lambda _now, _wall: self._write(covered, points, rest, time, then))
+            self._outbox.write(operations, lambda _now, _wall: self._write(covered, points, rest, then))
             return
-        forgotten = self._table.forget(self._unused_since(time), covered, self._forgettable)
-        operations += [Delete(rows.PUBLISHERS, rows.key(self._number, name)) for name in forgotten]
-        row = rows.Checkpoint(covered, self._table.epochs, points)
-        operations.append(Set(rows.CHECKPOINTS, rows.key(self._number), rows.encode(row)))
+        self._asked = rows.Checkpoint(covered, self._table.epochs, points)
+        operations.append(Set(rows.CHECKPOINTS, rows.key(self._number), rows.encode(self._asked)))
 
         def durable(now: int, wall: int) -> None:
             self.tick = covered
@@ -89,6 +88,3 @@ class Checkpoints:
             then(now, wall)
 
         self._outbox.write(operations, durable)
-
-    def _unused_since(self, time: Tick) -> Tick:
-        return time - round(self._settings.publisher_lifetime_seconds * SECOND)

@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from gapless.core.effects import Set
-from gapless.core.routing import OpenRequest, Outcome, Pub, Submitted, Verdict
+from gapless.core.routing import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.errors import InvalidTopicError
 from gapless_phb.core import rows
+from gapless_phb.core.checkpoints import Checkpoints
 from gapless_phb.core.log import Log
 from gapless_phb.core.outbox import Outbox
-from gapless_phb.core.publishers import Batch, Publisher, PublisherTable, runs_of
+from gapless_phb.core.publishers import Batch, Publisher, PublisherTable, is_temporary, runs_of, term_of
 from gapless_phb.core.records import checksum
 from gapless_phb.core.settings import Settings
 from gapless_phb.core.validation import BatchCheck, fault_of_name
+
+SECOND = 1_000_000_000
+"""In nanoseconds, as is everything that is timed here."""
+FORGET_AT_ONCE = 1000
+"""After an outage very many leases may run out in the same moment: no turn is long."""
+FORGET_PAUSE = SECOND // 100
 
 
 class Intake:
     """Opens publishers and takes their batches; what is refused leaves no trace.
 
-    A named publisher is known for ever; a temporary one for `publisher_lifetime_seconds` after its last use
-    at least, and as long as there are fewer than half of `max_publishers`. One that is opened again after
-    it was forgotten begins at sequence 0, like a new one: who then still has something unanswered from
-    before cannot know whether it was logged.
+    A named publisher is known for ever. One without a name is forgotten when it is closed, or
+    `publisher_lease_seconds` after its session has ended. One that was forgotten and comes back is told so, and
+    opens anew: whether something is logged that it had no answer for, nobody knows then.
     """
 
     def __init__(
@@ -30,6 +36,7 @@ class Intake:
         number: int,
         log: Log,
         table: PublisherTable,
+        checkpoints: Checkpoints,
         check: BatchCheck,
         outbox: Outbox,
         settings: Settings,
@@ -40,10 +47,12 @@ class Intake:
         self._number = number
         self._log = log
         self._table = table
+        self._checkpoints = checkpoints
         self._check = check
         self._outbox = outbox
         self._settings = settings
         self._sealed = sealed
+        self._lease = round(settings.publisher_lease_seconds * SECOND)
 
     def _answer(self, reply_to: Hashable, outcome: Outcome) -> None:
         self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
@@ -57,18 +66,20 @@ class Intake:
         paused twin, however new its attempt. Writes become durable in order, so the write of the row is behind
         everything assigned before. From this step on, batches of a lower epoch are fenced.
         """
-        fault = self._fault(request)
+        publisher = self._table.get(request.publisher)
+        if publisher is None and request.epoch and is_temporary(request.publisher):
+            self._answer(reply_to, _forgotten(request.publisher))
+            return
+        fault = self._fault(request, now)
         if fault:
             self._answer(reply_to, Outcome(Verdict.REJECTED, fault))
             return
-        publisher = self._table.get(request.publisher)
         if publisher is not None and publisher.is_newer_than(request.instance, request.epoch):
-            reason = f"publisher {request.publisher!r} was opened by another instance since"
-            self._answer(reply_to, Outcome(Verdict.FENCED, reason))
+            self._answer(reply_to, Outcome(Verdict.FENCED, _owned(request.publisher)))
             return
         if publisher is None or not publisher.is_same_opening(request.instance, request.attempt):
             at = self._log.clock.read(now, wall)
-            publisher = self._table.open(request.publisher, request.instance, request.attempt, at)
+            publisher = self._table.open(request.publisher, request.instance, request.attempt, at, now)
         opened, epoch = publisher, publisher.epoch
 
         def durable(_now: int, _wall: int) -> None:
@@ -78,14 +89,54 @@ class Intake:
         key = rows.key(self._number, publisher.name)
         self._outbox.write([Set(rows.PUBLISHERS, key, rows.encode(publisher.row))], durable)
 
-    def _fault(self, request: OpenRequest) -> str:
+    def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
+        """A publisher is closed, or its session has ended. Nothing of it can come any more, or not for a while.
+
+        Only one without a name is ever forgotten; and not if it was opened anew meanwhile, in another session.
+        """
+        publisher = self._table.get(request.publisher)
+        if (
+            publisher is not None
+            and publisher.is_temporary
+            and not publisher.is_opened_since(request.instance, request.attempt)
+        ):
+            self._table.leave(publisher, now)
+            publisher.closed = request.ending is Ending.CLOSED
+            if publisher.closed:
+                self.forget(publisher)
+        self._answer(reply_to, Outcome(Verdict.OK))
+
+    def forget(self, publisher: Publisher) -> None:
+        """Forgets a publisher that is closed, unless a batch of it is on its way to the disk."""
+        if self._table.forget(publisher):
+            self._checkpoints.forget([publisher.name])
+
+    def forget_gone(self, now: int) -> int | None:
+        """Forgets those whose lease has run out, or the first of them; returns when to look again."""
+        forgotten = self._table.forget_gone(now - self._lease, FORGET_AT_ONCE)
+        if forgotten:
+            self._checkpoints.forget(forgotten)
+        first = self._table.first_gone
+        return None if first is None else max(first + self._lease, now + FORGET_PAUSE)
+
+    def has_room(self, now: int) -> bool:
+        """Whether one more publisher can be known. One that nobody may come back to gives way, if there is any."""
+        if len(self._table) < self._settings.max_publishers:
+            return True
+        forgotten = self._table.give_way(now - self._lease)
+        if forgotten is None:
+            return False
+        self._checkpoints.forget([forgotten])
+        return True
+
+    def _fault(self, request: OpenRequest, now: int) -> str:
         """Why a publisher cannot be opened, or ""."""
         if fault := fault_of_name(request.publisher, request.instance):
             return fault
         if self._table.get(request.publisher) is None:
             if self._sealed:
                 return f"pubend {self._log.pubend} is no longer configured, and takes no new publishers"
-            if len(self._table) >= self._settings.max_publishers:
+            if not self.has_room(now):
                 return (
                     f"pubend {self._log.pubend} knows {len(self._table):,} publishers, as many as it may "
                     "(phb.max_publishers)"
@@ -109,11 +160,11 @@ class Intake:
         """None: the answer comes when the batch is durable."""
         publisher = self._table.get(pub.publisher)
         crc = checksum(pub.events)
-        # A late copy of what was logged before the twin came is answered like any other: it was not refused.
+        # A late copy of what its own instance has logged is answered like any other: it was not refused.
         if publisher is None or (
-            pub.epoch != publisher.epoch and not publisher.knows(pub.first, pub.events.count, crc)
+            pub.epoch != publisher.epoch and not publisher.knows(pub.epoch, pub.first, pub.events.count, crc)
         ):
-            return self._fenced(publisher, pub)
+            return _fenced(publisher, pub)
         following = publisher.assigned + 1
         if pub.first > following:
             return Outcome(Verdict.RESUME, f"events {following} to {pub.first - 1} are missing", following)
@@ -131,13 +182,6 @@ class Intake:
         self._log.append(publisher, pub, headers, crc, reply_to, now, wall)
         return None
 
-    def _fenced(self, publisher: Publisher | None, pub: Pub) -> Outcome:
-        if publisher is None:
-            reason = f"publisher {pub.publisher!r} is not open here (any more): open it again"
-        else:
-            reason = f"publisher {pub.publisher!r} was opened anew: epoch {publisher.epoch}, not {pub.epoch}"
-        return Outcome(Verdict.FENCED, reason)
-
     def backlog(self, pub: Pub) -> str:
         """Why a batch would be too much just now, or "". One batch alone is never too much."""
         waiting = self._log.pending_bytes
@@ -153,14 +197,38 @@ class Intake:
                 self._answer(reply_to, outcome)
 
 
+def _owned(name: str) -> str:
+    return (
+        f"another publisher {name!r} was opened since, and owns the name: "
+        "publishers that run at the same time need a name each, or none"
+    )
+
+
+def _forgotten(name: str) -> Outcome:
+    return Outcome(Verdict.FORGOTTEN, f"the broker no longer knows publisher {name!r} (phb.publisher_lease_seconds)")
+
+
+def _fenced(publisher: Publisher | None, pub: Pub) -> Outcome:
+    """A batch of an opening that is not the last one, and is not logged as far as is known."""
+    if publisher is None:
+        if is_temporary(pub.publisher):
+            return _forgotten(pub.publisher)
+        return Outcome(Verdict.FENCED, f"publisher {pub.publisher!r} is not open here (any more): open it again")
+    if term_of(publisher.epoch) != term_of(pub.epoch):
+        return Outcome(Verdict.FENCED, _owned(pub.publisher))
+    return Outcome(Verdict.FENCED, f"publisher {pub.publisher!r} was opened anew by its own client since")
+
+
 def _repeated(publisher: Publisher, pub: Pub, crc: int, reply_to: Hashable) -> Outcome | None:
-    """A batch of sequences that are used: the same one is answered again, any other is refused.
+    """A batch of sequences that are used: the same one of the same instance is answered again, any other is refused.
 
     Behind the window of the last W batches nothing is known but that the sequences are logged. A publisher
     keeps at most W batches unanswered, so it learnt those ticks long ago; a late copy is told that it is
     durable, and no ticks.
     """
     last = pub.first + pub.events.count - 1
+    if publisher.owner(pub.first) != term_of(pub.epoch):
+        return Outcome(Verdict.INVALID, f"events {pub.first} to {last} are another instance's", pub.first)
     pending = publisher.find_pending(pub.first)
     if pending is not None and (pending.crc, pending.count) == (crc, pub.events.count):
         pending.replies.append(reply_to)

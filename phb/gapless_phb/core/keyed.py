@@ -23,7 +23,6 @@ from gapless_phb.core.log import Log
 from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.publishers import PublisherTable
 from gapless_phb.core.records import checksum
-from gapless_phb.core.settings import Settings
 from gapless_phb.core.validation import SEQUENCE_MAX, BatchCheck, fault_of_name
 
 Mark: TypeAlias = tuple[int, int]
@@ -43,7 +42,6 @@ class Keyed:
         intake: Intake,
         check: BatchCheck,
         outbox: Outbox,
-        settings: Settings,
         *,
         sealed: bool,
     ) -> None:
@@ -55,16 +53,15 @@ class Keyed:
         self._intake = intake
         self._check = check
         self._outbox = outbox
-        self._settings = settings
         self._sealed = sealed
 
     def __len__(self) -> int:
         """How many producers are known."""
         return len(self._marks)
 
-    def open(self, request: OpenRequest, reply_to: Hashable) -> None:
+    def open(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
         """Says that the producer belongs here. Nothing is written: its first batch does that."""
-        fault = self._fault(request.publisher, request.topic)
+        fault = self._fault(request.publisher, request.topic, now)
         self._answer(reply_to, Outcome(Verdict.REJECTED, fault) if fault else Outcome(Verdict.OK))
 
     def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
@@ -79,7 +76,7 @@ class Keyed:
     def _take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
         """None: the answer comes when it is durable."""
         name = marked(producer_of(pub.publisher))
-        if fault := self._fault(name, None):
+        if fault := self._fault(name, None, now):
             return Outcome(Verdict.REJECTED, fault)
         last = pub.first + pub.events.count - 1
         if last > SEQUENCE_MAX:
@@ -99,7 +96,7 @@ class Keyed:
             return Outcome(Verdict.INVALID, str(error), pub.first)
         dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
         events = without_first(pub.events, dropped)
-        publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.clock.read(now, wall))
+        publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.clock.read(now, wall), now)
         self._marks[name] = pub.epoch, last
         key = rows.key(self._number, name)
         self._outbox.write([Set(rows.KEYED, key, rows.encode((pub.epoch, last)))])
@@ -107,14 +104,14 @@ class Keyed:
         self._log.append(publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall)
         return None
 
-    def _fault(self, name: str, topic: str | None) -> str:
+    def _fault(self, name: str, topic: str | None, now: int) -> str:
         """Why a producer cannot publish here, or ""."""
         if fault := fault_of_name(producer_of(name), ""):
             return fault
         if self._table.get(name) is None:
             if self._sealed:
                 return f"pubend {self._log.pubend} is no longer configured, and takes no new producers"
-            if len(self._table) >= self._settings.max_publishers:
+            if not self._intake.has_room(now):
                 return f"pubend {self._log.pubend} knows as many publishers as it may (phb.max_publishers)"
         try:
             if topic is not None:

@@ -120,7 +120,7 @@ class Log:
     ) -> Batch:
         """Gives a batch its ticks and asks for its record, with a fresh lease when the last one grows old."""
         tick = self.clock.take(pub.events.count, now, wall)
-        batch = Batch(publisher, pub.first, tick, pub.events, headers, crc, reply_to)
+        batch = Batch(publisher, pub.epoch, pub.first, tick, pub.events, headers, crc, reply_to)
         record = Record(publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, crc)
         raw = encode_record(self.tag, record)
         self.pending.append(batch)

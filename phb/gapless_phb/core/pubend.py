@@ -17,6 +17,7 @@ from gapless.core.routing import (
     HeldRow,
     HoldRow,
     Opened,
+    OpenRequest,
     Probe,
     Pub,
     PubendMeta,
@@ -57,6 +58,7 @@ class Timer(Enum):
     SILENCE = "SIL: say that nothing happened"
     ACKNOWLEDGEMENT = "AET: ask for progress"
     RELEASE = "chop what may go"
+    LEASE = "forget publishers without a name that do not come back"
 
 
 class Pubend:
@@ -89,11 +91,14 @@ class Pubend:
         self.log.recover(recovered.newest, saved.lost, saved.lease, recovered.index)
         self.log.on_landed = self._on_landed
         self.publishers = recovered.table
+        self.publishers.begin(now)
         self.checkpoints = Checkpoints(self.number, self.log, self.publishers, outbox, settings)
-        self.checkpoints.recover(saved.checkpoint.tick, saved.checkpoint.points[-1][1])
+        self.checkpoints.recover(saved.checkpoint)
         self.release = Release(options, self.log, saved.members, saved.holds)
         check = BatchCheck(saved.row.topics, settings.max_event_bytes)
-        self.intake = Intake(self.number, self.log, self.publishers, check, outbox, settings, sealed=sealed)
+        self.intake = Intake(
+            self.number, self.log, self.publishers, self.checkpoints, check, outbox, settings, sealed=sealed
+        )
         self.keyed = Keyed(
             self.number,
             saved.keyed,
@@ -102,7 +107,6 @@ class Pubend:
             self.intake,
             check,
             outbox,
-            settings,
             sealed=sealed,
         )
         self._answers = Answers(self.log, outbox)
@@ -149,6 +153,7 @@ class Pubend:
         self.log.promise(now, wall)
         self._wake(Timer.SILENCE, now + self._silence_every)
         self._wake(Timer.RELEASE, now + self._release_every)
+        self._forget_gone(now)
         if self.log.newest:
             self._wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.first())
 
@@ -162,9 +167,21 @@ class Pubend:
         taker = self.keyed if is_keyed(pub.publisher) else self.intake
         taker.submit(pub, reply_to, refusal, now, wall)
 
+    def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
+        """A publisher is closed, or its session has ended."""
+        self.intake.end(request, reply_to, now)
+        self._forget_gone(now)
+
+    def _forget_gone(self, now: int) -> None:
+        due = self.intake.forget_gone(now)
+        if due is not None:
+            self._wake(Timer.LEASE, due)
+
     def _on_landed(self, batch: Batch, now: int) -> None:
         """A batch is durable: it is told, and acknowledged, with all others of the same turn."""
-        self.publishers.land(batch)
+        self.publishers.land(batch, now)
+        if batch.publisher.closed:
+            self.intake.forget(batch.publisher)
         if len(self.log.unsettled) == 1:
             self._outbox.before_take(self._settle)
             self._wake(Timer.RELEASE, now + self._release_every)
@@ -174,7 +191,7 @@ class Pubend:
     def _settle(self) -> None:
         self.intake.acknowledge(self.log.settle())
         if self.checkpoints.is_due:
-            self.checkpoints.begin(self.log.clock.latest, _nothing)
+            self.checkpoints.begin(_nothing)
 
     def promise(self, now: int, wall: int) -> None:
         """Decides and tells silence up to the present, if nothing is on its way."""
@@ -260,6 +277,8 @@ class Pubend:
                 self._on_silence(now, wall)
             elif timer is Timer.ACKNOWLEDGEMENT:
                 self._on_ack_expected(now)
+            elif timer is Timer.LEASE:
+                self._forget_gone(now)
             else:
                 self._on_release(now, wall)
 
@@ -289,11 +308,9 @@ class Pubend:
         self._release_not_before = now + self._release_every
         time = self.log.clock.read(now, wall)
         upto = self.release.target(time)
-        if self.checkpoints.has_forgettable(time):
-            self.checkpoints.begin(time, _nothing)
         if upto > self.log.lost_asked and self.release.has_something(upto):
             if self.checkpoints.tick < min(upto, self.log.newest):
-                self.checkpoints.begin(time, lambda then, _wall: self._wake(Timer.RELEASE, then))
+                self.checkpoints.begin(lambda then, _wall: self._wake(Timer.RELEASE, then))
             else:
                 self.log.chop(upto)
         if self.log.index.next(self.log.lost_asked) is not None:

@@ -1,18 +1,22 @@
 """Who publishes to a pubend: epochs, sequences and repeated batches (algorithms.md 1.4 `pubtab`; T21, T39).
 
-A publisher is known by its name. Each opening by a new instance, or a new attempt of the same one, gets a
-new epoch, and only the newest epoch may publish. Epochs are drawn from one counter per pubend, so that a
-publisher that is forgotten and comes back can never meet a late twin of its own epoch.
+A publisher is known by its name, and whoever opened that last owns it. An instance that opens it gets a new
+term, and each opening a new epoch, in which the term stands: only the newest epoch may publish, and of any two
+epochs of a name one sees whether they are of one instance. Terms are drawn from one counter per pubend, so that
+a publisher that is forgotten and comes back can never meet a late twin of its own epoch.
 
-Sequences count events and run on across epochs. A high-water mark is a correct dedupe only because they
-arrive without holes: a batch is taken when its first sequence is the next one, and no other (T39).
+Sequences count events and run on across epochs and instances. A high-water mark is a correct dedupe only because
+they arrive without holes: a batch is taken when its first sequence is the next one, and no other (T39). A batch
+of a sequence that is used repeats another one only if the same instance logged that: what two instances publish
+may be equal, and is published twice.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice, takewhile
 from struct import Struct
 
 from gapless.core.columns import EventBatch, EventColumns
@@ -25,8 +29,22 @@ WINDOW = 64
 """W of algorithms.md 1.4: a publisher has at most so many batches unanswered, and repeats no older one."""
 _BATCHED = Struct("<QQII")
 _KEPT = (WINDOW - 1) * _BATCHED.size
+OWNERS = 16
+"""Of so many instances of a name it is known what they have logged."""
+_TERM_BITS = 24
+"""Below the term of an epoch. An instance that opens its publisher more often counts as another one."""
 TEMPORARY = "~"
 """Begins the name that an SDK draws at random for a publisher without a name of its own."""
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name was drawn at random, for a publisher without one."""
+    return name.startswith(TEMPORARY)
+
+
+def term_of(epoch: int) -> int:
+    """What all epochs of one instance have in common, and no others of a name. Volumes of version 0.1.0 have term 0."""
+    return epoch >> _TERM_BITS
 
 
 class Batch:
@@ -36,6 +54,7 @@ class Batch:
         "columns",
         "count",
         "crc",
+        "epoch",
         "first",
         "headers",
         "last",
@@ -48,6 +67,7 @@ class Batch:
     def __init__(
         self,
         publisher: Publisher,
+        epoch: int,
         first: int,
         tick: Tick,
         columns: EventColumns,
@@ -56,6 +76,7 @@ class Batch:
         reply_to: Hashable,
     ) -> None:
         self.publisher = publisher
+        self.epoch = epoch
         self.first = first
         self.tick = tick
         self.columns = columns
@@ -84,9 +105,21 @@ class Batched:
 
 
 class Publisher:
-    """What a pubend knows of one publisher. Durable but for `pending`."""
+    """What a pubend knows of one publisher. Durable but for `pending` and `closed`."""
 
-    __slots__ = ("attempt", "epoch", "instance", "name", "opened", "pending", "recent", "sequence", "tick")
+    __slots__ = (
+        "attempt",
+        "closed",
+        "epoch",
+        "instance",
+        "name",
+        "opened",
+        "owners",
+        "pending",
+        "recent",
+        "sequence",
+        "tick",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -100,7 +133,11 @@ class Publisher:
         """Of the last durable event."""
         self.recent = b""
         """The last W batches, packed: there may be 100,000 publishers, and few ever repeat themselves."""
+        self.owners: tuple[tuple[int, int], ...] = ()
+        """(first sequence, term): from there on an instance has logged what was logged. The last OWNERS ones."""
         self.pending: deque[Batch] = deque()
+        self.closed = False
+        """Whether it is forgotten as soon as nothing of it is pending."""
 
     @classmethod
     def restored(cls, name: str, row: PublisherRow) -> Publisher:
@@ -108,13 +145,15 @@ class Publisher:
         publisher = cls(name)
         publisher.epoch, publisher.instance, publisher.attempt = row.epoch, row.instance, row.attempt
         publisher.opened, publisher.sequence, publisher.tick = row.opened, row.sequence, row.tick
-        publisher.recent = row.recent
+        publisher.recent, publisher.owners = row.recent, row.owners
         return publisher
 
     @property
     def row(self) -> PublisherRow:
         """What may be written: durable sequences only, or a failed batch would count as logged (T44)."""
-        return PublisherRow(self.epoch, self.instance, self.attempt, self.opened, self.sequence, self.tick, self.recent)
+        return PublisherRow(
+            self.epoch, self.instance, self.attempt, self.opened, self.sequence, self.tick, self.recent, self.owners
+        )
 
     @property
     def assigned(self) -> int:
@@ -122,30 +161,45 @@ class Publisher:
         return self.pending[-1].last if self.pending else self.sequence
 
     @property
-    def used(self) -> Tick:
-        """When it was last opened, or last logged something."""
-        return max(self.opened, self.tick)
+    def is_temporary(self) -> bool:
+        """Whether it has no name of its own, so that nobody can open it again but the instance that it is of."""
+        return is_temporary(self.name)
 
     def is_newer_than(self, instance: str, epoch: int) -> bool:
         """Whether another instance was opened since this one had that epoch."""
         return 0 < epoch < self.epoch and instance != self.instance
 
+    def is_opened_since(self, instance: str, attempt: int) -> bool:
+        """Whether an opening is not its last one."""
+        return instance != self.instance or attempt < self.attempt
+
     def is_same_opening(self, instance: str, attempt: int) -> bool:
         """Whether an opening repeats the last one, or comes late: it gets the same answer (1.4 open)."""
         return self.instance == instance and attempt <= self.attempt
 
-    def log(self, batch: Batched) -> None:
-        """A batch is durable."""
+    def log(self, epoch: int, batch: Batched) -> None:
+        """A batch is durable, that was sent in an epoch."""
         assert batch.first == self.sequence + 1, f"publisher {self.name!r}: a hole before {batch.first}"
         self.sequence = batch.first + batch.count - 1
         self.tick = batch.tick + (batch.count - 1) * STEP
         self.recent = self.recent[-_KEPT:] + _BATCHED.pack(batch.first, batch.tick, batch.count, batch.crc)
+        term = term_of(epoch)
+        if not self.owners or self.owners[-1][1] != term:
+            assert not self.owners or self.owners[-1][1] < term, f"publisher {self.name!r}: an older term logs"
+            self.owners = (*self.owners[1 - OWNERS :], (batch.first, term))
 
     def land(self, batch: Batch) -> None:
         """Its oldest pending batch is durable."""
         oldest = self.pending.popleft()
         assert oldest is batch, "batches become durable in the order they were appended"
-        self.log(Batched(batch.first, batch.tick, batch.count, batch.crc))
+        self.log(batch.epoch, Batched(batch.first, batch.tick, batch.count, batch.crc))
+
+    def owner(self, sequence: int) -> int | None:
+        """The term of the instance whose event has a sequence; None when none has, or nobody knows any more."""
+        if sequence > self.sequence:
+            used = (batch for batch in self.pending if batch.first <= sequence <= batch.last)
+            return next((term_of(batch.epoch) for batch in used), None)
+        return next((term for first, term in reversed(self.owners) if first <= sequence), None)
 
     def find_pending(self, first: int) -> Batch | None:
         """The pending batch that begins with a sequence."""
@@ -156,10 +210,11 @@ class Publisher:
         found = (row for row in _BATCHED.iter_unpack(self.recent) if row[0] == first)
         return next((Batched(*row) for row in found), None)
 
-    def knows(self, first: int, count: int, crc: int) -> bool:
-        """Whether this very batch is pending, or logged within the window."""
+    def knows(self, epoch: int, first: int, count: int, crc: int) -> bool:
+        """Whether this very batch, of the instance of that epoch, is pending, or logged within the window."""
         batch = self.find_pending(first) or self.find_logged(first)
-        return batch is not None and (batch.count, batch.crc) == (count, crc)
+        is_its_own = self.owner(first) == term_of(epoch)
+        return batch is not None and is_its_own and (batch.count, batch.crc) == (count, crc)
 
     @property
     def known_from(self) -> int:
@@ -173,16 +228,21 @@ def runs_of(batch: Batch | Batched) -> tuple[TickRun, ...]:
 
 
 class PublisherTable:
-    """All publishers of one pubend; which of them changed since the checkpoint, which may be forgotten."""
+    """All publishers of one pubend; which of them changed since the checkpoint, which may be forgotten.
+
+    Those with a name are known for ever. One without is forgotten when it is closed, or a while after its
+    session has ended. Times are monotonic nanoseconds.
+    """
 
     def __init__(self, rows: Mapping[str, PublisherRow], epochs: int) -> None:
         """The table as it was saved; `epochs`: the highest epoch ever given."""
         self._publishers = {name: Publisher.restored(name, row) for name, row in rows.items()}
         self._epochs = max([epochs, *(publisher.epoch for publisher in self._publishers.values())])
         self._changed: dict[str, None] = {}
-        by_use = sorted((publisher.used, name) for name, publisher in self._publishers.items())
-        self._temporary = {name: None for _, name in by_use if name.startswith(TEMPORARY)}
-        """Those that may be forgotten, the longest unused first."""
+        self._live: dict[str, int] = {}
+        """When each one without a name was used last, if it has a session; the longest unused first."""
+        self._gone: dict[str, int] = {}
+        """When the session of each other one of them ended; the longest gone first."""
 
     def __len__(self) -> int:
         return len(self._publishers)
@@ -197,72 +257,98 @@ class PublisherTable:
         """How many rows a checkpoint would write."""
         return len(self._changed)
 
+    @property
+    def first_gone(self) -> int | None:
+        """When the session of the one ended that is to be forgotten next."""
+        return next(iter(self._gone.values()), None)
+
     def get(self, name: str) -> Publisher | None:
         """The publisher of that name, if it is known."""
         return self._publishers.get(name)
 
-    def open(self, name: str, instance: str, attempt: int, at: Tick) -> Publisher:
-        """Begins a new epoch for a publisher, known or new."""
+    def begin(self, now: int) -> None:
+        """The broker has started: every session has ended, and may be resumed."""
+        self._gone = {name: now for name in self._publishers if is_temporary(name)}
+
+    def open(self, name: str, instance: str, attempt: int, at: Tick, now: int) -> Publisher:
+        """Begins a new epoch for a publisher, known or new, and a new term for another instance."""
         publisher = self._publishers.setdefault(name, Publisher(name))
-        self._epochs += 1
-        publisher.epoch, publisher.instance, publisher.attempt = self._epochs, instance, attempt
-        publisher.opened = at
-        self._use(publisher)
+        epoch, term = publisher.epoch + 1, term_of(publisher.epoch)
+        if not term or publisher.instance != instance or term_of(epoch) != term:
+            epoch = (term_of(self._epochs) + 1) << _TERM_BITS
+        self._epochs = max(self._epochs, epoch)
+        publisher.epoch, publisher.instance, publisher.attempt = epoch, instance, attempt
+        publisher.opened, publisher.closed = at, False
+        if publisher.is_temporary:
+            self._gone.pop(name, None)
+            self._live.pop(name, None)
+            self._live[name] = now
         return publisher
 
-    def land(self, batch: Batch) -> None:
+    def land(self, batch: Batch, now: int) -> None:
         """The oldest pending batch of its publisher is durable."""
+        name = batch.publisher.name
         batch.publisher.land(batch)
-        self._changed[batch.publisher.name] = None
-        self._use(batch.publisher)
+        self._changed[name] = None
+        if name in self._live:
+            del self._live[name]
+            self._live[name] = now
 
     def replay(self, name: str, epoch: int, batch: Batched) -> bool:
-        """Recovery found a batch in the log. False: the batch before it is neither there nor in the row."""
+        """Recovery found a batch in the log. False: the batch before it is neither there nor in the row.
+
+        The row of a publisher without a name is durable before its first batch: if there is none, the publisher
+        has been forgotten since (T21).
+        """
+        self._epochs = max(self._epochs, epoch)
+        if is_temporary(name) and name not in self._publishers:
+            return True
         publisher = self._publishers.setdefault(name, Publisher(name))
         if batch.first <= publisher.sequence:
             return True
         if batch.first != publisher.sequence + 1:
             return False
         publisher.epoch = max(publisher.epoch, epoch)
-        self._epochs = max(self._epochs, epoch)
-        publisher.log(batch)
+        publisher.log(epoch, batch)
         self._changed[name] = None
-        self._use(publisher)
         return True
-
-    def _use(self, publisher: Publisher) -> None:
-        if publisher.name.startswith(TEMPORARY):
-            self._temporary.pop(publisher.name, None)
-            self._temporary[publisher.name] = None
 
     def take_changed(self, limit: int) -> list[Publisher]:
         """Up to `limit` publishers whose rows are due; they count as unchanged from now on."""
         names = [name for _, name in zip(range(limit), self._changed)]  # noqa: B905  # the shorter one ends it
         for name in names:
             del self._changed[name]
-        return [self._publishers[name] for name in names if name in self._publishers]
+        return [self._publishers[name] for name in names]
 
-    def forget(self, unused_since: Tick, covered: Tick, limit: int) -> list[str]:
-        """Forgets up to `limit` temporary publishers that were not used since a tick; returns their names.
+    # Those without a name.
 
-        Only those whose records a checkpoint covers up to `covered`: otherwise a recovery would find
-        records of a publisher that its rows no longer know (T21).
+    def leave(self, publisher: Publisher, now: int) -> None:
+        """The session of a publisher has ended; its client may resume it."""
+        if publisher.name in self._live:
+            del self._live[publisher.name]
+            self._gone[publisher.name] = now
+
+    def forget(self, publisher: Publisher) -> bool:
+        """Forgets a publisher without a name; False while a batch of it is on its way to the disk."""
+        assert publisher.is_temporary, "a name is known for ever"
+        if publisher.pending:
+            return False
+        name = publisher.name
+        del self._publishers[name]
+        for table in (self._changed, self._live, self._gone):
+            table.pop(name, None)
+        return True
+
+    def forget_gone(self, before: int, limit: int) -> list[str]:
+        """Forgets up to `limit` publishers whose session ended before a time; returns their names."""
+        due = list(islice(takewhile(lambda name: self._gone[name] <= before, self._gone), limit))
+        return [name for name in due if self.forget(self._publishers[name])]
+
+    def give_way(self, unused_since: int) -> str | None:
+        """Forgets one to make room: the longest gone, or one that nobody has used since a time, if there is any.
+
+        The client of the latter will open it again, and finds that nothing of it was on its way.
         """
-        forgotten: list[str] = []
-        for name in self._temporary:
-            publisher = self._publishers[name]
-            if publisher.used > unused_since or len(forgotten) >= limit:
-                break
-            if publisher.tick <= covered and not publisher.pending:
-                forgotten.append(name)
-        for name in forgotten:
-            del self._temporary[name], self._publishers[name]
-            self._changed.pop(name, None)
-        return forgotten
-
-    def has_forgettable(self, unused_since: Tick) -> bool:
-        """Whether `forget` would find somebody."""
-        return any(self._publishers[name].used <= unused_since for name in self._first_temporary())
-
-    def _first_temporary(self) -> Iterable[str]:
-        return [name for _, name in zip(range(1), self._temporary)]  # noqa: B905  # the shorter one ends it
+        unused = takewhile(lambda name: self._live[name] <= unused_since, self._live)
+        names = chain(self._gone, unused)
+        return next((name for name in names if self.forget(self._publishers[name])), None)

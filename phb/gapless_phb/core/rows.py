@@ -64,7 +64,9 @@ class PublisherRow(msgspec.Struct, array_like=True, frozen=True):
     sequence: int
     tick: Tick
     recent: bytes
-    """The last batches (`publishers.Window`)."""
+    """The last batches (`publishers.WINDOW`)."""
+    owners: tuple[tuple[int, int], ...] = ()
+    """Which instances have logged what (`publishers.Publisher.owners`). Rows of version 0.1.0 do not say."""
 
 
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True):

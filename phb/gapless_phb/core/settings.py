@@ -47,10 +47,10 @@ class Settings:
     max_event_bytes: int = 1 << 20
     """The node's own limit, which clients are told as well."""
     max_publishers: int = 100_000
-    """Of one pubend; one more is refused."""
-    publisher_lifetime_seconds: float = 86_400.0
-    """A publisher without a name of its own may be forgotten when it was idle for so long, and publishers
-    are many: more than half of `max_publishers` (T21)."""
+    """Of one pubend. Beyond it those without a name of their own whose session has ended give way; then one more
+    is refused."""
+    publisher_lease_seconds: float = 900.0
+    """A publisher without a name of its own that was not closed is known for so long after its session ended."""
     max_pending_bytes: int = 64 << 20
     """Of one pubend, published and not yet durable; beyond it publishers are told to try again."""
     silence_seconds: float = 1.0

@@ -60,7 +60,8 @@ class Publisher(Owner):
     """Publishes events, in order, each logged once however often the connection breaks.
 
     Made by `Session.publisher`. A publisher with a name goes on where that name stopped, also in another
-    process: what it sends again is recognised. A newer publisher of the same name ends this one.
+    process. A newer publisher of the same name owns it, and ends this one: several that run at the same time
+    need a name each, or none.
     """
 
     def __init__(self, driver: Driver, name: str, instance: str, topic: str | None) -> None:
@@ -113,7 +114,7 @@ class Publisher(Owner):
         If it is cancelled, the event is published all the same; `flush` waits for it.
 
         Raises InvalidMessageError or InvalidTopicError (nothing was sent), PublishRejectedError (nothing
-        was logged), PublisherFencedError (a newer publisher of this name exists) and PublishUncertainError
+        was logged), PublisherFencedError (a newer publisher of this name owns it) and PublishUncertainError
         (the connection was closed before the answer).
         """
         return await self.submit(
@@ -181,10 +182,10 @@ class Publisher(Owner):
             raise unheard
 
     async def recover(self) -> Recovery:
-        """How many events this name ever logged, once the broker has said so.
+        """How many events this name ever logged, whoever opened it, once the broker has said so.
 
-        After a PublishUncertainError, a publisher of the same name knows whether it was logged. Raises
-        PublisherFencedError and PublishRejectedError.
+        After a PublishUncertainError, a publisher of the same name knows whether it was logged, if no other one
+        had the name meanwhile. Raises PublisherFencedError and PublishRejectedError.
         """
         if not self._ready.done():
             await asyncio.shield(self._ready)

@@ -22,6 +22,9 @@ from gapless.selectors.selector import Selector
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+UNNAMED = "~"
+"""Begins the name that is drawn for a publisher without one: the broker forgets it when it is closed."""
+
 SessionT = TypeVar("SessionT", bound="Session")
 
 Events: TypeAlias = "Entering[Subscription[Event, NoReturn]]"
@@ -62,14 +65,19 @@ class Session:
     def publisher(self, topic: str | None = None, *, name: str | None = None) -> Publisher:
         """A publisher, to be kept and used for many events.
 
-        `topic` is where messages go that name none. `name` makes it one that goes on where the name
-        stopped, in this process or another; None is a random one. Raises InvalidTopicError and
+        `topic` is where messages go that name none. `name` makes it one that goes on where the name stopped, in
+        this process or another: for a loader that asks `recover` where it was. A name has one publisher at a time:
+        whoever opens it later owns it, and the older one gets PublisherFencedError. So several workers need a name
+        each, or none. Without one it is forgotten when it is closed. Raises InvalidTopicError and
         ConfigurationError; what the broker has against it is raised by the first `send`.
         """
         self._check_open()
         if name is None:
-            name = "~" + token_hex(16)  # the broker may forget such a name when it is idle
-        check_name(name, "the name of a publisher")
+            name = UNNAMED + token_hex(16)
+        else:
+            check_name(name, "the name of a publisher")
+            if name.startswith(UNNAMED):
+                raise ConfigurationError(f"{name!r} begins with {UNNAMED!r}, as only publishers without a name do")
         publisher = Publisher(self._driver, name, token_hex(16), topic)
         self._publishers = [publisher, *(other for other in self._publishers if not other.is_over)]
         return publisher

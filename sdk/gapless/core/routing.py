@@ -102,8 +102,20 @@ class PubendMeta(Struct, frozen=True, gc=False):
     """How far it was decided when this was said."""
 
 
+class Ending(str, Enum):
+    """How a publisher's last opening is over."""
+
+    CLOSED = "closed"
+    """The publisher is over: nothing more comes from it."""
+    LEFT = "left"
+    """Its session has ended: its client may open it again in another one."""
+
+
 class OpenRequest(Struct, frozen=True, gc=False):
-    """A publisher is opened (algorithms.md 1.4 `open`)."""
+    """A publisher is opened (algorithms.md 1.4 `open`); with `ending`, that opening of it is over.
+
+    Both are placed by `Router.open`, so that an ending cannot overtake its opening.
+    """
 
     publisher: str
     instance: str
@@ -113,6 +125,8 @@ class OpenRequest(Struct, frozen=True, gc=False):
     """Where it was opened before; "" the first time."""
     epoch: int = 0
     """The epoch it had there last; 0 the first time."""
+    ending: Ending | None = None
+    """How that opening is over; None: it is opened. The OK of an ending says nothing."""
 
 
 class Pub(Struct, frozen=True, gc=False):
@@ -137,6 +151,7 @@ class Verdict(str, Enum):
     RESUME = "resume"
     RETRY = "retry"
     UNCERTAIN = "uncertain"
+    FORGOTTEN = "forgotten"
 
 
 class Outcome(Struct, frozen=True, gc=False):
@@ -144,6 +159,7 @@ class Outcome(Struct, frozen=True, gc=False):
 
     OK of an opening: `epoch`, `sequence` and `tick` of the last event logged. OK of a publish: `ticks`
     of its events, `sequence` of its last. RESUME and RETRY: `sequence` is the one to send next.
+    FORGOTTEN: the publisher, which has no name of its own, was known once and is not known any more.
     """
 
     verdict: Verdict

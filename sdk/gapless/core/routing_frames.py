@@ -214,6 +214,7 @@ _PACK: dict[type, Callable[[Any, Address], wire.AnyWire]] = {
         request.topic,
         request.pubend,
         request.epoch,
+        request.ending,
     ),
     Pub: _pack_pub,
     Answer: _pack_answer,
@@ -308,7 +309,7 @@ _UNPACK: dict[type, Callable[[Any], Message]] = {
     wire.ProbeWire: lambda parsed: Probe(parsed.pubend, parsed.upto),
     wire.EnrolWire: lambda parsed: Enrol(parsed.pubend, parsed.shb),
     wire.OpenRequestWire: lambda parsed: OpenRequest(
-        parsed.publisher, parsed.instance, parsed.attempt, parsed.topic, parsed.pubend, parsed.epoch
+        parsed.publisher, parsed.instance, parsed.attempt, parsed.topic, parsed.pubend, parsed.epoch, parsed.ending
     ),
     wire.PubWire: _unpack_pub,
     wire.AnswerWire: _unpack_answer,

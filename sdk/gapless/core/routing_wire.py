@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from gapless.core.messages import TickRun
-from gapless.core.routing import Verdict
+from gapless.core.routing import Ending, Verdict
 from gapless.core.ticks import FOREVER
 
 Real: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=FOREVER)]
@@ -141,7 +141,7 @@ class EnrolWire(Wire, array_like=True, frozen=True, gc=False, tag=12):
 
 
 class OpenRequestWire(Wire, array_like=True, frozen=True, gc=False, tag=13):
-    """The opening of a publisher."""
+    """The opening of a publisher, or that it is over."""
 
     publisher: str
     instance: str
@@ -149,6 +149,7 @@ class OpenRequestWire(Wire, array_like=True, frozen=True, gc=False, tag=13):
     topic: str | None
     pubend: str
     epoch: Real
+    ending: Ending | None
 
 
 class PubWire(Wire, array_like=True, frozen=True, gc=False, tag=14):

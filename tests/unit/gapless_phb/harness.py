@@ -16,6 +16,7 @@ from gapless.core.events import encode_event
 from gapless.core.roles import ClientSession, RoleContext
 from gapless.core.routing import (
     AskPubend,
+    Ending,
     Enrol,
     Enrolled,
     HeldRow,
@@ -37,6 +38,7 @@ from gapless.core.routing import (
 from gapless.core.ticks import EPOCH_MS, MILLISECOND, STEP, Tick
 from gapless_phb.core import rows
 from gapless_phb.core.broker import PublisherHostingBroker
+from gapless_phb.core.publishers import term_of
 from gapless_phb.core.settings import PubendSettings, Settings
 
 BEGINNING = 1000
@@ -321,6 +323,19 @@ class TestPublisher:
         request = OpenRequest(self.name, self.instance, self.attempt, topic, self.pubend)
         return self.harness.tell(SubmitOpen(request, self))
 
+    def end(self, ending: Ending) -> list[object]:
+        """Is closed, or its session has ended."""
+        request = OpenRequest(self.name, self.instance, self.attempt, None, self.pubend, self.epoch, ending)
+        return self.harness.tell(SubmitOpen(request, "end"))
+
+    def come_back(self) -> list[object]:
+        """Opens in another session, naming the epoch that it had."""
+        self.opened()
+        self.attempt += 1
+        request = OpenRequest(self.name, self.instance, self.attempt, None, self.pubend, self.epoch)
+        self.epoch = 0
+        return self.harness.tell(SubmitOpen(request, self))
+
     def take(self, submitted: Submitted) -> None:
         """The answer to an opening."""
         self.pubend, self.epoch = submitted.pubend, submitted.outcome.epoch
@@ -376,6 +391,17 @@ def spell(tick: Tick) -> str:
     return f"{ms}" + (f".{counter}" if counter or rest else "") + (f"+{rest}" if rest else "")
 
 
+def epoch(term: int, opening: int = 0) -> int:
+    """The epoch of an opening of the instance with a term; the first one is 0."""
+    return (term << 24) + opening
+
+
+def spell_epoch(number: int) -> str:
+    """An epoch as `term`, or as `term.opening` of an instance that has opened again."""
+    opening = number - epoch(term_of(number))
+    return f"{term_of(number)}" + (f".{opening}" if opening else "")
+
+
 def bodies(data: Any) -> str:
     """The bodies of a batch and their ticks."""
     pairs = zip(data.ticks, data.events, data.body_lengths, strict=True)
@@ -416,7 +442,7 @@ def _submitted(reply_to: object, outcome: Outcome) -> str:
     who = reply_to.name if isinstance(reply_to, TestPublisher) else str(reply_to)
     runs = ",".join(spell(run.first) + (f"×{run.count}" if run.count > 1 else "") for run in outcome.ticks)
     parts = [f"{who}: {outcome.verdict.value}"]
-    parts += [f"epoch {outcome.epoch}"] if outcome.epoch else []
+    parts += [f"epoch {spell_epoch(outcome.epoch)}"] if outcome.epoch else []
     parts += [f"sequence {outcome.sequence}"]
     parts += [f"ticks {runs}"] if runs else []
     parts += [f"({outcome.reason})"] if outcome.reason else []

@@ -103,6 +103,14 @@ class Batches:
             batch.uncertain = batch.first != 0
         self._keep_sent(0)
 
+    def take_uncertain(self) -> list[Batch]:
+        """Those that may be logged leave the queue; nothing is on its way any more."""
+        uncertain = [batch for batch in self._queue if batch.uncertain]
+        self._queue = deque(batch for batch in self._queue if not batch.uncertain)
+        self.bytes -= sum(batch.events.size for batch in uncertain)
+        self._keep_sent(0)
+        return uncertain
+
     def follow(self, sequence: int) -> None:
         """Nothing of the queue is logged, but everything up to a sequence: the queue comes behind it."""
         self.logged = sequence

@@ -19,6 +19,7 @@ from gapless.core.client.refusals import TEMPORARY, publish_error
 from gapless.core.client.timers import Key, Timer
 from gapless.core.deadlines import Deadlines
 from gapless.core.messages import (
+    ClosePublisher,
     Code,
     OpenPublisher,
     Publish,
@@ -159,6 +160,8 @@ class PublisherCore:
         elif self.phase is Phase.OPEN:
             if refused.code is Code.FENCED:
                 self.fail(publish_error(refused.code, refused.reason))
+            elif refused.code is Code.FORGOTTEN:
+                self._begin_anew(refused.reason)
             elif refused.code is Code.RESUME:
                 self._rewind(refused, now + REWIND_PAUSE)
             elif refused.code in TEMPORARY:
@@ -199,6 +202,8 @@ class PublisherCore:
             return
         self.phase = Phase.OVER
         self._deadlines.clear((Timer.PUBLISHER, self.number))
+        if self._outbox.open:
+            self._outbox.send_last(ClosePublisher(self.number))
         for batch in self._batches:
             fate = error
             if batch.uncertain and not isinstance(error, PublishUncertainError):
@@ -257,6 +262,17 @@ class PublisherCore:
         self._resume()
         self._open()
 
+    def _begin_anew(self, reason: str) -> None:
+        """The broker no longer knows the publisher: what may be logged is uncertain, the rest is a new one's."""
+        error = PublishUncertainError(f"whether this was logged before is not known any more: {reason}")
+        for batch in self._batches.take_uncertain():
+            self._outbox.tell(NotPublished(self.number, batch.ticket, error))
+        self._batches.follow(0)
+        self._epoch = 0
+        self._attempt += 1
+        self._resume()
+        self._open()
+
     def _pause(self, due: int) -> None:
         self._paused = True
         self._deadlines.set_later((Timer.PUBLISHER, self.number), due)
@@ -269,6 +285,8 @@ class PublisherCore:
         if refused.code in TEMPORARY or refused.code is Code.RESUME:
             self._pause(now + self._backoff.next())
             self._stall(refused.reason)
+        elif refused.code is Code.FORGOTTEN:
+            self._begin_anew(refused.reason)
         else:
             self.fail(publish_error(refused.code, refused.reason))
 

@@ -14,6 +14,7 @@ from gapless.errors import (
     InvalidTopicError,
     PublisherFencedError,
     PublishRejectedError,
+    PublishUncertainError,
     SubscriptionInUseError,
     SubscriptionMismatchError,
     SubscriptionNotFoundError,
@@ -39,12 +40,13 @@ ERRORS: dict[Code, type[GaplessError]] = {
     Code.MISMATCH: SubscriptionMismatchError,
     Code.UNSUBSCRIBED: SubscriptionNotFoundError,
     Code.FENCED: PublisherFencedError,
+    Code.FORGOTTEN: PublishUncertainError,
     Code.REJECTED: PublishRejectedError,
     Code.RESUME: PublishRejectedError,
     Code.RETRY: ConnectionClosedError,
     Code.CLOSED: ConnectionClosedError,
 }
-"""The error class of each code. RESUME and RETRY are handled inside; they stand here to be complete."""
+"""The error class of each code. FORGOTTEN, RESUME and RETRY are handled inside; they stand here to be complete."""
 
 TEMPORARY = frozenset({Code.RETRY, Code.CLOSED})
 """Refusals after which the same question may be answered differently a little later."""

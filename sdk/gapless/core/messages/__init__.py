@@ -35,6 +35,7 @@ from gapless.core.messages.keyed import (
     PublishKeyed,
 )
 from gapless.core.messages.publishing import (
+    ClosePublisher,
     OpenPublisher,
     Publish,
     Published,
@@ -103,6 +104,7 @@ __all__ = [
     "Attach",
     "AttachedTo",
     "ClientMessage",
+    "ClosePublisher",
     "Closing",
     "Code",
     "Credit",
@@ -163,6 +165,7 @@ AnyClientMessage: TypeAlias = (
     | Heartbeat
     | Goodbye
     | OpenPublisher
+    | ClosePublisher
     | Subscribe
     | Credit
     | Acknowledge

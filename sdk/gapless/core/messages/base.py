@@ -6,7 +6,7 @@ from enum import Enum
 
 import msgspec
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of the client protocol that this build speaks."""
 
 
@@ -29,6 +29,7 @@ class Code(str, Enum):
     MISMATCH = "subscription-mismatch"
     UNSUBSCRIBED = "unsubscribed"
     FENCED = "publisher-fenced"
+    FORGOTTEN = "publisher-forgotten"
     REJECTED = "publish-rejected"
     RESUME = "publish-resume"
     RETRY = "retry"

@@ -32,6 +32,12 @@ class OpenPublisher(ClientMessage, frozen=True, tag=10):
     """The epoch it had last, 0 before it had any: one that comes back does not fence who has come since."""
 
 
+class ClosePublisher(ClientMessage, frozen=True, tag=11):
+    """A publisher is over, and nothing that it has sent needs an answer any more. One without a name is forgotten."""
+
+    publisher: int
+
+
 class PublisherOpened(ServerMessage, frozen=True, tag=10):
     """The publisher may send from `sequence + 1` on."""
 
@@ -56,9 +62,10 @@ class PublishRefused(ServerMessage, frozen=True, tag=12):
     """A batch, or the opening, was not taken.
 
     REJECTED, INVALID_*: that batch is refused for good, and nothing of it was logged. FENCED: the
-    publisher is over. RESUME: send again from `sequence` on. RETRY: try again after a while (a full
-    disk, a pubend that is not there yet): send again from `sequence` on. The refusal of a batch speaks
-    for all batches sent before it came: those behind it get no answer of their own.
+    publisher is over. FORGOTTEN: the broker no longer knows it, and nobody can tell what of earlier sessions
+    is logged; what was sent in this one is not. RESUME: send again from `sequence` on. RETRY: try again after
+    a while (a full disk, a pubend that is not there yet): send again from `sequence` on. The refusal of a batch
+    speaks for all batches sent before it came: those behind it get no answer of their own.
     """
 
     publisher: int

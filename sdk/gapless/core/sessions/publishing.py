@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gapless.core.messages import (
+    ClosePublisher,
     Code,
     OpenPublisher,
     Publish,
@@ -24,7 +26,7 @@ from gapless.core.messages import (
     PublishRefused,
     TickRun,
 )
-from gapless.core.routing import OpenRequest, Outcome, Placed, Pub, Verdict
+from gapless.core.routing import Ending, OpenRequest, Outcome, Placed, Pub, Verdict
 from gapless.core.sessions.connection import Connection
 from gapless.core.sessions.limits import Limits, name_problem
 from gapless.core.sessions.outbox import Outbox
@@ -35,6 +37,7 @@ CODES = {
     Verdict.REJECTED: Code.REJECTED,
     Verdict.INVALID: Code.INVALID_MESSAGE,
     Verdict.FENCED: Code.FENCED,
+    Verdict.FORGOTTEN: Code.FORGOTTEN,
     Verdict.RESUME: Code.RESUME,
     Verdict.RETRY: Code.RETRY,
     Verdict.UNCERTAIN: Code.RETRY,  # sending again is safe: what was logged after all is recognised
@@ -46,7 +49,7 @@ ReplyTo: TypeAlias = "tuple[int, int, int]"
 
 
 class PlaceOpening(Struct, frozen=True, gc=False):
-    """Sessions → `Router.open`."""
+    """Sessions → `Router.open`: of an opening, or of its end."""
 
     request: OpenRequest
     reply_to: ReplyTo
@@ -77,23 +80,22 @@ class Publisher:
     __slots__ = (
         "connection",
         "highest",
-        "name",
         "number",
         "pubend",
+        "request",
         "sequence",
-        "serial",
         "ticks",
         "waiting",
         "waiting_bytes",
     )
 
-    def __init__(self, connection: Connection, number: int) -> None:
+    def __init__(self, connection: Connection, number: int, request: OpenRequest) -> None:
         self.connection = connection
         self.number = number
-        self.name = ""
+        self.request = request
+        """What was asked last of the router: to open it."""
         self.pubend: PubendId = ""
         """Where it was last opened; "" before that."""
-        self.serial = 0
         self.waiting: dict[int, Waiting] = {}
         """What is not answered, by serial, in the order it was asked."""
         self.waiting_bytes = 0
@@ -104,12 +106,10 @@ class Publisher:
         self.ticks: list[TickRun] = []
         """Ticks of batches that are durable, up to `sequence`, but not told yet."""
 
-    def wait(self, first: int, size: int, *, opening: bool) -> int:
-        """Notes a question; returns its serial."""
-        self.serial += 1
-        self.waiting[self.serial] = Waiting(first, size, opening=opening)
+    def wait(self, serial: int, first: int, size: int, *, opening: bool) -> None:
+        """Notes a question."""
+        self.waiting[serial] = Waiting(first, size, opening=opening)
         self.waiting_bytes += size
-        return self.serial
 
     def has_acknowledged(self, batch: Publish) -> bool:
         """Whether a batch is a copy of what was acknowledged since the publisher was opened."""
@@ -152,6 +152,8 @@ class Publishing:
         self._outbox = outbox
         self._effects = effects
         self._untold: dict[tuple[int, int], Publisher] = {}
+        self._serial = 0
+        """Of the last question to the router, by whomever: a client may use the number of a publisher again."""
 
     # What happened.
 
@@ -164,19 +166,20 @@ class Publishing:
         if problem := name_problem(message.name) or name_problem(message.instance):
             self._refuse(connection, session, message, f"the publisher's name or instance {problem}")
             return
+        request = OpenRequest(
+            message.name, message.instance, message.attempt, message.topic, message.pubend, message.epoch
+        )
         publisher = connection.publishers.get(message.publisher)
         if publisher is None:
             if len(connection.publishers) >= self._limits.publishers:
                 reason = f"a session may have {self._limits.publishers} publishers"
                 self._refuse(connection, session, message, reason)
                 return
-            publisher = connection.publishers[message.publisher] = Publisher(connection, message.publisher)
+            publisher = connection.publishers[message.publisher] = Publisher(connection, message.publisher, request)
         self._check_count(publisher, publisher.openings, "openings")
-        publisher.name = message.name
-        serial = publisher.wait(0, 0, opening=True)
-        request = OpenRequest(
-            message.name, message.instance, message.attempt, message.topic, message.pubend, message.epoch
-        )
+        publisher.request = request
+        serial = self._next_serial()
+        publisher.wait(serial, 0, 0, opening=True)
         self._effects.append(PlaceOpening(request, (session, message.publisher, serial)))
 
     def on_publish(self, connection: Connection, session: int, message: Publish) -> None:
@@ -195,14 +198,23 @@ class Publishing:
         if publisher.has_acknowledged(message):
             return
         self._check_window(publisher, size)
-        serial = publisher.wait(message.first, size, opening=False)
-        pub = Pub(publisher.name, message.epoch, message.first, message.events, publisher.pubend)
+        serial = self._next_serial()
+        publisher.wait(serial, message.first, size, opening=False)
+        pub = Pub(publisher.request.publisher, message.epoch, message.first, message.events, publisher.pubend)
         self._effects.append(PlaceBatch(pub, (session, message.publisher, serial)))
+
+    def on_close(self, connection: Connection, session: int, message: ClosePublisher) -> None:
+        """A client needs a publisher no more. One whose opening was refused here was never known."""
+        publisher = connection.publishers.pop(message.publisher, None)
+        if publisher is not None:
+            self._end(session, publisher, Ending.CLOSED)
 
     def on_placed(self, session: int, connection: Connection, placed: Placed) -> None:
         """The router's answer to an opening or a batch of a session that lives."""
         _, number, serial = cast("ReplyTo", placed.reply_to)
-        publisher = connection.publishers[number]
+        publisher = connection.publishers.get(number)
+        if publisher is None:
+            return  # it is closed
         waiting = publisher.waiting.get(serial)
         if waiting is None:
             return  # the refusal of a batch before it spoke for it
@@ -211,10 +223,10 @@ class Publishing:
             assert answered.placed is not None
             self._answer(session, publisher, answered, answered.placed)
 
-    def on_session_over(self, session: int, connection: Connection) -> None:
+    def on_session_over(self, session: int, connection: Connection, ending: Ending) -> None:
         """A session's publishers are gone; what they had placed may still be logged."""
-        for number in connection.publishers:
-            self._untold.pop((session, number), None)
+        for publisher in connection.publishers.values():
+            self._end(session, publisher, ending)
 
     # What to do.
 
@@ -224,6 +236,16 @@ class Publishing:
             for (session, _), publisher in self._untold.items():
                 self._tell_durable(session, publisher)
             self._untold.clear()
+
+    def _next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def _end(self, session: int, publisher: Publisher, ending: Ending) -> None:
+        """Says to the pubend that an opening is over. Nobody waits for the answer."""
+        self._untold.pop((session, publisher.number), None)
+        request = replace(publisher.request, pubend=publisher.pubend or publisher.request.pubend, ending=ending)
+        self._effects.append(PlaceOpening(request, (session, publisher.number, self._next_serial())))
 
     def _answer(self, session: int, publisher: Publisher, waiting: Waiting, placed: Placed) -> None:
         outcome = placed.outcome

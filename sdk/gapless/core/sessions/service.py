@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gapless.core.codec import decode_client, encode, session_of
 from gapless.core.messages import (
     Alive,
+    ClosePublisher,
     Closing,
     Code,
     Goodbye,
@@ -22,7 +23,7 @@ from gapless.core.messages import (
     ServerMessage,
 )
 from gapless.core.roles import ClientSession, RequestHandler, SessionEnded
-from gapless.core.routing import Placed
+from gapless.core.routing import Ending, Placed
 from gapless.core.sessions.connection import Connection
 from gapless.core.sessions.handshake import Admitted, judge_hello, parse_hello, welcome
 from gapless.core.sessions.keyed import KEYED, KeyedBatches
@@ -60,6 +61,7 @@ class Sessions:
             Publish: self._on_publish,
             PublishKeyed: self._on_publish_keyed,
             OpenPublisher: self._on_open_publisher,
+            ClosePublisher: self._on_close_publisher,
             Heartbeat: self._on_heartbeat,
             Goodbye: self._on_goodbye,
             Hello: self._on_second_hello,
@@ -122,7 +124,7 @@ class Sessions:
         """A link is gone; nothing more can be sent there."""
         connection = self._links.get(link)
         if connection is not None:
-            self._forget(connection)
+            self._forget(connection, Ending.LEFT)
 
     def on_pending(self, link: int, pending: int, now: int) -> None:
         """So many bytes have not left for a link: said after each send, and when it has drained."""
@@ -225,7 +227,7 @@ class Sessions:
         hello = parse_hello(payload)
         verdict = judge_hello(hello, connection.peer, self._broker, self._authenticator)
         if isinstance(verdict, Refused):
-            self._forget(connection)
+            self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, verdict)
             return
         self._admit(connection, verdict, now)
@@ -270,12 +272,16 @@ class Sessions:
     def _on_open_publisher(self, client: ClientSession, message: OpenPublisher, _now: int, _wall: int) -> None:
         self._publishing.on_open(self._sessions[client.number], client.number, message)
 
+    def _on_close_publisher(self, client: ClientSession, message: ClosePublisher, _now: int, _wall: int) -> None:
+        self._publishing.on_close(self._sessions[client.number], client.number, message)
+
     def _on_heartbeat(self, _client: ClientSession, _message: Heartbeat, _now: int, _wall: int) -> None:
         """That something was heard is noted with every frame."""
 
     def _on_goodbye(self, client: ClientSession, _message: Goodbye, _now: int, _wall: int) -> None:
+        """The client is over, and with it its publishers: they have nothing to resume."""
         connection = self._sessions[client.number]
-        self._forget(connection)
+        self._forget(connection, Ending.CLOSED)
         self._outbox.link(connection.link).close = ""
 
     def _on_second_hello(self, _client: ClientSession, _message: Hello, _now: int, _wall: int) -> None:
@@ -290,7 +296,7 @@ class Sessions:
 
     def _on_violation(self, connection: Connection, reason: str) -> None:
         if connection.client is None:
-            self._forget(connection)
+            self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, Refused(Code.PROTOCOL_VERSION, reason))
         else:
             self._close(connection, reason)
@@ -304,14 +310,14 @@ class Sessions:
     def _close(self, connection: Connection, reason: str) -> None:
         """Ends a connection from this side, and tells the client why."""
         client = connection.client
-        self._forget(connection)
+        self._forget(connection, Ending.LEFT)
         if client is None:
             self._refuse(connection.link, Refused(Code.RETRY, reason))
             return
         self._outbox.tell(connection.link, client.number, Closing(reason))
         self._outbox.link(connection.link).close = reason
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: Connection, ending: Ending) -> None:
         """Nothing is expected from this link any more; the roles learn that its session is over."""
         del self._links[connection.link]
         client = connection.client
@@ -320,7 +326,7 @@ class Sessions:
         connection.client = None
         del self._sessions[client.number]
         del self._instances[connection.instance_key]
-        self._publishing.on_session_over(client.number, connection)
+        self._publishing.on_session_over(client.number, connection, ending)
         self._keyed.on_session_over(client.number)
         self._effects.append(SessionEnded(client))
 

@@ -15,7 +15,7 @@ from gapless.testing.routing.breaches import Clause, ContractError
 Asked: TypeAlias = "OpenRequest | Pub"
 Said: TypeAlias = "tuple[PubendId, Outcome]"
 
-AS_SAID = (Verdict.OK, Verdict.FENCED, Verdict.RESUME)
+AS_SAID = (Verdict.OK, Verdict.FENCED, Verdict.RESUME, Verdict.FORGOTTEN)
 """What only a PHB can know. The other verdicts a router may give by itself."""
 
 
@@ -176,13 +176,13 @@ def _breach(what: str) -> ContractError:
 def _key(asked: Asked) -> Hashable:
     if isinstance(asked, Pub):
         return "pub", asked.publisher, asked.pubend, asked.epoch, asked.first
-    return "open", asked.publisher, asked.instance, asked.attempt
+    return "open", asked.publisher, asked.instance, asked.attempt, asked.ending
 
 
 def _name(asked: Asked) -> str:
     if isinstance(asked, Pub):
         return f"the batch from {asked.first} on of {asked.publisher!r}"
-    return f"opening {asked.attempt} of {asked.publisher!r}"
+    return f"{'opening' if asked.ending is None else 'the end of opening'} {asked.attempt} of {asked.publisher!r}"
 
 
 def _equal(asked: Asked, before: Asked) -> bool:

@@ -168,6 +168,7 @@ class Conversation:
         m.Goodbye: lambda *_: Told("session", "goodbye"),
         m.OpenPublisher: _open,
         m.Publish: _publish,
+        m.ClosePublisher: lambda self, said: Told("publish", f"close publisher {self._publisher(said.publisher)}"),
         m.Subscribe: _subscribe,
         m.Credit: lambda self, said: Told(
             "credit",

@@ -106,6 +106,8 @@ class FakeBroker:
         self.batch_max = 4
         self.streams: dict[PubendId, Stream] = {}
         self.names: dict[str, Name] = {}
+        self.forgotten: set[str] = set()
+        """Names that were known once."""
         self.subscriptions: dict[int, Subscription] = {}
         self.received: list[Any] = []
         self.retired = False
@@ -260,6 +262,9 @@ class FakeBroker:
         if self._puts_off(m.OpenPublisher):
             self.tell(session, m.PublishRefused(message.publisher, 0, m.Code.RETRY, "not yet"))
             return
+        if message.name in self.forgotten and message.name not in self.names and message.epoch:
+            self.tell(session, m.PublishRefused(message.publisher, 0, m.Code.FORGOTTEN, "not known any more"))
+            return
         name = self.names.setdefault(message.name, Name())
         if message.attempt > 1 and name.instance and name.instance != message.instance:
             self.tell(session, m.PublishRefused(message.publisher, 0, m.Code.FENCED, "a newer twin exists"))
@@ -271,6 +276,16 @@ class FakeBroker:
         tick = name.log[-1][1][-1] if name.log else 0
         opened = m.PublisherOpened(message.publisher, message.pubend or PUBEND, name.epoch, name.sequence, tick)
         self.tell(session, opened)
+
+    def _on_closepublisher(self, session: Session, message: m.ClosePublisher) -> None:
+        name, _ = session.publishers.pop(message.publisher, ("", 0))
+        if name.startswith("~"):
+            self.forget(name)
+
+    def forget(self, name: str) -> None:
+        """No longer knows a publisher without a name."""
+        del self.names[name]
+        self.forgotten.add(name)
 
     def _on_publish(self, session: Session, message: m.Publish) -> None:
         if self.silent:

@@ -9,7 +9,7 @@ import pytest
 from gapless.core.effects import Set, Write
 from gapless.core.routing import Verdict
 from gapless_phb.core import checkpoints, rows
-from unit.gapless_phb.harness import NO_RETENTION, Content, Harness, outcomes
+from unit.gapless_phb.harness import Content, Harness, outcomes
 
 
 def operations(write: Write, table: str) -> list[bytes]:
@@ -101,57 +101,3 @@ def test_a_crash_between_the_turns_harms_nothing(monkeypatch: pytest.MonkeyPatch
         publisher.opened()
         assert outcomes(publisher.repeat(1, 2))[0].verdict is Verdict.OK
         assert publisher.next >= 3
-
-
-def test_idle_publishers_without_a_name_are_forgotten_and_others_are_not() -> None:
-    """T21, T39: after publisher_lifetime_seconds without use, and only when they are many."""
-    harness = Harness(NO_RETENTION, publisher_lifetime_seconds=10, max_publishers=3, members=("shb1",))
-    harness.sync()
-    for name in ("ann", "~random", "~busy"):
-        harness.publisher(name).send()
-    busy = harness.publisher("~busy")
-    harness.advance(9000)
-    busy.send()
-    harness.sync()
-    harness.advance(3000)
-    harness.advance(1000)
-
-    known = [name[2:] for name, _ in harness.volume.durable.scan(rows.PUBLISHERS)]
-    assert known == [b"ann", b"~busy"]
-    assert harness.status()["publishers"] == 2
-    harness.crash()
-    harness.sync()
-    assert harness.status()["publishers"] == 2
-
-
-def test_while_publishers_are_few_none_is_forgotten() -> None:
-    harness = Harness(NO_RETENTION, publisher_lifetime_seconds=10, max_publishers=100, members=("shb1",))
-    harness.sync()
-    for name in ("~a", "~b", "~c"):
-        harness.publisher(name).send()
-    harness.sync()
-    harness.advance(60_000)
-
-    assert harness.status()["publishers"] == 3
-
-
-def test_a_forgotten_name_that_comes_back_is_new_and_its_old_epoch_is_fenced() -> None:
-    harness = Harness(NO_RETENTION, publisher_lifetime_seconds=10, max_publishers=3, members=("shb1",))
-    harness.sync()
-    harness.publisher("ann").send()
-    publisher = harness.publisher("~random")
-    publisher.send(3)
-    harness.sync()
-    old = publisher.epoch  # the highest there is: only the checkpoint remembers it
-    harness.advance(13_000)
-    harness.crash()
-    harness.sync()
-
-    publisher.epoch = 0
-    publisher.open()
-    harness.sync()
-    publisher.opened()
-    assert publisher.next == 1
-    assert publisher.epoch > old
-    publisher.epoch = old
-    assert outcomes(publisher.repeat(1))[0].verdict is Verdict.FENCED

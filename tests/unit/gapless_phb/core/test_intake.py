@@ -6,9 +6,10 @@ import pytest
 
 from gapless.core.columns import EventColumns
 from gapless.core.effects import Write
-from gapless.core.routing import Outcome, Pub, Submit, Verdict
+from gapless.core.routing import Ending, Outcome, Pub, Submit, Verdict
+from gapless_phb.core import intake, rows
 from gapless_phb.core.publishers import WINDOW
-from unit.gapless_phb.harness import Harness, TestPublisher, bodies, columns, knows, lines, outcomes
+from unit.gapless_phb.harness import Harness, TestPublisher, bodies, columns, epoch, knows, lines, outcomes
 
 
 def ready(**settings: int) -> tuple[Harness, TestPublisher]:
@@ -42,7 +43,7 @@ def test_the_life_of_a_publisher() -> None:
     publisher.open()
     assert lines(harness.sync()) == [
         "opened stable=3000 members: none",
-        "ann: ok epoch 2 sequence 4",
+        "ann: ok epoch 1.1 sequence 4",
     ]
 
 
@@ -54,7 +55,7 @@ class TestOpening:
         publisher.open()
 
         assert outcomes(harness.sync(1))[-1].sequence == 5
-        assert lines(harness.sync()) == ["ann: ok epoch 2 sequence 5"]
+        assert lines(harness.sync()) == ["ann: ok epoch 1.1 sequence 5"]
 
     def test_from_that_step_on_older_epochs_are_fenced(self) -> None:
         harness, publisher = ready()
@@ -65,7 +66,7 @@ class TestOpening:
         harness.sync()
 
         assert fenced.verdict is Verdict.FENCED
-        assert "opened anew" in fenced.reason
+        assert "was opened since, and owns the name" in fenced.reason
         twin.send()
         assert [one.verdict for one in outcomes(harness.sync())] == [Verdict.OK]
 
@@ -77,7 +78,7 @@ class TestOpening:
         publisher.open(attempt=2)
         publisher.open(attempt=1)
 
-        assert lines(harness.sync()) == ["ann: ok epoch 2 sequence 0"] * 2
+        assert lines(harness.sync()) == ["ann: ok epoch 1.1 sequence 0"] * 2
 
     def test_a_newer_attempt_and_another_instance_are_new(self) -> None:
         harness, publisher = ready()
@@ -85,7 +86,7 @@ class TestOpening:
         publisher.instance = "i2"
         publisher.open(attempt=1)
 
-        assert lines(harness.sync()) == ["ann: ok epoch 2 sequence 0", "ann: ok epoch 3 sequence 0"]
+        assert lines(harness.sync()) == ["ann: ok epoch 1.1 sequence 0", "ann: ok epoch 2 sequence 0"]
 
     def test_an_epoch_that_a_crash_took_was_told_to_nobody(self) -> None:
         harness, publisher = ready()
@@ -95,7 +96,7 @@ class TestOpening:
         assert lines(harness.sync())[1:] == []
         publisher.epoch = 0
         publisher.open()
-        assert lines(harness.sync()) == ["ann: ok epoch 2 sequence 0"]
+        assert lines(harness.sync()) == ["ann: ok epoch 1.1 sequence 0"]
 
     @pytest.mark.parametrize(("name", "topic"), [("", "topic"), ("a\n", "topic"), ("ann", "a.*"), ("ann", "")])
     def test_what_cannot_be_is_rejected(self, name: str, topic: str) -> None:
@@ -189,7 +190,7 @@ class TestPublishing:
         good = publisher.batch(1, 1)
         bad = EventColumns(1, good.events.lengths, b"\x00" * len(good.events.blob))
 
-        refused = outcome(harness.tell(Submit(Pub("ann", 1, 1, bad, harness.pubend), "reply")))
+        refused = outcome(harness.tell(Submit(Pub("ann", epoch(1), 1, bad, harness.pubend), "reply")))
 
         assert (refused.verdict, refused.sequence) == (Verdict.INVALID, 1)
         assert harness.status() == before
@@ -199,13 +200,13 @@ class TestPublishing:
 
     def test_a_token_with_a_batch_is_not_taken_yet(self) -> None:
         harness, _ = ready()
-        pub = Pub("ann", 1, 1, columns([b"x"]), harness.pubend, token=b"token")
+        pub = Pub("ann", epoch(1), 1, columns([b"x"]), harness.pubend, token=b"token")
 
         assert outcome(harness.tell(Submit(pub, "reply"))).verdict is Verdict.INVALID
 
     def test_an_oversized_event_is_refused(self) -> None:
         harness, _ = ready(max_event_bytes=100)
-        pub = Pub("ann", 1, 1, columns([b"x", b"y" * 100]), harness.pubend)
+        pub = Pub("ann", epoch(1), 1, columns([b"x", b"y" * 100]), harness.pubend)
 
         refused = outcome(harness.tell(Submit(pub, "reply")))
 
@@ -272,3 +273,239 @@ class TestPublishing:
             "2: ok sequence 2 ticks 1010.1",
             "3: ok sequence 3 ticks 1010.2",
         ]
+
+
+class TestInstances:
+    """Whoever opens a name later owns it, and what two instances publish is never taken for the same."""
+
+    def test_equal_events_of_an_older_instance_are_fenced(self) -> None:
+        harness, older = ready()
+        newer = TestPublisher(harness, "ann", instance="i2")
+        newer.open()
+        harness.sync()
+
+        newer.send(3)
+        pending = outcome(older.repeat(1, 3))
+        harness.sync()
+        logged = outcome(older.repeat(1, 3))
+        following = outcome(older.repeat(4))
+
+        assert {pending.verdict, logged.verdict, following.verdict} == {Verdict.FENCED}
+        assert "a name each, or none" in logged.reason
+
+    @pytest.mark.parametrize("crash", [False, True])
+    def test_each_of_three_in_turn_has_its_own_receipts(self, crash: bool) -> None:
+        """What an instance has logged before it lost the name is answered; nothing else of it is."""
+        harness, _ = ready()
+        instances = [TestPublisher(harness, "ann", instance=f"i{number}") for number in range(3)]
+        receipts = []
+        for one in instances:
+            one.open()
+            harness.sync()
+            one.send(2)
+            receipts.append(outcome(harness.sync()))
+        if crash:
+            harness.crash()
+            harness.sync()
+
+        for number, one in enumerate(instances):
+            own = 1 + 2 * number
+            assert outcome(one.repeat(own, 2)) == receipts[number]
+            refusal = Verdict.INVALID if number == 2 else Verdict.FENCED  # the last one is open, and knows better
+            assert {outcome(one.repeat(first, 2)).verdict for first in (1, 3, 5) if first != own} == {refusal}
+        assert harness.volume.unsynced == []
+
+    def test_what_was_on_its_way_when_the_name_was_lost_is_answered_when_it_is_durable(self) -> None:
+        harness, older = ready()
+        older.send(2, reply_to="older")
+        newer = TestPublisher(harness, "ann", instance="i2")
+        newer.open()
+        assert older.repeat(1, 2, reply_to="again") == []
+
+        said = lines(harness.sync())
+
+        assert [line for line in said if "ok" in line] == [
+            "ann: ok epoch 2 sequence 2",
+            "older: ok sequence 2 ticks 1010×2",
+            "again: ok sequence 2 ticks 1010×2",
+        ]
+
+    def test_an_instance_that_comes_back_has_its_receipts_in_all_of_its_epochs(self) -> None:
+        harness, publisher = ready()
+        publisher.send(2)
+        receipt = outcome(harness.sync())
+        first_epoch = publisher.epoch
+        publisher.come_back()
+        harness.sync()
+        publisher.opened()
+
+        assert outcome(publisher.repeat(1, 2)) == receipt
+        publisher.epoch = first_epoch
+        assert outcome(publisher.repeat(1, 2)) == receipt
+
+    def test_a_paused_twin_that_wakes_up_and_reopens_is_fenced(self) -> None:
+        harness, older = ready()
+        TestPublisher(harness, "ann", instance="i2").open()
+        harness.sync()
+
+        assert outcome(older.come_back()).verdict is Verdict.FENCED
+
+
+class TestForgetting:
+    """Publishers without a name: closed ones are forgotten at once, dead ones after their lease."""
+
+    def known(self, harness: Harness) -> list[str]:
+        return [name[2:].decode() for name, _ in harness.volume.durable.scan(rows.PUBLISHERS)]
+
+    def test_one_that_is_closed_is_forgotten_at_once(self) -> None:
+        harness, _ = ready()
+        publisher = harness.publisher("~x")
+        publisher.send(2)
+        harness.sync()
+        epochs = publisher.epoch
+
+        (answer,) = outcomes(publisher.end(Ending.CLOSED))
+        harness.sync()
+
+        assert answer.verdict is Verdict.OK
+        assert (self.known(harness), harness.status()["publishers"]) == (["ann"], 1)
+        assert outcome(publisher.repeat(1, 2)).verdict is Verdict.FORGOTTEN
+        harness.crash()
+        harness.sync()
+        assert (self.known(harness), harness.status()["publishers"]) == (["ann"], 1)
+        assert harness.publisher("~y").epoch > epochs
+
+    def test_one_with_a_name_is_known_for_ever(self) -> None:
+        harness, publisher = ready(publisher_lease_seconds=1)
+        publisher.end(Ending.CLOSED)
+        publisher.end(Ending.LEFT)
+        harness.advance(5000)
+
+        assert self.known(harness) == ["ann"]
+
+    def test_what_is_on_its_way_is_logged_first(self) -> None:
+        harness, _ = ready()
+        publisher = harness.publisher("~x")
+        publisher.send(reply_to="one")
+        publisher.send(reply_to="two")
+        publisher.end(Ending.CLOSED)
+
+        assert [line for line in lines(harness.sync()) if "ok" in line] == [
+            "one: ok sequence 1 ticks 1020",
+            "two: ok sequence 2 ticks 1020.1",
+        ]
+        harness.sync()
+        assert self.known(harness) == ["ann"]
+
+    def test_a_dead_one_is_known_for_its_lease_from_the_end_of_its_session(self) -> None:
+        harness, _ = ready(publisher_lease_seconds=10)
+        publisher = harness.publisher("~x")
+        publisher.send(2)
+        receipt = outcome(harness.sync())
+        harness.advance(60_000)  # its session lives
+        publisher.end(Ending.LEFT)
+        harness.advance(9_000)
+
+        publisher.come_back()
+        harness.sync()
+        publisher.opened()
+        assert outcome(publisher.repeat(1, 2)) == receipt
+        publisher.end(Ending.LEFT)
+        harness.advance(11_000)
+        assert self.known(harness) == ["ann"]
+        assert outcome(publisher.come_back()).verdict is Verdict.FORGOTTEN
+
+    def test_the_end_of_an_earlier_session_means_nothing(self) -> None:
+        harness, _ = ready(publisher_lease_seconds=1)
+        publisher = harness.publisher("~x")
+        publisher.come_back()
+        harness.sync()
+        publisher.attempt -= 1
+        publisher.end(Ending.CLOSED)
+        publisher.end(Ending.LEFT)
+        harness.advance(5000)
+
+        assert self.known(harness) == ["ann", "~x"]
+
+    def test_a_start_of_the_broker_begins_all_leases_anew(self) -> None:
+        harness, _ = ready(publisher_lease_seconds=10)
+        harness.publisher("~x")
+        harness.advance(60_000)
+        harness.crash()
+        harness.sync()
+        harness.advance(9_000)
+        assert self.known(harness) == ["ann", "~x"]
+
+        harness.advance(2_000)
+        assert self.known(harness) == ["ann"]
+
+    def test_very_many_dead_ones_go_in_turns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(intake, "FORGET_AT_ONCE", 2)
+        harness, _ = ready(publisher_lease_seconds=10)
+        for number in range(5):
+            harness.publisher(f"~{number}").end(Ending.LEFT)
+        harness.advance(10_500)
+
+        assert self.known(harness) == ["ann"]
+
+    def test_a_full_table_forgets_who_is_gone_and_keeps_who_is_not(self) -> None:
+        """Dead ones stop nobody, also before their lease has run out; what they left is uncertain then."""
+        harness, _ = ready(max_publishers=3, publisher_lease_seconds=10)
+        harness.publisher("~live")
+        dead = harness.publisher("~dead")
+        dead.end(Ending.LEFT)
+
+        for number in range(10):
+            publisher = harness.publisher(f"~{number}")
+            publisher.send()
+            harness.sync()
+            publisher.end(Ending.LEFT)
+
+        assert sorted(self.known(harness)) == ["ann", "~9", "~live"]
+        assert outcome(dead.come_back()).verdict is Verdict.FORGOTTEN
+
+    def test_a_table_full_of_live_ones_takes_no_more_until_one_is_idle(self) -> None:
+        harness, _ = ready(max_publishers=3, publisher_lease_seconds=10)
+        idle, busy = harness.publisher("~idle"), harness.publisher("~busy")
+        assert outcome(TestPublisher(harness, "~more").open()).verdict is Verdict.REJECTED
+        harness.advance(11_000)
+        busy.send()
+        harness.sync()
+
+        harness.publisher("~more")
+
+        assert sorted(self.known(harness)) == ["ann", "~busy", "~more"]
+        assert outcome(idle.send()).verdict is Verdict.FORGOTTEN
+
+    def test_100_000_opened_and_closed_stop_nobody(self) -> None:
+        """With the limit that a broker really has."""
+        harness, _ = ready()
+        for number in range(100_001):
+            publisher = TestPublisher(harness, f"~{number}")
+            publisher.open()
+            publisher.end(Ending.CLOSED)
+            if number % 100 == 0:
+                harness.sync()
+                harness.said.clear()
+
+        harness.sync()
+        assert (self.known(harness), harness.status()["publishers"]) == (["ann"], 1)
+
+    @pytest.mark.parametrize("checkpoint_bytes", [1, 1 << 20])
+    def test_t21_a_log_with_records_of_forgotten_publishers_opens(self, checkpoint_bytes: int) -> None:
+        """Some above the checkpoint, the first of them below it: nobody is resurrected, nothing is corrupt."""
+        harness, _ = ready(checkpoint_bytes=checkpoint_bytes)
+        publisher = harness.publisher("~x")
+        for _ in range(3):
+            publisher.send(2)
+            harness.sync()
+            harness.sync()
+        publisher.send(2)
+        harness.sync(1)
+        publisher.end(Ending.CLOSED)
+        harness.sync()
+        harness.crash()
+        harness.sync()
+
+        assert harness.status()["publishers"] == 1
+        assert len(harness.stream().records) == 4

@@ -297,7 +297,7 @@ def test_t44_what_a_failed_write_left_is_adopted_and_made_durable_before_it_is_s
     assert bodies(answer.knowledge.data) == "1010=ann/1"
     publisher.epoch = 0
     publisher.open()
-    assert lines(harness.sync())[-1] == "ann: ok epoch 2 sequence 1"
+    assert lines(harness.sync())[-1] == "ann: ok epoch 1.1 sequence 1"
     (again,) = outcomes(publisher.repeat(1))
     assert again.verdict is Verdict.OK
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import pytest
+import msgspec
 
 from gapless.core.columns import EventColumns
 from gapless.core.ticks import STEP
-from gapless_phb.core.publishers import WINDOW, Batch, Batched, Publisher, PublisherTable, runs_of
-from unit.gapless_phb.harness import at, columns
+from gapless_phb.core import rows
+from gapless_phb.core.publishers import OWNERS, WINDOW, Batch, Batched, Publisher, PublisherTable, runs_of, term_of
+from gapless_phb.core.rows import PublisherRow
+from unit.gapless_phb.harness import at, columns, epoch, spell_epoch
 
 
 def table() -> PublisherTable:
     return PublisherTable({}, 0)
 
 
-def opened(one: PublisherTable, name: str = "ann", at_ms: int = 1000) -> Publisher:
-    return one.open(name, "instance", 1, at(at_ms))
+def opened(one: PublisherTable, name: str = "ann", *, instance: str = "instance", now: int = 0) -> Publisher:
+    return one.open(name, instance, 1, at(1000), now)
 
 
 def append(publisher: Publisher, count: int = 1, ms: int = 1000) -> Batch:
     events: EventColumns = columns([b"x"] * count)
-    batch = Batch(publisher, publisher.assigned + 1, at(ms), events, [], 99, "reply")
+    batch = Batch(publisher, publisher.epoch, publisher.assigned + 1, at(ms), events, [], 99, "reply")
     publisher.pending.append(batch)
     return batch
 
@@ -28,11 +30,12 @@ def append(publisher: Publisher, count: int = 1, ms: int = 1000) -> Batch:
 def test_each_opening_is_a_new_epoch() -> None:
     one = table()
 
-    assert [opened(one).epoch, opened(one).epoch, opened(one, "bob").epoch, opened(one).epoch] == [1, 2, 3, 4]
+    assert [spell_epoch(opened(one, name).epoch) for name in ("ann", "ann", "bob", "ann")] == ["1", "1.1", "2", "1.2"]
+    assert spell_epoch(opened(one, instance="another").epoch) == "3"
 
 
 def test_an_opening_that_is_not_newer_is_the_same_opening() -> None:
-    publisher = table().open("ann", "a", 5, at(1000))
+    publisher = table().open("ann", "a", 5, at(1000), 0)
 
     assert publisher.is_same_opening("a", 5)
     assert publisher.is_same_opening("a", 4)
@@ -45,14 +48,14 @@ def test_t44_a_row_holds_durable_sequences_only() -> None:
     one = table()
     publisher = opened(one)
     first, second = append(publisher, 3), append(publisher, 2, ms=1001)
-    one.land(first)
+    one.land(first, 0)
 
     assert (publisher.assigned, publisher.sequence) == (5, 3)
     assert publisher.row.sequence == 3
     assert publisher.row.tick == at(1000, 2)
     again = Publisher.restored("ann", publisher.row)
     assert (again.find_logged(1), again.find_logged(4)) == (Batched(1, at(1000), 3, 99), None)
-    one.land(second)
+    one.land(second, 0)
     assert publisher.row.sequence == 5
 
 
@@ -60,7 +63,7 @@ def test_batches_are_found_by_their_first_sequence() -> None:
     one = table()
     publisher = opened(one)
     first, second = append(publisher, 3), append(publisher, 2, ms=1001)
-    one.land(first)
+    one.land(first, 0)
 
     assert publisher.find_logged(1) == Batched(1, at(1000), 3, 99)
     assert publisher.find_logged(2) is None
@@ -72,7 +75,7 @@ def test_the_window_is_bounded() -> None:
     one = table()
     publisher = opened(one)
     for _ in range(WINDOW + 10):
-        one.land(append(publisher))
+        one.land(append(publisher), 0)
 
     assert publisher.known_from == 11
     assert publisher.find_logged(10) is None
@@ -82,87 +85,161 @@ def test_the_window_is_bounded() -> None:
 def test_a_table_comes_back_from_its_rows() -> None:
     one = table()
     publisher = opened(one)
-    one.land(append(publisher, 3))
-    rows = {name: one_row.row for name in ("ann",) if (one_row := one.get(name))}
+    one.land(append(publisher, 3), 0)
+    saved = {name: one_row.row for name in ("ann",) if (one_row := one.get(name))}
 
-    again = PublisherTable(rows, epochs=40)
+    again = PublisherTable(saved, epochs=epoch(40))
 
     back = again.get("ann")
     assert back is not None
     assert back.row == publisher.row
-    assert opened(again, "bob").epoch == 41
+    assert opened(again, "bob").epoch == epoch(41)
 
 
 def test_replay_takes_what_follows_skips_what_is_known_and_sees_what_is_missing() -> None:
     one = table()
     opened(one)
 
-    assert one.replay("ann", 1, Batched(1, at(1000), 3, 5))
-    assert one.replay("ann", 1, Batched(1, at(1000), 3, 5))
-    assert not one.replay("ann", 1, Batched(5, at(1001), 1, 5))
-    assert one.replay("ann", 1, Batched(4, at(1001), 1, 5))
-    assert not one.replay("bob", 1, Batched(2, at(1002), 1, 5))
+    assert one.replay("ann", epoch(1), Batched(1, at(1000), 3, 5))
+    assert one.replay("ann", epoch(1), Batched(1, at(1000), 3, 5))
+    assert not one.replay("ann", epoch(1), Batched(5, at(1001), 1, 5))
+    assert one.replay("ann", epoch(1), Batched(4, at(1001), 1, 5))
+    assert not one.replay("bob", epoch(1), Batched(2, at(1002), 1, 5))
 
 
 def test_changed_rows_are_taken_oldest_first_and_once() -> None:
     one = table()
     for name in ("ann", "bob", "cid"):
-        one.land(append(opened(one, name)))
+        one.land(append(opened(one, name)), 0)
 
     assert [publisher.name for publisher in one.take_changed(2)] == ["ann", "bob"]
     assert one.changed == 1
     assert [publisher.name for publisher in one.take_changed(9)] == ["cid"]
 
 
-class TestForgetting:
-    """Only publishers without a name of their own, only long after their last use (T21)."""
+class TestOwners:
+    """Which instance has logged what: only that one can repeat it."""
 
-    def test_the_longest_unused_go_first_and_named_ones_never(self) -> None:
+    def test_each_event_has_the_term_of_the_instance_that_published_it(self) -> None:
         one = table()
-        for ms, name in enumerate(["~a", "ann", "~b", "~c"], start=1000):
-            opened(one, name, ms)
-        opened(one, "~a", 1004)
+        publisher = opened(one)
+        one.land(append(publisher, 3), 0)
+        publisher = opened(one, instance="another")
+        append(publisher, 2)
 
-        assert one.forget(at(1002), at(9999), 10) == ["~b"]
-        assert one.forget(at(9999), at(9999), 10) == ["~c", "~a"]
+        assert [publisher.owner(sequence) for sequence in range(7)] == [None, 1, 1, 1, 2, 2, None]
+        one.land(publisher.pending[0], 0)
+        assert [publisher.owner(sequence) for sequence in range(7)] == [None, 1, 1, 1, 2, 2, None]
+        assert publisher.row.owners == ((1, 1), (4, 2))
+
+    def test_a_batch_is_known_to_its_own_instance_alone(self) -> None:
+        one = table()
+        publisher = opened(one)
+        one.land(append(publisher), 0)
+        assert publisher.knows(epoch(1), 1, 1, 99)
+        opened(one)  # the same instance, in another session
+        assert publisher.knows(epoch(1, 1), 1, 1, 99)
+
+        opened(one, instance="another")
+
+        assert publisher.knows(epoch(1), 1, 1, 99)
+        assert not publisher.knows(epoch(2), 1, 1, 99)
+
+    def test_so_many_instances_are_known(self) -> None:
+        one = table()
+        for number in range(OWNERS + 1):
+            one.land(append(opened(one, instance=f"i{number}")), 0)
+
+        publisher = opened(one)
+        assert len(publisher.owners) == OWNERS
+        assert [publisher.owner(1), publisher.owner(2), publisher.owner(OWNERS + 1)] == [None, 2, OWNERS + 1]
+
+    def test_a_row_of_version_0_1_0_does_not_say(self) -> None:
+        """Its epochs had no term: whoever opens the name now is another instance."""
+        old = rows.encode(PublisherRow(7, "instance", 1, at(1000), 5, at(1000, 4), b""))
+        volume = msgspec.msgpack.encode(msgspec.msgpack.decode(old)[:7])
+        one = PublisherTable({"ann": msgspec.msgpack.decode(volume, type=PublisherRow)}, 9)
+
+        publisher = opened(one)
+
+        assert (publisher.epoch, publisher.sequence, publisher.owner(5)) == (epoch(1), 5, None)
+        one.land(append(publisher), 0)
+        assert [publisher.owner(5), publisher.owner(6)] == [None, 1]
+
+
+class TestForgetting:
+    """Only publishers without a name of their own, and only when nobody is to come back to them."""
+
+    def test_the_longest_gone_go_first_and_named_ones_never(self) -> None:
+        one = table()
+        for now, name in enumerate(["~a", "ann", "~b", "~c"]):
+            one.leave(opened(one, name), now)
+        one.leave(opened(one, "~a"), 9)
+
+        assert one.forget_gone(1, 10) == []
+        assert one.forget_gone(2, 10) == ["~b"]
+        assert one.first_gone == 3
+        assert one.forget_gone(9, 10) == ["~c", "~a"]
         assert one.get("ann") is not None
-        assert len(one) == 1
+        assert (len(one), one.first_gone) == (1, None)
 
     def test_some_at_a_time(self) -> None:
         one = table()
         for name in ("~a", "~b", "~c"):
-            opened(one, name)
+            one.leave(opened(one, name), 0)
 
-        assert one.forget(at(9999), at(9999), 0) == []
-        assert one.forget(at(9999), at(9999), 2) == ["~a", "~b"]
+        assert one.forget_gone(9, 2) == ["~a", "~b"]
+        assert one.forget_gone(9, 2) == ["~c"]
 
-    def test_publishing_is_use(self) -> None:
+    def test_one_with_a_session_stays(self) -> None:
         one = table()
-        publisher = opened(one, "~a")
-        opened(one, "~b", 1001)
-        one.land(append(publisher, ms=2000))
+        one.leave(opened(one, "~a"), 0)
+        opened(one, "~a", now=1)
 
-        assert one.has_forgettable(at(1500))
-        assert one.forget(at(1500), at(9999), 10) == ["~b"]
-        assert not one.has_forgettable(at(1500))
+        assert one.forget_gone(1 << 60, 10) == []
 
-    @pytest.mark.parametrize("covered", [at(999), at(1000)])
-    def test_t21_a_publisher_stays_until_a_checkpoint_covers_its_records(self, covered: int) -> None:
-        one = table()
-        one.land(append(opened(one, "~a")))
+    def test_after_a_start_no_session_is_left(self) -> None:
+        publisher = opened(table(), "~a")
+        one = PublisherTable({"~a": publisher.row, "ann": publisher.row}, 0)
+        one.begin(5)
 
-        assert one.forget(at(9999), covered, 10) == (["~a"] if covered == at(1000) else [])
+        assert one.forget_gone(4, 10) == []
+        assert one.forget_gone(5, 10) == ["~a"]
 
     def test_one_with_a_pending_batch_stays(self) -> None:
         one = table()
-        append(opened(one, "~a"))
+        publisher = opened(one, "~a")
+        append(publisher)
+        one.leave(publisher, 0)
 
-        assert one.forget(at(9999), at(9999), 10) == []
+        assert one.forget_gone(1, 10) == []
+        one.land(publisher.pending[0], 2)
+        assert one.forget_gone(1, 10) == ["~a"]
+
+    def test_who_is_gone_gives_way_and_then_who_was_not_used_for_long(self) -> None:
+        one = table()
+        for now, name in enumerate(["~busy", "~idle", "ann", "~gone"]):
+            opened(one, name, now=now)
+        busy, gone = one.get("~busy"), one.get("~gone")
+        assert busy is not None
+        assert gone is not None
+        one.land(append(busy), 10)
+        one.leave(gone, 20)
+
+        assert [one.give_way(9) for _ in range(3)] == ["~gone", "~idle", None]
 
     def test_one_that_is_forgotten_and_comes_back_gets_an_epoch_of_its_own(self) -> None:
         """A twin that slept through all this still has the old epoch, and is fenced."""
         one = table()
-        before = opened(one, "~a").epoch
-        one.forget(at(9999), at(9999), 10)
+        publisher = opened(one, "~a")
+        assert one.forget(publisher)
 
-        assert opened(one, "~a").epoch > before
+        assert term_of(opened(one, "~a").epoch) > term_of(publisher.epoch)
+
+    def test_its_records_without_its_row_are_passed_over(self) -> None:
+        """T21: the row is durable before the first batch, so where there is none it was deleted."""
+        one = table()
+
+        assert one.replay("~a", epoch(7), Batched(5, at(1000), 3, 5))
+        assert (one.get("~a"), len(one), one.changed) == (None, 0, 0)
+        assert opened(one).epoch == epoch(8)

@@ -102,7 +102,7 @@ def test_a_log_that_was_chopped_to_nothing_is_whole() -> None:
     assert lines(harness.sync())[0].startswith("opened")
     publisher.epoch = 0
     publisher.open()
-    assert lines(harness.sync())[-1] == "ann: ok epoch 2 sequence 1"
+    assert lines(harness.sync())[-1] == "ann: ok epoch 1.1 sequence 1"
 
 
 def test_what_is_created_has_a_past_that_is_used() -> None:

@@ -252,9 +252,9 @@ def test_garbage_from_the_broker_ends_the_link_and_nothing_else(garbage: bytes) 
     [
         m.Alive(),
         m.Closing("no"),
-        m.Welcome(2, 2, "net", "x", True, 1000, 1, 1, 1, 1),
-        m.Welcome(1, 0, "net", "x", True, 1000, 1, 1, 1, 1),
-        m.Welcome(1, 3, "net", "x", True, 0, 1, 1, 1, 1),
+        m.Welcome(m.PROTOCOL + 1, 2, "net", "x", True, 1000, 1, 1, 1, 1),
+        m.Welcome(m.PROTOCOL, 0, "net", "x", True, 1000, 1, 1, 1, 1),
+        m.Welcome(m.PROTOCOL, 3, "net", "x", True, 0, 1, 1, 1, 1),
     ],
     ids=["Alive", "Closing", "other protocol", "no session", "no heartbeat"],
 )

@@ -447,3 +447,65 @@ def test_whatever_happens_each_batch_is_logged_once_in_order(seed: int) -> None:
     ticks = [ticks[0] for ticket, ticks in sorted(found.items()) if isinstance(ticks, list)]
     assert ticks == world.broker.streams[PUBEND].ticks
     assert all(isinstance(error, PublishRejectedError) for error in found.values() if not isinstance(error, list))
+
+
+class TestForgotten:
+    """A broker that no longer knows a publisher without a name: nothing is said of it that may be untrue."""
+
+    def test_what_may_be_logged_is_uncertain_and_the_rest_is_published(self) -> None:
+        world = World().start()
+        publisher = world.open("~random")
+        done = world.publish(publisher, b"a")
+        taken = world.core.publish(publisher, columns(b"b"), world.now)
+        world.core.take_effects()
+        world.cut()
+        world.broker.forget("~random")
+        queued = world.core.publish(publisher, columns(b"c"), world.now)
+        world.advance(20)
+
+        found = world.receipts(publisher)
+        assert isinstance(found[taken], PublishUncertainError)
+        assert [len(found[ticket]) for ticket in (done, queued)] == [1, 1]
+        assert bodies(world) == [b"a", b"c"]
+        assert not world.effects(e.Notice)
+
+    def test_one_that_was_idle_goes_on_unnoticed(self) -> None:
+        world = World().start()
+        publisher = world.open("~random")
+        world.publish(publisher, b"a")
+        world.cut()
+        world.broker.forget("~random")
+        world.advance(20)
+
+        ticket = world.publish(publisher, b"b")
+
+        assert len(world.receipts(publisher)[ticket]) == 1
+
+    def test_in_the_middle_of_a_session_too(self) -> None:
+        """Where publishers are too many, one that is idle gives way: nothing of it is on its way."""
+        world = World().start()
+        publisher = world.open("~random")
+        world.publish(publisher, b"a")
+        world.broker.forget("~random")
+        world.broker.silent = True
+        ticket = world.publish(publisher, b"b")
+        world.broker.silent = False
+        world.broker.tell(world.broker.session, m.PublishRefused(publisher, 2, m.Code.FORGOTTEN, "too many"))
+        world.pump()
+
+        assert len(world.receipts(publisher)[ticket]) == 1
+        assert bodies(world) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_the_end_of_a_publisher_is_told_to_the_broker(fenced: bool) -> None:
+    """It takes a place of the session there, and one without a name can be forgotten."""
+    world = World().start()
+    publisher = world.open("loader")
+    if fenced:
+        world.broker.tell(world.broker.session, m.PublishRefused(publisher, 1, m.Code.FENCED, "a newer twin"))
+    else:
+        world.core.close_publisher(publisher, world.now)
+    world.pump()
+
+    assert world.broker.session.publishers == {}

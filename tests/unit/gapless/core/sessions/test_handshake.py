@@ -57,7 +57,7 @@ def test_session_numbers_are_unique_over_restarts(broker: Any) -> None:
 @pytest.mark.parametrize(
     ("first", "code", "reason"),
     [
-        (Hello(PROTOCOL + 1, "", "a", "i"), Code.PROTOCOL_VERSION, "speaks protocol 1"),
+        (Hello(PROTOCOL + 1, "", "a", "i"), Code.PROTOCOL_VERSION, f"speaks protocol {PROTOCOL}"),
         (hello(credentials=b"bad"), Code.UNAUTHORIZED, "credentials"),
         (hello(network="othernet"), Code.NETWORK_MISMATCH, "'testnet'"),
         (hello(client_id="a" * 256), Code.CONFIGURATION, "longer than 255"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gapless.core.messages import (
+    ClosePublisher,
     Code,
     Goodbye,
     OpenPublisher,
@@ -16,7 +17,7 @@ from gapless.core.messages import (
     PublishRefused,
     TickRun,
 )
-from gapless.core.routing import OpenRequest, Outcome, Verdict
+from gapless.core.routing import Ending, OpenRequest, Outcome, Verdict
 from gapless.core.sessions import Limits, PlaceOpening
 from gapless.core.sessions.publishing import append_runs
 from wire import columns, kinds
@@ -201,7 +202,7 @@ def test_more_batches_than_the_window_are_a_violation(make_broker: Any) -> None:
     (closing,) = client.say(Publish(1, 1, 3, columns(b"x")))
 
     assert "more than 2 batches" in closing.reason
-    assert broker.placed() == []
+    assert [asked.request.ending for asked in broker.placed()] == [Ending.LEFT]
     assert broker.ended() == [client.session]
 
 
@@ -381,3 +382,52 @@ def test_a_full_window_of_batches_leaves_room_for_an_opening(make_broker: Any) -
         broker.answer(batch, Outcome(Verdict.FENCED, "opened anew"))
 
     assert kinds(client.hear()) == ["PublishRefused", "PublisherOpened"]
+
+
+class TestEnding:
+    """The pubend is told when a publisher is over, and when its session is (1.4 end)."""
+
+    def test_a_publisher_that_is_closed_leaves_its_place_and_says_so_to_the_router(self, make_broker: Any) -> None:
+        broker = make_broker(Limits(publishers=1))
+        client = broker.client()
+        for number in range(3):
+            client.open(number)
+            broker.answer(client.publish(1, b"x", number=number), ok(1, 10))
+            assert client.hear() == [Published(number, 1, [TickRun(10, 1024, 1)])]
+            assert client.say(ClosePublisher(number)) == []
+            (asked,) = broker.placed()
+            assert asked.request == OpenRequest("loader", "instance", 1, None, "default@1", ending=Ending.CLOSED)
+            broker.answer(asked, Outcome(Verdict.OK))
+            assert client.hear() == []
+
+    def test_what_is_answered_after_it_was_closed_means_nothing(self, broker: Any) -> None:
+        client = broker.client()
+        client.open()
+        batch = client.publish(1, b"x")
+        client.say(ClosePublisher(1))
+        broker.placed()
+        client.open()
+
+        broker.answer(batch, ok(1, 10))
+
+        assert client.hear() == []
+
+    def test_one_that_is_not_open_may_be_closed(self, broker: Any) -> None:
+        assert broker.client().say(ClosePublisher(7)) == []
+        assert broker.placed() == []
+
+    @pytest.mark.parametrize(("goodbye", "ending"), [(True, Ending.CLOSED), (False, Ending.LEFT)])
+    def test_a_session_ends_all_of_its_publishers(self, broker: Any, goodbye: bool, ending: Ending) -> None:
+        """Who says goodbye does not come back; who is cut off may."""
+        client = broker.client()
+        client.open(1, "one")
+        client.open(2, "two")
+
+        if goodbye:
+            client.say(Goodbye())
+        else:
+            broker.sessions.on_link_closed(client.link)
+            broker.take()
+
+        ended = [(asked.request.publisher, asked.request.ending) for asked in broker.placed()]
+        assert ended == [("one", ending), ("two", ending)]
