@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from gapless.core.routing import Enrolled, HeldRow, Know, Opened, Outcome, Released, Submitted, Verdict
+from gapless.core.routing import Ending, Enrolled, HeldRow, Know, Opened, Outcome, Released, Submitted, Verdict
 from gapless.core.ticks import FOREVER, MILLISECOND, STEP, Tick
 from gapless_phb.core.limits import Limits
+from gapless_phb.core.publishers import term_of
 from gapless_phb.core.records import decode_record, tag_of
 from gapless_phb.core.settings import PubendSettings
-from unit.gapless_phb.harness import BEGINNING, Harness, TestPublisher, body
+from unit.gapless_phb.harness import BEGINNING, Harness, TestPublisher, body, epoch
 
 SHBS = ("shb1", "shb2", "shb3")
 STEPS = 150
@@ -87,12 +88,23 @@ class World:
         policy = None if self.max_retain_ms is None else Limits(self.max_retain_ms / 1000)
         options = PubendSettings(min_retain_seconds=min_retain, min_retain_bytes=draw.choice([0, 400]), policy=policy)
         self.harness = Harness(
-            options, members=SHBS[: draw.randint(0, 2)], checkpoint_bytes=draw.choice([1, 400, 1 << 20])
+            options,
+            members=SHBS[: draw.randint(0, 2)],
+            checkpoint_bytes=draw.choice([1, 400, 1 << 20]),
+            publisher_lease_seconds=draw.choice([0.3, 3, 900]),
+            max_publishers=draw.choice([2, 3, 100]),
         )
         self.model = Model()
         self.heard = 0
         self.publishers = [TestPublisher(self.harness, name) for name in ("ann", "~bob")]
         self.sent: dict[str, list[tuple[int, int]]] = {publisher.name: [] for publisher in self.publishers}
+        self.closed: list[TestPublisher] = []
+        """Publishers without a name that are over, and of which copies may come late."""
+        self.names = 0
+        self.receipted: dict[tuple[str, int], int] = {}
+        """The term of the instance that had the last receipt for an event."""
+        self.epochs: dict[str, int] = {}
+        """What a publisher knows of its last opening: more than the broker, after a crash of that."""
         self.progress: dict[str, tuple[Tick, Tick]] = {}
         """SHB → (released, delivered), durable there: the truth that no release may overtake."""
         self.reported: set[str] = set()
@@ -106,7 +118,8 @@ class World:
         self.steps: list[Callable[[], None]] = [
             step
             for step, most in (
-                (self.open, 2), (self.publish, 12), (self.repeat, 3), (self.twin, 1), (self.sync, 8),
+                (self.open, 2), (self.publish, 12), (self.repeat, 3), (self.twin, 2), (self.sync, 8),
+                (self.end, 1), (self.repeat_late, 1),
                 (self.advance, 8), (self.move_wall_clock, 1), (self.crash, 1), (self.space, 1), (self.ask, 5),
                 (self.read, 5), (self.enrol, 2), (self.go_on, 8), (self.say_minima, 5), (self.hold, 2),
             )
@@ -140,7 +153,7 @@ class World:
             self.model.hear(effect)
         elif isinstance(effect, Submitted):
             self.counts[effect.outcome.verdict.value] += 1
-            if not isinstance(effect.reply_to, TestPublisher):
+            if isinstance(effect.reply_to, tuple):
                 self.hear_answer(effect.reply_to, effect.outcome)
         elif isinstance(effect, Opened):
             self.reported.clear()
@@ -152,21 +165,59 @@ class World:
             self.holds[effect.shb] = dict(effect.held.at)
 
     def hear_answer(self, reply_to: Any, outcome: Outcome) -> None:
-        name, first, count = reply_to
+        name, sent_in, first, count = reply_to
         if outcome.verdict is Verdict.OK and outcome.ticks:
             ticks = [run.first + index * run.step for run in outcome.ticks for index in range(run.count)]
             for sequence, tick in zip(range(first, first + count), ticks, strict=True):
                 assert self.model.acknowledged.setdefault((name, sequence), tick) == tick
+                self.receipted[name, sequence] = term_of(sent_in)
 
     # What publishers do.
 
     def open(self) -> None:
+        """Opens; one without a name has a single instance, which says what epoch it had."""
         publisher = self.random.choice(self.publishers)
+        if publisher.name.startswith("~"):
+            publisher.opened()
+            before = len(self.harness.said)
+            publisher.epoch = publisher.epoch or self.epochs.get(publisher.name, 0)
+            publisher.come_back()
+            if self.random.random() < 0.8:
+                self.harness.sync()
+            answers = [one for one in self.harness.said[before:] if isinstance(one, Submitted)]
+            if any(one.reply_to is publisher and one.outcome.verdict is Verdict.FORGOTTEN for one in answers):
+                self.replace(publisher)
+            return
         publisher.instance = self.random.choice(["i1", "i1", "i2"])
         publisher.epoch = 0
         publisher.open()
         if self.random.random() < 0.8:
             self.harness.sync()
+
+    def end(self) -> None:
+        """A publisher is closed, or its session is over."""
+        publisher = self.random.choice(self.publishers)
+        ending = self.random.choice(list(Ending))
+        publisher.opened()
+        publisher.end(ending)
+        if publisher.name.startswith("~") and ending is Ending.CLOSED:
+            self.replace(publisher)
+
+    def replace(self, publisher: TestPublisher) -> None:
+        """One without a name is over, and a new one begins."""
+        self.epochs[publisher.name] = publisher.epoch = publisher.epoch or self.epochs.get(publisher.name, 0)
+        self.closed.append(publisher)
+        self.names += 1
+        new = TestPublisher(self.harness, f"~bob{self.names}")
+        self.publishers[self.publishers.index(publisher)] = new
+        self.sent[new.name] = []
+
+    def repeat_late(self) -> None:
+        """A copy of what a publisher sent that is over."""
+        publisher = self.random.choice(self.closed) if self.closed else None
+        if publisher is not None and publisher.epoch and self.sent[publisher.name]:
+            batch = self.random.choice(self.sent[publisher.name])
+            publisher.repeat(*batch, reply_to=(publisher.name, publisher.epoch, *batch))
 
     def publish(self) -> None:
         publisher = self.random.choice(self.publishers)
@@ -174,7 +225,8 @@ class World:
         if publisher.epoch:
             batch = (publisher.next, self.random.randint(1, 5))
             self.sent[publisher.name].append(batch)
-            publisher.send(batch[1], reply_to=(publisher.name, *batch))
+            self.epochs[publisher.name] = publisher.epoch
+            publisher.send(batch[1], reply_to=(publisher.name, publisher.epoch, *batch))
 
     def repeat(self) -> None:
         """A batch again: one that waits for its answer, or was answered long ago."""
@@ -182,16 +234,23 @@ class World:
         publisher.opened()
         if publisher.epoch and self.sent[publisher.name]:
             batch = self.random.choice(self.sent[publisher.name][-8:])
-            publisher.repeat(*batch, reply_to=(publisher.name, *batch))
+            publisher.repeat(*batch, reply_to=(publisher.name, publisher.epoch, *batch))
 
     def twin(self) -> None:
-        """A paused twin wakes up with an old epoch and content of its own."""
+        """A paused twin wakes up with an old epoch, and content of its own; or the same, which means nothing."""
         publisher = self.random.choice(self.publishers)
-        if publisher.epoch > 1:
-            publisher.epoch, epoch = self.random.randrange(1, publisher.epoch), publisher.epoch
-            first = publisher.next - self.random.randint(0, 2)
-            publisher.repeat(first, text="!", reply_to=(publisher.name, first, 1))
-            publisher.epoch = epoch
+        term = term_of(publisher.epoch)
+        if term > 1:
+            older, newer = epoch(self.random.randrange(1, term)), publisher.epoch
+            publisher.epoch = older
+            batches = self.sent[publisher.name][-3:]
+            if batches and self.random.random() < 0.7:
+                batch = self.random.choice(batches)
+                publisher.repeat(*batch, reply_to=(publisher.name, older, *batch))
+            else:
+                first = publisher.next - self.random.randint(0, 2)
+                publisher.repeat(first, text="!", reply_to=(publisher.name, older, first, 1))
+            publisher.epoch = newer
 
     # What the machine does.
 
@@ -300,6 +359,8 @@ class World:
             for offset, (tick, event) in enumerate(zip(batch.ticks, batch.events, strict=True)):
                 log[tick] = event
                 key = (record.publisher, record.first_sequence + offset)
+                told = self.receipted.get(key, term_of(record.epoch))
+                assert told == term_of(record.epoch), "I7: a receipt for what another instance has logged"
                 assert where.setdefault(key, tick) == tick, "I7: logged twice"
                 assert event.endswith(body(*key)), "I7: other content than was sent"
         self.model.check(log)
