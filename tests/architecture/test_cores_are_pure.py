@@ -48,6 +48,7 @@ ALLOWED_STDLIB = {
     "math",
     "operator",
     "re",
+    "reprlib",
     "string",
     "struct",
     "types",

@@ -74,7 +74,10 @@ def test_the_module_that_spark_looks_for_is_installed() -> None:
     """It lies beside the packages, under a name that Spark finds: the wheel must be told of it."""
     included = pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
 
-    assert included == {"spark_connector/pyspark_gapless.py": "pyspark_gapless.py"}
+    assert included == {
+        "sdk/gapless_main.py": "gapless_main.py",
+        "spark_connector/pyspark_gapless.py": "pyspark_gapless.py",
+    }
     assert all((ROOT / path).is_file() for path in included)
     assert importlib.util.find_spec("pyspark_gapless") is not None
 

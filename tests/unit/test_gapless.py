@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import pydoc
 import subprocess
 import sys
 
@@ -52,3 +53,8 @@ def test_importing_it_starts_no_broker_and_no_extra() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", gapless.__all__)
+def test_every_public_name_has_its_help(name: str) -> None:
+    assert name in pydoc.render_doc(getattr(gapless, name))

@@ -6,7 +6,6 @@ Addresses are `HOST:PORT`; the host is a name, an IPv4 address, or an IPv6 addre
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import socket
 import ssl
@@ -22,6 +21,8 @@ from gapless_transport.tcp_listener import TcpListener
 from gapless_transport.tcp_options import TcpOptions
 
 is_loopback = addresses.is_loopback
+
+CLOSED_DURING_TLS = "the other end closed the connection during the TLS handshake: it may not speak TLS"
 
 
 class TcpTransport:
@@ -90,12 +91,15 @@ class TcpTransport:
                 server_hostname=self._options.server_name or host,
                 ssl_handshake_timeout=self._options.handshake_timeout,
             )
+        except ConnectionError as error:  # of which the loops do not say what it was
+            plain.abort()
+            raise OSError(CLOSED_DURING_TLS) from error
         except BaseException:
             plain.abort()
             raise
         if encrypted is None or encrypted.is_closing() or link.ended:
             plain.abort()
-            raise ConnectionResetError(errno.ECONNRESET, "the other end closed during the TLS handshake")
+            raise OSError(CLOSED_DURING_TLS)
         link.connection_made(encrypted)
 
 

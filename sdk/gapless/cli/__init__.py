@@ -13,9 +13,16 @@
 A module of a command imports what it runs when it runs: so `gapless --help` waits for nothing.
 """
 
+import signal
+
 
 def main() -> None:
     """Runs the command line; the process ends with its exit status."""
-    from gapless.cli.app import app
+    from gapless.cli.app import INTERRUPTED, app
 
-    app()
+    try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        app()
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from gapless.cli.connecting import connected, run, within
-from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, Wait
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait
 from gapless.cli.output import print_json, print_table, shown_bytes, shown_duration, table_of
 from gapless.errors import ConfigurationError, GaplessError, PluginError, VolumeLockedError
 
@@ -42,6 +42,9 @@ PIN_COLUMNS: Final = {
 }
 
 
+DoctorUrl: TypeAlias = Annotated[str | None, URL_OPTION]
+
+
 @dataclass(slots=True)
 class Examination:
     """What was looked at, and what is wrong."""
@@ -60,20 +63,24 @@ def doctor(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The broker's configuration; default: as for `gapless broker`.")
     ] = None,
-    url: Url = DEFAULT_URL,
+    url: DoctorUrl = None,
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
 ) -> None:
     """Look at this installation: versions, plugins, configuration, disk, and who holds how much of which log.
 
-    The exit status is 1 if something was found.
+    With --url (or GAPLESS_URL) and without --config it looks at that broker, which has to answer, and leaves the
+    configuration and the disk of this machine alone. The exit status is 1 if something was found.
     """
     examination = Examination()
     examine_versions(examination)
     examine_plugins(examination)
-    settings = examine_configuration(examination, config)
-    in_use = settings is not None and examine_storage(examination, settings)
-    run(examine_broker(examination, url, wait, expected=in_use))
+    if config is None and url is not None:
+        expected = True
+    else:
+        settings = examine_configuration(examination, config)
+        expected = settings is not None and examine_storage(examination, settings)
+    run(examine_broker(examination, url or DEFAULT_URL, wait, expected=expected))
     if as_json:
         print_json(examination.fields())
     else:
@@ -143,7 +150,10 @@ def examine_storage(examination: Examination, settings: NodeConfig) -> bool:
 
 
 async def examine_broker(examination: Examination, url: str, wait: float, *, expected: bool) -> None:
-    """Whether a broker answers, and who holds how much of which log there. One that does not run is no finding."""
+    """Whether a broker answers, and who holds how much of which log there.
+
+    `expected`: it has to, for somebody has named it, or has the volume open.
+    """
     try:
         async with connected(url, "", wait) as connection:
             asked = asyncio.gather(connection.pubends(), connection.subscriptions())
@@ -151,7 +161,7 @@ async def examine_broker(examination: Examination, url: str, wait: float, *, exp
     except GaplessError as error:
         examination.facts["broker"] = {"url": url, "answers": False, "reason": str(error)}
         if expected:
-            examination.findings.append(f"a broker has the volume open, but cannot be reached: {error}")
+            examination.findings.append(f"a broker should be there, but cannot be reached: {error}")
         return
     examination.facts["broker"] = {
         "url": url,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
 DEFAULT_URL = "gapless://127.0.0.1:7400"
 
-Url: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        envvar="GAPLESS_URL",
-        metavar="URL",
-        help="The broker: gapless://HOST:PORT, several hosts with commas, or embedded:DIRECTORY.",
-    ),
-]
+URL_OPTION: Final = typer.Option(
+    envvar="GAPLESS_URL",
+    metavar="URL",
+    help="The broker: gapless://HOST:PORT, several hosts with commas, or embedded:DIRECTORY.",
+)
+Url: TypeAlias = Annotated[str, URL_OPTION]
 ClientId: TypeAlias = Annotated[
     str,
     typer.Option(metavar="ID", help="Whose durable subscriptions are meant; names are unique within a client id."),

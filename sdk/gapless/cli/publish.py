@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from gapless.cli.lines import message_of
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
 from gapless.cli.output import print_json
 from gapless.cli.reading import LineReader
-from gapless.errors import ConfigurationError, GaplessError, InvalidMessageError
+from gapless.errors import ConfigurationError, GaplessError, InvalidMessageError, InvalidTopicError
 
 if TYPE_CHECKING:
     from gapless import Message, Receipt
@@ -61,6 +62,8 @@ class Outcome:
         self.count = 0
         self.last: Receipt | None = None
         self.error: GaplessError | None = None
+        self.lines: deque[int] = deque()
+        """The numbers of the lines that have no receipt yet."""
 
     def fields(self) -> dict[str, Any]:
         """As JSON says it."""
@@ -98,9 +101,13 @@ async def _publish(topic: str, descriptor: int, url: str, client_id: str, wait: 
         with stopping_on_interrupt(lines.stop), _Progress() as progress:
             try:
                 async for receipt in publisher.send_all(messages):
+                    outcome.lines.popleft()
                     outcome.count += 1
                     outcome.last = receipt
                     progress.show(outcome.count)
+            except (InvalidMessageError, InvalidTopicError) as error:
+                # It comes in the place of the receipt of its own line: all before it have theirs.
+                outcome.error = type(error)(f"line {outcome.lines[0]}: {error}; nothing from there on was sent")
             except GaplessError as error:
                 outcome.error = error
     return outcome
@@ -112,7 +119,9 @@ async def _messages(lines: LineReader, outcome: Outcome) -> AsyncIterator[Messag
     try:
         async for line in lines:
             if line.strip():
-                yield message_of(line)
+                message = message_of(line)
+                outcome.lines.append(number)
+                yield message
             number += 1
     except InvalidMessageError as error:
         outcome.error = InvalidMessageError(f"line {number}: {error}; nothing from there on was sent")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from gapless.errors import ConfigurationError
 
 PORT = 7400
 """Where a broker listens if nobody says otherwise."""
 
+TLS_FILES = ("ca", "certificate", "key")
+"""What a `gapless+tls://` address may name behind its hosts: files in PEM."""
 _EXAMPLES = "'gapless://127.0.0.1:7400', 'gapless+tls://broker.example:7400' or 'embedded:./data'"
 
 
@@ -34,7 +38,10 @@ def parse(address: str) -> Remote | Embedded:
     """What an address means.
 
     `gapless://host:port,host:port` is TCP, `gapless+tls://` the same with TLS, `gapless+NAME://` any other
-    transport plugin, whose own affair the address is. Raises ConfigurationError, saying what to write.
+    transport plugin, whose own affair the address is. Behind the hosts of `gapless+tls://` may stand
+    `?ca=FILE&certificate=FILE&key=FILE&server_name=NAME`: whom to trust instead of the system's authorities, what to
+    show a broker that asks for a certificate, and the name that the broker's certificate bears if it is not the
+    host. Raises ConfigurationError, saying what to write.
     """
     if not isinstance(address, str):
         raise ConfigurationError(f"an address is a str such as {_EXAMPLES}, not {type(address).__name__}")
@@ -44,14 +51,29 @@ def parse(address: str) -> Remote | Embedded:
     base, plus, transport = scheme.partition("+")
     if not separator or base != "gapless" or (plus and not transport):
         raise ConfigurationError(f"{address!r} is no address of a broker: write {_EXAMPLES}")
+    query = ""
+    if transport == "tls":
+        rest, _, query = rest.partition("?")
     hosts = tuple(host.strip() for host in rest.rstrip("/").split(","))
     if not all(hosts):
         raise ConfigurationError(f"{address!r} names no host, or an empty one: write {_EXAMPLES}")
+    if transport == "tls":
+        return Remote("tcp", tuple(map(_with_port, hosts)), {"tls": True, **_tls_options(query)})
     if transport in {"", "tcp"}:
         return Remote("tcp", tuple(map(_with_port, hosts)))
-    if transport == "tls":
-        return Remote("tcp", tuple(map(_with_port, hosts)), {"tls": True})
     return Remote(transport, hosts)
+
+
+def _tls_options(query: str) -> dict[str, str]:
+    known = (*TLS_FILES, "server_name")
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in known or not value or name in options:
+            raise ConfigurationError(
+                f"'?{query}': behind the hosts of gapless+tls:// may stand {', '.join(known)}, each once, with a value"
+            )
+        options[name] = str(Path(value).expanduser()) if name in TLS_FILES else value
+    return options
 
 
 def _with_port(host: str) -> str:

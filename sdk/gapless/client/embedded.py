@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from gapless.errors import VolumeLockedError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -80,6 +82,11 @@ class EmbeddedBroker:
 
 def _shared(path: Path) -> _Shared:
     nodes = _nodes.setdefault(asyncio.get_running_loop(), {})
+    if any(path in others for loop, others in _nodes.items() if others is not nodes and not loop.is_closed()):
+        raise VolumeLockedError(
+            f"{path} is open on another event loop of this process: an embedded broker is shared by the connections of"
+            " one event loop, and by all of gapless.sync; run `gapless broker` for both"
+        )
     shared = nodes.get(path)
     if shared is None:
         storage = {"plugin": "rocksdb", "path": str(path)}

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from math import isfinite
 from sys import float_info
+from time import time_ns
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, ValidationError, convert
 from msgspec.structs import astuple
 
-from gapless.core.events import Extras, encode_event, encode_events
+from gapless.core.events import Extras, Property, encode_event, encode_events, shorten
 from gapless.errors import GaplessError, InvalidMessageError, InvalidTopicError
 from gapless.selectors.filters import check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]
-
-    from gapless.core.events import Property
 
 INTEGER_MIN = -(1 << 63)
 INTEGER_MAX = (1 << 63) - 1
@@ -60,6 +60,16 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     correlation_id: str | None = None
     reply_to: str | None = None
     type: str | None = None
+
+    def __repr__(self) -> str:
+        """The fields that are set, on a line of bounded length."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        shown = [
+            f"{name}={shorten(value)}"
+            for name, value in fields.items()
+            if name == "body" or value not in (None, {}, PRIORITY)
+        ]
+        return f"Message({', '.join(shown)})"
 
 
 def check_message(message: Any) -> Message:
@@ -238,4 +248,7 @@ def _expiration(time: Any) -> int:
         return 0
     if not isinstance(time, datetime) or time.tzinfo is None:
         raise InvalidMessageError(f"an expiration is a datetime with a time zone, not {time!r}")
-    return max(1, (time - _UNIX) // _MILLISECOND)
+    wall = max(1, (time - _UNIX) // _MILLISECOND)
+    if wall <= time_ns() // 1_000_000:
+        warnings.warn(f"a message expired before it was sent, at {time.isoformat()}: nobody gets it", stacklevel=2)
+    return wall

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from enum import Enum
@@ -19,8 +21,9 @@ from gapless.errors import (
 from gapless.selectors.filters import check_pattern
 from gapless.selectors.selector import Selector
 
-Start: TypeAlias = 'Literal["latest", "earliest"] | datetime | CheckpointToken | None'
-"""Where a subscription begins: see `Session.subscribe`."""
+Start: TypeAlias = "str | datetime | CheckpointToken | None"
+"""Where a subscription begins: see `Session.subscribe`. A str is "latest" or "earliest"; were that said in the type,
+`stored_token() or "earliest"` would not be one."""
 OnGap: TypeAlias = Literal["raise", "deliver"]
 OnConflict: TypeAlias = Literal["error", "wait", "takeover"]
 
@@ -103,7 +106,10 @@ def _start(start: Any, network: str) -> dict[str, Any]:
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise ConfigurationError(f"start={start!r} has no time zone: whose clock does it mean?")
-        return {"start": StartAt.TIME, "start_wall": (start - _UNIX) // timedelta(milliseconds=1)}
+        wall = (start - _UNIX) // timedelta(milliseconds=1)
+        if wall > time.time_ns() // 1_000_000:
+            warnings.warn(f"start={start.isoformat()} is yet to come: nothing is delivered before", stacklevel=4)
+        return {"start": StartAt.TIME, "start_wall": wall}
     if start is None or start == "latest":
         return {"start": StartAt.LATEST}
     if start == "earliest":

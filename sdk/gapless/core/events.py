@@ -9,16 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from itertools import repeat
+from reprlib import Repr
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from gapless.core.ticks import PubendId, Tick, time_at
 
-Property: TypeAlias = "bool | int | float | str"
+Property: TypeAlias = bool | int | float | str
 Properties: TypeAlias = Mapping[str, Property]
 
 _UNIX = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+_short = Repr()
+_short.maxstring = _short.maxother = 80
+_short.maxdict = 12
+
+
+def shorten(value: object) -> str:
+    """A repr of bounded length, for messages and events that people print."""
+    if isinstance(value, bytes) and len(value) > 60:
+        return f"{value[:48]!r}… ({len(value):,} bytes)"
+    return _short.repr(value)
 
 
 class Extras(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -44,15 +56,53 @@ class _DocumentedOrder(msgspec.StructMeta):
 
 
 class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=False):
-    """One event as a subscriber gets it. Treat it as immutable."""
+    """One event as a subscriber gets it. Treat it as immutable. `Event.make` makes one, for tests of your own code."""
 
     topic: str
     properties: dict[str, bool | int | float | str]
     extras: Extras | None
+    """The headers that its sender set, as they travel; read them by their own names."""
     body: bytes
     tick: Tick = 0
     pubend: PubendId = ""
     delivery_count: int = 1
+
+    @classmethod
+    def make(
+        cls,
+        topic: str,
+        body: bytes = b"",
+        properties: Properties | None = None,
+        *,
+        pubend: PubendId = "",
+        tick: Tick = 0,
+        priority: int = 4,
+        expiration: datetime | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        delivery_count: int = 1,
+    ) -> Event:
+        """An event such as a broker hands out, with nothing checked."""
+        until = 0 if expiration is None else max(1, (expiration - _UNIX) // timedelta(milliseconds=1))
+        extras = Extras(priority, until, correlation_id or "", reply_to or "", type or "")
+        return cls(
+            topic, dict(properties or {}), None if extras == Extras() else extras, body, tick, pubend, delivery_count
+        )
+
+    def __repr__(self) -> str:
+        """What it is, on a line of bounded length: of a long body or property only the beginning is shown."""
+        shown = [f"topic={self.topic!r}", f"body={shorten(self.body)}", f"properties={shorten(self.properties)}"]
+        shown += [f"pubend={self.pubend!r}", f"tick={self.tick}"]
+        if self.priority != 4:
+            shown.append(f"priority={self.priority}")
+        texts = {"correlation_id": self.correlation_id, "reply_to": self.reply_to, "type": self.type}
+        shown += [f"{name}={shorten(text)}" for name, text in texts.items() if text is not None]
+        if self.expiration is not None:
+            shown.append(f"expiration={self.expiration.isoformat()}")
+        if self.redelivered:
+            shown.append(f"delivery_count={self.delivery_count}")
+        return f"Event({', '.join(shown)})"
 
     @property
     def message_id(self) -> str:

@@ -9,14 +9,16 @@
     [phb] [shb] what the roles take; a role of another name has a section of that name
 
 `GAPLESS_NODE__NAME=desk` sets `name` of `[node]`, `GAPLESS_LISTEN__0__ADDRESS` the first listener's
-address; a value that begins with `[` or `{` is JSON. Variables without `__` are none of ours.
+address; a value that begins with `[` or `{` is JSON. Variables without `__` are none of ours, but one that
+begins with the name of a section is refused: somebody forgot an underscore.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,8 @@ else:
     import tomli as tomllib
 
 PREFIX = "GAPLESS_"
+SERVICE_VARIABLE = r"(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\w+)"
+"""What Kubernetes puts into the environment for a service; one may be called gapless-storage."""
 SECOND = 1_000_000_000
 MEBIBYTE = 1 << 20
 
@@ -183,9 +187,10 @@ def load_config(
     settings = _read_file(Path(path)) if path is not None else {}
     variables = _apply_environment(settings, environment or {})
     otherwise = Create.WHERE_NOTHING_IS if path is None else Create.NO
-    return make_config(
-        settings, str(path) if path is not None else "", variables, create=Create.YES if create else otherwise
-    )
+    source = str(path) if path is not None else ""
+    config = make_config(settings, source, variables, create=Create.YES if create else otherwise)
+    _refuse_lone_underscores(environment or {}, [*NodeConfig.model_fields, *config.node.roles])
+    return config
 
 
 def make_config(
@@ -234,6 +239,20 @@ def _apply_environment(settings: dict[str, Any], environment: Mapping[str, str])
             _put(settings, path, _value(variable, environment[variable]), variable)
             variables[path] = variable
     return variables
+
+
+def _refuse_lone_underscores(environment: Mapping[str, str], sections: Sequence[str]) -> None:
+    """A setting that is passed over without a word would be a broker on another volume than its operator thinks."""
+    names = "|".join(section.upper() for section in sections)
+    pattern = re.compile(rf"{PREFIX}({names})_(?!_)(?!{SERVICE_VARIABLE}$)(\w+)")
+    for variable in sorted(environment):
+        match = pattern.fullmatch(variable)
+        if match is not None and "__" not in variable:
+            section, key = match.groups()
+            key = re.sub(r"^(\d+)_", r"\1__", key)
+            raise ConfigurationError(
+                f"{variable}: between a section and its key stand two underscores: {PREFIX}{section}__{key}"
+            )
 
 
 def _put(settings: Any, path: tuple[str, ...], value: Any, variable: str) -> None:

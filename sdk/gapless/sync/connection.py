@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
@@ -11,7 +12,7 @@ from weakref import WeakSet
 from typing_extensions import Self
 
 import gapless.client.connection as awaited
-from gapless.client.addresses import parse
+from gapless.client.addresses import Embedded, parse
 from gapless.client.archives import Archive, check_archive
 from gapless.client.options import AckMode, check_name
 from gapless.sync.ranges import RangeCalls
@@ -41,12 +42,12 @@ def connect(
 
     After `timeout` seconds it gives up: raises TimeoutError.
     """
-    parse(address)
+    target = parse(address)
     if client_id:
         check_name(client_id, "the client id")
     if archive is not None:
         check_archive(archive)
-    runner = Runner()
+    runner = Runner(Path(target.path).resolve() if isinstance(target, Embedded) and target.path else None)
     try:
         connection = runner.call(
             lambda: awaited.connect(address, client_id=client_id, wait=wait, archive=archive), timeout, give_up=True

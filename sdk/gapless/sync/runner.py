@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from itertools import count
+from pathlib import Path
 from typing import Any, TypeVar
 
 from gapless.errors import ConnectionClosedError
@@ -21,28 +22,97 @@ STOP_TIMEOUT = 5.0
 _numbers = count(1)
 
 
-class Runner:
-    """One loop in one thread. Everything here may be called from any thread but that one."""
+class LoopThread:
+    """One loop in one thread, for all runners that use it: it ends with the last of them."""
 
     def __init__(self) -> None:
         self.loop = _new_loop()
-        self._process = os.getpid()
-        self._stopped = False
+        self.process = os.getpid()
+        self._users = 0
         self._thread = threading.Thread(target=self._run, name=f"gapless-{next(_numbers)}", daemon=True)
         self._thread.start()
 
     @property
     def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is this thread."""
+        return threading.get_ident() == self._thread.ident
+
+    def enter(self) -> None:
+        """One more uses it."""
+        self._users += 1
+
+    def leave(self) -> bool:
+        """One of those that use it does so no more. Whether it was the last: then `stop` is to be called."""
+        self._users -= 1
+        return not self._users
+
+    def stop(self) -> None:
+        """Ends the loop and its thread."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(STOP_TIMEOUT)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self._cancel_all()
+            asyncio.set_event_loop(None)
+            self.loop.close()
+
+    def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        gathered: Any = asyncio.gather(*tasks, return_exceptions=True)
+        self.loop.run_until_complete(_until(gathered))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+
+
+_lock = threading.Lock()
+_shared: dict[Path, LoopThread] = {}
+"""By what their runners share: the directory of an embedded broker, which lives on one loop."""
+
+
+class Runner:
+    """One connection's use of a thread with a loop. Everything here may be called from any thread but that one."""
+
+    def __init__(self, shared: Path | None = None) -> None:
+        """A thread of its own, or the one of all runners that share the same thing."""
+        self._share = shared
+        with _lock:
+            thread = None if shared is None else _shared.get(shared)
+            if thread is None or thread.process != os.getpid():
+                thread = LoopThread()
+            if shared is not None:
+                _shared[shared] = thread
+            thread.enter()
+        self._thread = thread
+        self._stopped = False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that runs in the thread."""
+        return self._thread.loop
+
+    @property
+    def alive(self) -> bool:
         """Whether calls are possible: not after `stop`, and not in a child that was forked off."""
-        return not self._stopped and os.getpid() == self._process
+        return not self._stopped and os.getpid() == self._thread.process
 
     def begin(self, work: Callable[[], Awaitable[Result]]) -> Future[Result]:
         """Begins something in the loop's thread. Raises ConnectionClosedError when that has ended."""
-        if os.getpid() != self._process:
+        if os.getpid() != self._thread.process:
             raise ConnectionClosedError("the connection belongs to the process this one was forked from: connect anew")
         if self._stopped:
             raise ConnectionClosedError("the connection is closed")
-        if threading.get_ident() == self._thread.ident:
+        if self._thread.is_current:
             raise RuntimeError("a blocking call in the loop's own thread would wait for itself")
 
         async def run() -> Result:
@@ -81,30 +151,16 @@ class Runner:
         return self.call(run)
 
     def stop(self) -> None:
-        """Ends the loop and its thread. Idempotent."""
+        """Ends this use of the thread, and the thread with the last one. Idempotent."""
         if not self.alive:
             return
         self._stopped = True
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(STOP_TIMEOUT)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_forever()
-        finally:
-            self._cancel_all()
-            asyncio.set_event_loop(None)
-            self.loop.close()
-
-    def _cancel_all(self) -> None:
-        tasks = asyncio.all_tasks(self.loop)
-        for task in tasks:
-            task.cancel()
-        gathered: Any = asyncio.gather(*tasks, return_exceptions=True)
-        self.loop.run_until_complete(_until(gathered))
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        with _lock:
+            is_last = self._thread.leave()
+            if is_last and self._share is not None:
+                del _shared[self._share]
+        if is_last:
+            self._thread.stop()
 
 
 async def _until(gathered: Any) -> None:

@@ -78,8 +78,10 @@ class Consumer:
     instance: str
     credit_events: int
     credit_bytes: int
-    request: int = 0
+    request: int
     """The client's number for its request to attach."""
+    since: int
+    """The wall time at which it was attached, in milliseconds since 1970."""
 
     @property
     def sid(self) -> int:

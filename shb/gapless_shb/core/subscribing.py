@@ -24,7 +24,7 @@ from gapless.core.messages import (
     Position as PositionMessage,
 )
 from gapless.core.roles import ClientSession
-from gapless.core.ticks import PubendId, Tick, tick_at
+from gapless.core.ticks import PubendId, Tick, tick_at, time_at
 from gapless.core.tokens import seal
 from gapless_shb.core.admission import (
     RefusedError,
@@ -101,6 +101,14 @@ class Subscribing:
             self.go_on(now, wall)
         return found.sid
 
+    def _nobody_has(self, client_id: str, name: str) -> str:
+        reason = f"there is no subscription {name!r} of client {client_id!r}"
+        others = sorted(each.client_id for each in self._hosting.registry if each.name == name)
+        if not others:
+            return reason
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        return f"{reason}; one of that name has client {', '.join(map(repr, others[:3]))}{more}: give its client id"
+
     def on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
         """Removes a durable subscription; whoever consumes it is told.
 
@@ -113,9 +121,7 @@ class Subscribing:
             if lapsed:
                 self._hosting.write(lapsed, ("answer", session.number, Done(request.request)))
                 return
-            refused = RefusedError(
-                Code.NOT_FOUND, f"there is no subscription {request.name!r} of client {request.client_id!r}"
-            )
+            refused = RefusedError(Code.NOT_FOUND, self._nobody_has(request.client_id, request.name))
             self._hosting.write((), ("answer", session.number, refused.answer(request.request)))
             return
         consumer = self._hosting.around.consumers.get(subscription.sid)
@@ -304,7 +310,7 @@ class Subscribing:
         holder = self._hosting.around.consumers.get(sid)
         if holder is not None and (holder.instance != session.instance or holder.channel.session == session.number):
             if request.in_use is InUse.ERROR:
-                raise RefusedError(Code.IN_USE, f"subscription {subscription.name!r} is consumed by another client")
+                raise RefusedError(Code.IN_USE, _in_use(holder, session))
             if request.in_use is InUse.WAIT:
                 self._waiting.setdefault(sid, []).append((session, request))
                 return
@@ -355,6 +361,7 @@ class Subscribing:
             request.credit_events,
             request.credit_bytes,
             request.request,
+            since=wall,
         )
         answer = Subscribed(
             request.request,
@@ -398,3 +405,15 @@ def _late_start(request: Subscribe, wall: int) -> Tick:
         return 0
     present = max(0, tick_at(wall) - SKEW)
     return present if request.start is StartAt.LATEST else min(present, max(0, tick_at(request.start_wall) - 1))
+
+
+def _in_use(holder: Consumer, session: ClientSession) -> str:
+    """Who has a subscription, since when, and what whoever wants it can do."""
+    who = "this very connection"
+    if holder.instance != session.instance:
+        who = f"another process or connection of client {session.client_id!r} (instance {holder.instance[:8]})"
+    return (
+        f"subscription {holder.subscription.name!r} is consumed by {who} since"
+        f" {time_at(tick_at(holder.since)):%Y-%m-%d %H:%M:%S} UTC:"
+        " in_use='takeover' takes it over, in_use='wait' waits until it is free"
+    )

@@ -50,7 +50,7 @@ class Reaching:
         self._failures[self.address] = reason
         if len(self._failures) < len(set(self._addresses)):
             return ""
-        reasons = "; ".join(f"{address}: {why}" for address, why in self._failures.items())
+        reasons = "; ".join(why if address in why else f"{address}: {why}" for address, why in self._failures.items())
         self._failures.clear()
         return reasons
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import signal
 import subprocess
 import sys
 from collections.abc import Coroutine
@@ -107,3 +108,32 @@ def test_help_waits_for_no_broker_and_no_demo() -> None:
     }
 
     assert sorted(name for name in imported if name.startswith(heavy)) == []
+
+
+INTERRUPTED_WHILE_IMPORTING = """
+import os, signal, sys
+import gapless_main
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["gapless", "doctor", "--url", "gapless://127.0.0.1:1"]
+gapless_main.main()
+"""
+
+
+@pytest.mark.parametrize("module", ["gapless", "msgspec", "gapless.cli.app", "gapless.plugins"])
+def test_an_interrupt_is_no_traceback_however_early_it_comes(module: str) -> None:
+    """While the package is imported, before anything of it can catch one, and when the command runs."""
+    result = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_WHILE_IMPORTING.format(module=module)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode in {-signal.SIGINT, 130}
+    assert result.stderr == ""

@@ -237,3 +237,18 @@ def test_an_shb_that_takes_nothing_for_a_day_is_found() -> None:
     [finding] = absent([late, *others])
     assert finding.startswith("p@1 keeps 900 bytes that one of its SHBs has not taken for 1 d 1 h: a@1.")
     assert "`gapless retire`" in finding
+
+
+def test_a_broker_that_is_named_is_looked_at_and_not_this_machine(gapless: Gapless, url: str, tmp_path: Path) -> None:
+    said = json.loads(gapless("doctor", "--url", url, "--json").stdout)
+
+    assert said["broker"]["answers"] is True
+    assert not {"configuration", "disk", "volume"} & set(said)
+
+
+def test_a_broker_that_is_named_has_to_answer(gapless: Gapless) -> None:
+    said = json.loads(gapless("doctor", "--url", NOBODY, "--json", status=1).stdout)
+
+    assert "a broker should be there, but cannot be reached: cannot connect to gapless://127.0.0.1:1" in str(
+        said["findings"]
+    )

@@ -62,7 +62,20 @@ def test_an_event_that_is_not_allowed_is_refused(gapless: Gapless, url: str, wri
     result = gapless("publish", "flights", events, "--url", url, "--json", status=1)
 
     assert json.loads(result.stdout)["published"] == 1
+    assert "line 2: an event of" in result.stderr
     assert "at most 1048576" in result.stderr
+
+
+def test_a_property_that_is_not_allowed_is_refused_with_its_line(
+    gapless: Gapless, url: str, write_events: Callable[..., Path]
+) -> None:
+    events = write_events({"body": "a"}, "", {"body": "b", "properties": {"x": [1]}}, {"body": "c"})
+
+    result = gapless("publish", "flights", events, "--url", url, status=1)
+
+    assert "line 3: property 'x' is a list" in result.stderr
+    assert "nothing from there on was sent" in result.stderr
+    assert consumed(gapless, url, 1) == ["a"]
 
 
 def test_an_empty_file_is_no_event(gapless: Gapless, url: str, write_events: Callable[..., Path]) -> None:

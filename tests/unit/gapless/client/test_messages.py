@@ -16,7 +16,7 @@ from unit.gapless.client.fake_network import FakeNetwork
 
 
 async def test_headers_arrive_as_they_were_sent(network: FakeNetwork) -> None:
-    at = datetime(2030, 1, 2, 3, 4, 5, 678000, tzinfo=timezone.utc)
+    at = datetime(2090, 1, 2, 3, 4, 5, 678000, tzinfo=timezone.utc)
     async with gapless.connect(ADDRESS) as connection, connection.session() as session:
         async with session.subscribe("t") as subscription:
             await session.publisher("t").send(
@@ -26,6 +26,18 @@ async def test_headers_arrive_as_they_were_sent(network: FakeNetwork) -> None:
 
     assert (event.priority, event.expiration, event.correlation_id) == (7, at, "c")
     assert (event.reply_to, event.type, event.body) == ("r", "y", b"x")
+
+
+async def test_a_message_that_has_expired_already_is_warned_of(network: FakeNetwork) -> None:
+    """It is logged, and nobody gets it."""
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        with pytest.warns(UserWarning, match="expired before it was sent"):
+            await session.publisher("t").send(b"x", expiration=datetime(2024, 1, 1, tzinfo=timezone.utc))
+
+
+def test_a_message_is_printed_on_a_line_of_bounded_length() -> None:
+    assert len(str(gapless.Message(bytes(1 << 20), {"text": "x" * 10_000}))) < 400
+    assert str(gapless.Message(b"x", {"a": 1}, priority=7)) == "Message(body=b'x', properties={'a': 1}, priority=7)"
 
 
 class Colour(IntEnum):

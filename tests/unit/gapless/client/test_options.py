@@ -35,7 +35,7 @@ async def test_a_wrong_start_is_refused_at_once(network: FakeNetwork, start: Any
 
 
 async def test_starts_as_they_go_to_the_broker(network: FakeNetwork) -> None:
-    at = datetime(2030, 1, 1, tzinfo=timezone.utc)
+    at = datetime(2024, 1, 1, tzinfo=timezone.utc)
     async with gapless.connect(ADDRESS) as connection, connection.session() as session:
         for start in (None, "latest", "earliest", at, gapless.CheckpointToken("net", {PUBEND: BASE + STEP})):
             await session.subscribe("t", start=start)
@@ -44,6 +44,15 @@ async def test_starts_as_they_go_to_the_broker(network: FakeNetwork) -> None:
     assert [message.start.value for message in asked] == ["latest", "latest", "earliest", "time", "token"]
     assert asked[3].start_wall == at.timestamp() * 1000
     assert asked[4].positions == [m.Position(PUBEND, BASE + STEP)]
+
+
+async def test_a_start_that_is_yet_to_come_is_warned_of(network: FakeNetwork) -> None:
+    """It is what was asked for, and most often a mistake in the time zone."""
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        with pytest.warns(UserWarning, match="is yet to come: nothing is delivered before"):
+            await session.subscribe("t", start=datetime(2090, 1, 1, tzinfo=timezone.utc))
+
+    assert network.broker.messages(m.Subscribe)[0].start.value == "time"
 
 
 @pytest.mark.parametrize(

@@ -46,3 +46,25 @@ def test_an_event_pickles_and_matches_by_position() -> None:
 def test_an_event_is_one_small_msgpack_array() -> None:
     """Headers that are not set cost one byte together."""
     assert encode_event("t", {}, None, b"") == b"\x94\xa1t\x80\xc0\xc4\x00"
+
+
+def test_an_event_can_be_made_for_a_test_of_ones_own() -> None:
+    """Each header under its own name; what is not set is as if the sender had not."""
+    later = datetime(2026, 5, 17, tzinfo=timezone.utc)
+    event = Event.make("t", b"x", {"a": 1}, priority=9, expiration=later, type="q", tick=7, pubend="p@1")
+
+    assert (event.topic, event.body, event.properties) == ("t", b"x", {"a": 1})
+    assert (event.priority, event.expiration, event.type, event.correlation_id) == (9, later, "q", None)
+    assert Event.make("t") == Event("t", {}, None, b"")
+
+
+def test_an_event_is_printed_on_a_line_of_bounded_length() -> None:
+    event = Event.make("t", bytes(1 << 20), {"text": "x" * 10_000}, correlation_id="c" * 10_000)
+
+    printed = str(event)
+
+    assert len(printed) < 600
+    assert "(1,048,576 bytes)" in printed
+    assert str(Event.make("t", b"short", {"a": 1}, tick=7)) == (
+        "Event(topic='t', body=b'short', properties={'a': 1}, pubend='', tick=7)"
+    )

@@ -227,3 +227,23 @@ def test_settings_may_come_from_a_program() -> None:
     assert config.listen == ()
     with pytest.raises(ConfigurationError, match=r"configuration: there is no key 'node\.x'"):
         make_config({"node": {"x": 1}})
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("GAPLESS_STORAGE_PATH", "GAPLESS_STORAGE__PATH"),
+        ("GAPLESS_LISTEN_0_ADDRESS", "GAPLESS_LISTEN__0__ADDRESS"),
+        ("GAPLESS_SHB_SUBSCRIPTION_LEASE_SECONDS", "GAPLESS_SHB__SUBSCRIPTION_LEASE_SECONDS"),
+    ],
+)
+def test_a_variable_that_lacks_an_underscore_is_refused(variable: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{variable}: .*: {meant}"):
+        load_config(None, {variable: "1"})
+
+
+def test_what_others_put_into_the_environment_is_none_of_ours() -> None:
+    """The command line's own, and what Kubernetes says of services called gapless and gapless-storage."""
+    names = ("URL", "SERVICE_HOST", "PORT", "STORAGE_SERVICE_HOST", "STORAGE_SERVICE_PORT_TCP", "STORAGE_PORT_7400_TCP")
+
+    assert load_config(None, {f"GAPLESS_{name}": "1" for name in names}) == load_config()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -216,3 +217,28 @@ def test_the_interpreter_ends_although_nothing_was_closed(rest: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "done" in done.stdout
     assert BASE
+
+
+def test_one_embedded_broker_serves_all_connections_of_the_process(tmp_path: Path) -> None:
+    """Each in its own thread of the application, and with or without a block."""
+    address = f"embedded:{tmp_path / 'volume'}"
+    with gapless.sync.connect(address, client_id="a") as first, gapless.sync.connect(address, client_id="b") as second:
+        with second.session() as theirs, theirs.subscribe("t", name="s", start="earliest") as subscription:
+            with first.session() as ours:
+                ours.publisher("t").send(b"hello")
+            event = subscription.receive(timeout=30)
+            assert isinstance(event, gapless.Event)
+            assert event.body == b"hello"
+        first.close()
+        assert [info.client_id for info in second.subscriptions()] == ["b"]
+
+
+def test_an_embedded_broker_of_another_loop_is_in_use_and_it_is_said_by_whom(tmp_path: Path) -> None:
+    address = f"embedded:{tmp_path / 'volume'}"
+
+    async def connect() -> None:
+        await gapless.connect(address)
+
+    with gapless.sync.connect(address):
+        with pytest.raises(gapless.VolumeLockedError, match="is open on another event loop of this process"):
+            asyncio.run(connect())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -68,7 +69,31 @@ def test_stop_ends_the_thread_and_whatever_runs_in_it() -> None:
     runner.stop()
 
     assert not runner.alive
-    assert not runner._thread.is_alive()
+    assert not runner._thread.alive
     assert waiting.cancelled()
     with pytest.raises(ConnectionClosedError):
         runner.call(lambda: after(0))
+
+
+def test_what_is_shared_lives_as_long_as_one_uses_it(tmp_path: Path) -> None:
+    first, second, other = Runner(tmp_path), Runner(tmp_path), Runner()
+    try:
+        assert first.loop is second.loop
+        assert first.loop is not other.loop
+        first.stop()
+        first.stop()
+
+        assert not first.alive
+        with pytest.raises(ConnectionClosedError):
+            first.call(lambda: after(0))
+        assert second.call(lambda: after(0)) == 7
+    finally:
+        second.stop()
+        other.stop()
+    assert not second._thread.alive
+
+    again = Runner(tmp_path)
+    try:
+        assert again.call(lambda: after(0)) == 7
+    finally:
+        again.stop()

@@ -33,7 +33,7 @@ class Bench:
         self.effects: list[object] = []
         subscription = Subscription(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
         self.channel = Channel(1, self.effects.append, [])
-        self.consumer = Consumer(subscription, self.channel, "i", credit, 1 << 20)
+        self.consumer = Consumer(subscription, self.channel, "i", credit, 1 << 20, request=1, since=0)
         self.position = Position(start, since=since, acked=start)
         self.reader = Reader(1, self.consumer, self.position, start)
         readers = {7: self.reader}

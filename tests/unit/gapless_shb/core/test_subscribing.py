@@ -11,7 +11,7 @@ from gapless.core import messages as m
 from gapless.core.effects import Set, Tell, Write
 from gapless.core.roles import ClientSession, SessionEnded
 from gapless.core.routing import Announce, AskHold, Held, PubendMeta, Seen
-from gapless.core.ticks import FOREVER, STEP, tick_at, wall_at
+from gapless.core.ticks import FOREVER, STEP, tick_at, time_at, wall_at
 from gapless_shb.core.checkpoint import recover_positions
 from unit.gapless_shb.core.harness import BASE, PUBEND, World
 
@@ -199,6 +199,13 @@ def test_one_whose_hold_went_before_it_had_begun_begins_when_somebody_comes() ->
     desk.ask(3)
     assert desk.subscribed(2).sid == subscription.sid
     assert desk.refused(3).code is m.Code.IN_USE
+    reason = desk.refused(3).reason
+    since = f"{time_at(tick_at(desk.world.wall)):%Y-%m-%d}"
+    assert (
+        f"subscription 's' is consumed by another process or connection of client 'c' (instance i2) since {since}"
+        in reason
+    )
+    assert "in_use='takeover' takes it over" in reason
 
 
 def test_a_creation_that_is_taken_back_is_answered() -> None:
@@ -474,6 +481,19 @@ def test_unsubscribing_what_is_not_there_says_so() -> None:
     desk.world.sync()
 
     assert desk.refused(1).code is m.Code.NOT_FOUND
+    assert desk.refused(1).reason == "there is no subscription 's' of client 'c'"
+
+
+def test_unsubscribing_says_whose_subscription_of_that_name_there_is() -> None:
+    desk, _ = attached()
+    unsubscribe = m.Unsubscribe(8, "s", "another")
+    desk.world.shb._subscribing.on_unsubscribe(desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
+    desk.world.pump()
+    desk.world.sync()
+
+    assert desk.refused(2).reason == (
+        "there is no subscription 's' of client 'another'; one of that name has client 'c': give its client id"
+    )
 
 
 def test_that_a_subscription_is_gone_is_said_only_when_it_can_not_come_back() -> None:
