@@ -123,6 +123,10 @@ class Disk:
         """A stream's chop point."""
         return int.from_bytes(dict(self.scan("chopped")).get(stream.encode(), b""), "big")
 
+    def given_up(self, stream: str) -> tuple[tuple[int, int], ...]:
+        """Nothing was given up."""
+        return ()
+
     def last(self, stream: str) -> int:
         """A stream's highest index."""
         return max((index for index, _ in self.records(stream)), default=0)

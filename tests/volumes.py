@@ -42,6 +42,13 @@ class FakeStream:
                     break
         return found
 
+    @property
+    def given_up(self) -> Sequence[tuple[int, int]]:
+        return ()
+
+    def give_up(self, after: int, upto: int) -> None:
+        raise AssertionError("nobody gives anything up here")
+
     def chop(self, upto: int) -> None:
         def apply() -> None:
             self.first = max(self.first, upto)
@@ -101,6 +108,19 @@ class FakeVolume:
 
     def table(self, name: str) -> FakeTable:
         return self.tables.setdefault(name, FakeTable(self, name))
+
+    def stream_names(self) -> Sequence[str]:
+        return sorted(self.streams)
+
+    def table_names(self) -> Sequence[str]:
+        return sorted(self.tables)
+
+    @property
+    def damage(self) -> str:
+        return ""
+
+    def excise(self) -> str:
+        raise AssertionError("nothing is damaged here")
 
     def write(self) -> None:
         assert not self.closed

@@ -30,6 +30,7 @@
         ├── VolumeForeignError        the volume belongs to another node or network, or is no volume at all
         ├── VolumeAbsentError         there is no volume where one should be, or no longer
         ├── VolumeCorruptError        the volume lost or garbled something; it must not be served
+        │   └── RecordsDamagedError   some records of a stream, and no others: the rest is served
         └── VolumeFailedError         a write or sync failed; reads work, writing needs a reopened volume
             └── VolumeFullError       the disk is full
 
@@ -199,6 +200,23 @@ class VolumeAbsentError(StorageError):
 
 class VolumeCorruptError(StorageError):
     """The volume lost or garbled something that had been durable; it must not be served."""
+
+
+class RecordsDamagedError(VolumeCorruptError):
+    """Records of one stream cannot be read: those with an index in (after, upto]. All others can.
+
+    `given_up`: an operator has said that they are lost (`gapless repair`).
+    """
+
+    def __init__(self, message: str, after: int, upto: int, given_up: bool) -> None:  # noqa: FBT001  # pickled
+        super().__init__(message, after, upto, given_up)
+        self.message = message
+        self.after = after
+        self.upto = upto
+        self.given_up = given_up
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class VolumeFailedError(StorageError):

@@ -74,16 +74,27 @@ class LogStream(Protocol):
     def put(self, index: int, record: bytes) -> None:
         """Stages `record` under `index`, 0 < index < 2**63. Raises ValueError if index <= last."""
 
+    @property
+    def given_up(self) -> Sequence[tuple[int, int]]:
+        """The ranges (after, upto] above the chop point that an operator has given up, in order."""
+
     def read(self, after: int, upto: int, max_bytes: int = 1 << 20) -> Sequence[tuple[int, bytes]]:
         """The records with index > after, in order, up to and including the first with index >= upto.
 
         So what is returned *overlaps* (after, upto] when a record covers the ticks up to its index.
-        Ends early once `max_bytes` are reached, but never before the first record. A record that cannot
-        be read raises VolumeCorruptError; it is never left out.
+        Ends early once `max_bytes` are reached, but never before the first record; and before a record that
+        cannot be read, or was given up. When that is the first one, it raises RecordsDamagedError, which says
+        behind which index there is one that can be read. A record is never left out.
         """
 
     def chop(self, upto: int) -> None:
         """Stages the removal of every record with index <= upto. Going back is ignored."""
+
+    def give_up(self, after: int, upto: int) -> None:
+        """Stages that an operator gives up the records in (after, upto], which cannot be read: they are lost.
+
+        From then on nobody tries to read them, and a range that overlaps one given up before becomes one with it.
+        """
 
 
 @runtime_checkable
@@ -125,6 +136,12 @@ class LogVolume(Protocol):
     def table(self, name: str) -> Table:
         """The table of that name."""
 
+    def stream_names(self) -> Sequence[str]:
+        """All streams that there are, in the order of their names."""
+
+    def table_names(self) -> Sequence[str]:
+        """All tables that there are, in the order of their names."""
+
     def write(self) -> None:
         """Applies all that is staged as one atomic batch: visible to readers, not yet durable. Short.
 
@@ -154,6 +171,18 @@ class LogVolume(Protocol):
     @property
     def free_bytes(self) -> int | None:
         """Bytes left on the disk, or None where that means nothing."""
+
+    @property
+    def damage(self) -> str:
+        """What of it was found to be unreadable, and is still on the disk; "" when nothing was."""
+
+    def excise(self) -> str:
+        """Removes from the disk what cannot be read, all of which was given up; then the volume is closed.
+
+        For `gapless repair`, while nobody else uses the volume. Blocking. A crash at any moment leaves a volume
+        that opens, and on which it can be done again. Returns, for people, what it left behind, or "".
+        Raises VolumeCorruptError, and changes nothing, when something cannot be read that was not given up.
+        """
 
     def close(self) -> None:
         """Syncs if it can, and lets go of the volume. Idempotent; never raises after a failure."""

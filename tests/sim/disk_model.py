@@ -216,7 +216,6 @@ class ModelDisk:
 
     def _play_damage(self, stream: str, index: int) -> Outcome:
         self._disk.faults.unreadable.add((stream, index))
-        self._disk.faults.opening_reads_bytes = [256 << 10, 0][self._choices.pick(2)]
         return "done", None
 
 

@@ -8,10 +8,13 @@ import sqlite3
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gapless.core.given_up import GivenUp
 from gapless.errors import (
+    RecordsDamagedError,
     StorageError,
     VolumeAbsentError,
     VolumeCorruptError,
@@ -31,6 +34,7 @@ SCHEMA = """
          PRIMARY KEY (stream, position)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS pairs
         (name TEXT, key BLOB, value BLOB NOT NULL, PRIMARY KEY (name, key)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS given_up (stream TEXT NOT NULL, after INTEGER NOT NULL, upto INTEGER NOT NULL);
 """
 FILE = "volume.sqlite"
 HIGHEST = (1 << 63) - 1
@@ -48,6 +52,7 @@ class SqliteStream:
         self._size: int
         self._first, self._last, self._size = row[0] if row else (0, 0, 0)
         self._staged_last: int = self._last
+        self._given_up = GivenUp(name, volume.query("SELECT after, upto FROM given_up WHERE stream = ?", name))
 
     @property
     def first(self) -> int:
@@ -77,19 +82,43 @@ class SqliteStream:
 
     def read(self, after: int, upto: int, max_bytes: int = 1 << 20) -> Sequence[tuple[int, bytes]]:
         """The records above `after`, up to the first at or beyond `upto`."""
-        found: list[tuple[int, bytes]] = []
         if after >= upto:
-            return found
-        size = 0
-        with closing(self._volume.rows(_READ, self.name, max(after, self._first))) as rows:
+            return []
+        return self._given_up.read(max(after, self._first), upto, partial(self._read, max_bytes=max_bytes))
+
+    @property
+    def given_up(self) -> Sequence[tuple[int, int]]:
+        """What an operator has given up."""
+        return self._given_up.above(self._first)
+
+    def give_up(self, after: int, upto: int) -> None:
+        """Stages that these records are lost."""
+        self._volume.stage("INSERT INTO given_up VALUES (?, ?, ?)", self.name, after, upto)
+        self._given_up.add(after, upto)
+
+    def _read(self, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        size, garbled_upto = 0, 0
+        with closing(self._volume.rows(_READ, self.name, after)) as rows:
             for index, checksum, record in rows:
                 if zlib.crc32(record) != checksum:  # SQLite's own pages have none
-                    raise VolumeCorruptError(f"{self.name}: record {index} is garbled")
+                    if found:
+                        break
+                    garbled_upto = index
+                    continue
+                if garbled_upto:
+                    raise self._damaged(after, index - 1)
                 found.append((index, record))
                 size += len(record)
                 if index >= upto or size >= max_bytes:
                     break
+        if garbled_upto:
+            raise self._damaged(after, self._last)
         return found
+
+    def _damaged(self, after: int, upto: int) -> RecordsDamagedError:
+        text = f"{self.name}: the records between {after} and {upto} are garbled"
+        return RecordsDamagedError(text, after, upto, given_up=False)
 
     def chop(self, upto: int) -> None:
         """Stages a removal."""
@@ -107,6 +136,7 @@ class SqliteStream:
 
 
 _READ = "SELECT position, checksum, record FROM records WHERE stream = ? AND position > ? ORDER BY position"
+_REMOVE = "DELETE FROM records WHERE stream = ? AND position > ? AND position <= ?"
 _NOTE_PUT = """
     INSERT INTO streams VALUES (?, 0, ?, ?)
     ON CONFLICT (name) DO UPDATE SET last = max(last, ?), size = size + ?
@@ -238,6 +268,36 @@ class SqliteVolume:
         self._staged.append((statement, values))
 
     # The volume.
+
+    def stream_names(self) -> Sequence[str]:
+        """All streams."""
+        return [name for (name,) in self.query("SELECT name FROM streams ORDER BY name")]
+
+    def table_names(self) -> Sequence[str]:
+        """All tables."""
+        return [name for (name,) in self.query("SELECT DISTINCT name FROM pairs ORDER BY name")]
+
+    @property
+    def damage(self) -> str:
+        """Nothing is noted: a garbled record disturbs nobody but who reads it."""
+        return ""
+
+    def excise(self) -> str:
+        """Removes what was given up, and closes the volume."""
+        for stream in map(self.stream, self.stream_names()):
+            after = stream.first
+            while after < stream.last:
+                try:
+                    after = stream.read(after, stream.last)[-1][0]
+                except RecordsDamagedError as error:
+                    if not error.given_up:
+                        raise
+                    after = error.upto
+            for low, high in stream.given_up:
+                self.stage(_REMOVE, stream.name, low, high)
+        self.write()
+        self.close()
+        return ""
 
     def stream(self, name: str) -> SqliteStream:
         """The stream of that name."""

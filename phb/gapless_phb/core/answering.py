@@ -6,6 +6,9 @@ that lie near each other share a span, so a thousand single ticks of few records
 What a read does not return is silence only if it cannot be anything else. Three things could have taken
 it: a chop (so `lost` and the chop point are looked at after the read), the end of a chunk (so nothing is
 said beyond the chunk's last event), and damage (so the records must be linked, one to the next).
+
+Of what cannot be read nothing is said, and reading goes on behind it: whoever needs none of it does not wait. What
+an operator has given up is said to be damaged, without reading.
 """
 
 from __future__ import annotations
@@ -43,6 +46,13 @@ class Span:
     after: Tick
     upto: Tick
     ranges: list[tuple[Tick, Tick]]
+    behind_hole: bool = False
+    """Whether the records up to `after` could not be read, so that the next one says where its events begin."""
+
+    def begin(self, tick: Tick) -> None:
+        """Of what is at or below a tick nothing can be said."""
+        self.ranges = [(max(lo, tick), hi) for lo, hi in self.ranges if hi > tick]
+        self.behind_hole = False
 
 
 @dataclass(slots=True)
@@ -80,8 +90,10 @@ class Answers:
         if key in self._wanted or len(self._wanted) >= WANTS_MAX:
             return
         wanted = Wanted(key, reply_to)
-        for lo, hi in self._clip(ranges):
-            if lo >= self._log.newest:
+        for lo, hi, is_given_up in self._parts(ranges):
+            if is_given_up:
+                self._outbox.emit(Know(Knowledge.of_damage(self._log.pubend, lo, hi, self._log.lost), reply_to))
+            elif lo >= self._log.newest:
                 self._reply(reply_to, lo, hi, EMPTY)
             elif wanted.spans and self._is_near(wanted.spans[-1].upto, lo):
                 wanted.spans[-1].upto = hi
@@ -92,6 +104,11 @@ class Answers:
             self._wanted[key] = wanted
             self._waiting.append(wanted)
             self._read_on()
+
+    def _parts(self, ranges: Ranges) -> Iterator[tuple[Tick, Tick, bool]]:
+        """The ranges up to what is stable, in parts that were given up and others."""
+        damage, lost = self._log.damage, self._log.lost
+        return (part for lo, hi in self._clip(ranges) for part in damage.divide(lo, hi, lost))
 
     def _clip(self, ranges: Ranges) -> Iterator[tuple[Tick, Tick]]:
         """The ranges up to what is stable.
@@ -108,7 +125,7 @@ class Answers:
                 done = end
 
     def _is_near(self, upto: Tick, lo: Tick) -> bool:
-        return self._log.index.between(upto, lo) <= NEAR_BYTES
+        return self._log.index.between(upto, lo) <= NEAR_BYTES and not self._log.damage.is_between(upto, lo)
 
     def _read_on(self) -> None:
         while self._waiting and self._reading < READS_MAX:
@@ -117,7 +134,7 @@ class Answers:
 
     def _read(self, wanted: Wanted) -> None:
         span = wanted.spans[0]
-        upto = min(span.upto, self._log.newest)
+        upto = min(max(span.upto, span.after + 1), self._log.newest)
 
         def answered(result: ReadResult, now: int, _wall: int) -> None:
             self._on_read(wanted, upto, result, now)
@@ -130,43 +147,54 @@ class Answers:
         self.read_records += len(result.records)
         self.read_bytes += sum(len(raw) for _, raw in result.records)
         span = wanted.spans[0]
-        records, fault = self._linked(span.after, upto, result)
+        records, fault, hole = self._linked(span, upto, result)
+        if span.behind_hole and (records or not hole):
+            span.begin(records[0].previous if records else span.after)
         covered = records[-1].last_tick if records else span.after
         if not fault and (covered >= upto or not records):
             covered = span.upto  # above the newest record there is nothing; below the chop point, no more
-        self._answer(wanted.reply_to, span, records, covered, result.first)
-        if covered >= span.upto:
-            wanted.spans.popleft()
+        if not span.behind_hole:
+            self._answer(wanted.reply_to, span, records, covered, result.first)
         span.after = covered
         if fault:
             self._complain(fault, now)
-        if wanted.spans and not fault:
+        if hole:
+            self._log.damage.note(span.after, hole, fault)
+            if hole >= self._log.newest:
+                span.begin(self._log.newest)
+                self._answer(wanted.reply_to, span, [], span.upto, result.first)
+                span.ranges.clear()
+            span.after, span.behind_hole = hole, True
+        if not span.ranges:
+            wanted.spans.popleft()
+        if wanted.spans and (hole or not fault):
             self._waiting.append(wanted)
         else:
             del self._wanted[wanted.key]
         self._read_on()
 
-    def _linked(self, after: Tick, upto: Tick, result: ReadResult) -> tuple[list[Record], str]:
-        """The records up to the first fault, and the fault: damage, or a record that should be there.
+    def _linked(self, span: Span, upto: Tick, result: ReadResult) -> tuple[list[Record], str, Tick]:
+        """The records up to the first fault, the fault, and behind which index to go on in spite of it, or 0.
 
+        A fault is damage, or a record that should be there.
         There is a record at or above `upto`: a read that finds none above `after` has met a chop, or a hole.
         """
         if result.error:
-            return [], result.error
+            return [], result.error, result.damaged_upto
         records: list[Record] = []
-        reached = max(after, result.first)
+        reached = max(span.after, result.first)
         for index, raw in result.records:
             try:
                 record = decode_record(self._log.tag, index, raw)
             except VolumeCorruptError as error:
-                return records, str(error)
+                return records, str(error), index
             if record.previous != reached if records else record.previous > reached:
-                return records, f"the record at tick {record.previous} is missing"
+                return records, f"the record at tick {record.previous} is missing", 0
             records.append(record)
             reached = record.last_tick
         if not records and upto > result.first:
-            return [], f"no record is found between ticks {reached} and {upto}"
-        return records, ""
+            return [], f"no record is found between ticks {reached} and {upto}", 0
+        return records, "", 0
 
     def _answer(self, reply_to: Hashable, span: Span, records: list[Record], covered: Tick, first: Tick) -> None:
         """Says what the records tell of each range up to `covered`.

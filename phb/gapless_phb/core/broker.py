@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gapless.core.effects import Alarm, ReadResult, Tell
-from gapless.core.keyed import is_keyed, producer_of
+from gapless.core.keyed import producer_of
 from gapless.core.messages import ListPubends, PubendList, Retire
 from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext
 from gapless.core.routing import (
@@ -190,12 +190,10 @@ class PublisherHostingBroker:
         pubend, fault = self._place(request.pubend, request.publisher, request.topic)
         if pubend is None:
             self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(Verdict.REJECTED, fault)))
-        elif is_keyed(request.publisher):
-            pubend.keyed.open(request, submit.reply_to, now)
-        elif request.ending is not None:
+        elif request.ending is not None and not is_keyed(request.publisher):
             pubend.end(request, submit.reply_to, now)
         else:
-            pubend.intake.open(request, submit.reply_to, now, wall)
+            pubend.open_publisher(request, submit.reply_to, now, wall)
 
     def _place(self, asked: PubendId, publisher: str, topic: str | None) -> tuple[Pubend | None, str]:
         """The pubend of a publisher: where it was, else where it is known, else where it is assigned to."""

@@ -22,6 +22,7 @@ from gapless.core.routing import Know, Knowledge, Pub
 from gapless.core.ticks import PubendId, Tick
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
+from gapless_phb.core.damage import Damage
 from gapless_phb.core.outbox import Outbox, Then
 from gapless_phb.core.publishers import Batch, Publisher
 from gapless_phb.core.records import Record, encode_record, tag_of
@@ -61,6 +62,7 @@ class Log:
         self._outbox = outbox
         self._lease_span = lease_span
         self.index = ByteIndex()
+        self.damage = Damage(pubend)
         self.lost: Tick = 0
         """Durable: what is at or below it may be gone."""
         self.lost_asked: Tick = 0
@@ -86,8 +88,9 @@ class Log:
         self.unsettled: list[Batch] = []
         """Durable, and not yet told."""
 
-    def recover(self, newest: Tick, lost: Tick, lease: Tick, index: ByteIndex) -> None:
+    def recover(self, newest: Tick, lost: Tick, lease: Tick, index: ByteIndex, damage: Damage) -> None:
         """Takes the positions that were found at start-up. Says nothing yet."""
+        self.damage = damage
         self.newest = self.last_assigned = newest
         self.lost = self.lost_asked = lost
         self.lease = self._lease_asked = lease

@@ -18,10 +18,13 @@ from gapless.core.routing import (
     HoldRow,
     Opened,
     OpenRequest,
+    Outcome,
     Probe,
     Pub,
     PubendMeta,
     Ranges,
+    Submitted,
+    Verdict,
 )
 from gapless.core.ticks import FOREVER, SECOND, PubendId, ShbId, Tick
 from gapless_phb.core import rows
@@ -88,7 +91,7 @@ class Pubend:
         clock = TickClock(self.number, recovered.last, now, wall)
         lease_span = round(settings.lease_seconds * SECOND)
         self.log = Log(place.network, self.pubend, self.number, clock, outbox, lease_span)
-        self.log.recover(recovered.newest, saved.lost, saved.lease, recovered.index)
+        self.log.recover(recovered.newest, saved.lost, saved.lease, recovered.index, recovered.damage)
         self.log.on_landed = self._on_landed
         self.publishers = recovered.table
         self.publishers.begin(now)
@@ -162,17 +165,36 @@ class Pubend:
 
     # ------------------------------------------------------------------------------------------ publishing
 
+    def open_publisher(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
+        """A publisher is opened here, unless nobody can publish because the log is damaged."""
+        if self.log.damage.refusal:
+            outcome = Outcome(Verdict.REJECTED, self.log.damage.refusal)
+            self._outbox.emit(Submitted(reply_to, self.pubend, outcome))
+        elif is_keyed(request.publisher):
+            self.keyed.open(request, reply_to, now)
+        else:
+            self.intake.open(request, reply_to, now, wall)
+
     def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
         """A publisher sent a batch; `refusal`: why nothing new can be taken now, or ""."""
+        if self.log.damage.refusal:  # it may have been logged where nothing can be read
+            outcome = Outcome(Verdict.UNCERTAIN, self.log.damage.refusal)
+            self._outbox.emit(Submitted(reply_to, self.pubend, outcome))
+            return
         taker = self.keyed if is_keyed(pub.publisher) else self.intake
         taker.submit(pub, reply_to, refusal, now, wall)
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
         """A publisher is closed, or its session has ended."""
+        if self.log.damage.refusal:  # nothing is written of publishers now: it will be forgotten when its time has come
+            self._outbox.emit(Submitted(reply_to, self.pubend, Outcome(Verdict.OK)))
+            return
         self.intake.end(request, reply_to, now)
         self._forget_gone(now)
 
     def _forget_gone(self, now: int) -> None:
+        if self.log.damage.refusal:
+            return
         due = self.intake.forget_gone(now)
         if due is not None:
             self._wake(Timer.LEASE, due)
@@ -308,6 +330,8 @@ class Pubend:
         self._release_not_before = now + self._release_every
         time = self.log.clock.read(now, wall)
         upto = self.release.target(time)
+        if self.log.damage.refusal:  # what is known of publishers is not to be written: up to there it was
+            upto = min(upto, self.checkpoints.tick)
         if upto > self.log.lost_asked and self.release.has_something(upto):
             if self.checkpoints.tick < min(upto, self.log.newest):
                 self.checkpoints.begin(lambda then, _wall: self._wake(Timer.RELEASE, then))
@@ -336,6 +360,8 @@ class Pubend:
             self.log.index.above(self.release.delivered),
             tuple((shb, at, self.log.index.above(at)) for shb, at in self.release.lowest_holds().items()),
             self.release.policy,
+            tuple(self.log.damage.listing(self.log.lost)),
+            self.log.damage.refusal,
         )
 
     def status(self) -> dict[str, object]:
@@ -361,6 +387,8 @@ class Pubend:
             "read_records": self._answers.read_records,
             "read_bytes": self._answers.read_bytes,
             "clock_suspect": log.clock.suspect,
+            "damaged": log.damage.listing(log.lost),
+            "publishing_refused": log.damage.refusal,
         }
 
 

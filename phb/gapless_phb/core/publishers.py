@@ -294,11 +294,11 @@ class PublisherTable:
             del self._live[name]
             self._live[name] = now
 
-    def replay(self, name: str, epoch: int, batch: Batched) -> bool:
+    def replay(self, name: str, epoch: int, batch: Batched, *, with_holes: bool) -> bool:
         """Recovery found a batch in the log. False: the batch before it is neither there nor in the row.
 
-        The row of a publisher without a name is durable before its first batch: if there is none, the publisher
-        has been forgotten since (T21).
+        `with_holes`: a part of the log before it cannot be read, and may have had that one. The row of a publisher
+        without a name is durable before its first batch: if there is none, the publisher has been forgotten since (T21).
         """
         self._epochs = max(self._epochs, epoch)
         if is_temporary(name) and name not in self._publishers:
@@ -307,7 +307,9 @@ class PublisherTable:
         if batch.first <= publisher.sequence:
             return True
         if batch.first != publisher.sequence + 1:
-            return False
+            if not with_holes:
+                return False
+            publisher.sequence, publisher.recent = batch.first - 1, b""
         publisher.epoch = max(publisher.epoch, epoch)
         publisher.log(epoch, batch)
         self._changed[name] = None

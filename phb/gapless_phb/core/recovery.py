@@ -3,6 +3,10 @@
 The log is believed only where it is whole: every record must be linked to the one before it, the first one
 to the checkpoint, and the last one must be the last that the storage ever took. A log that lost a record
 that had been there must not be served (reliability.md INV13): recovery raises VolumeCorruptError.
+
+A record that is there and cannot be read is another thing: its place is known, and all others are served. But what
+publishers sent in it is not known, so nothing can be published, until an operator gives it up: then it counts as
+never sent.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from dataclasses import dataclass
 
 from gapless.core.roles import RecoveryReader
 from gapless.core.ticks import Tick
-from gapless.errors import VolumeCorruptError
+from gapless.errors import RecordsDamagedError, VolumeCorruptError
+from gapless_phb.core.damage import Damage
 from gapless_phb.core.log import stream_of
 from gapless_phb.core.publishers import Batched, PublisherTable
 from gapless_phb.core.records import Record, decode_record, tag_of
@@ -28,6 +33,7 @@ class Recovered:
     index: ByteIndex
     newest: Tick
     """The last tick of the last record."""
+    damage: Damage
     is_new: bool = False
 
     @property
@@ -38,22 +44,25 @@ class Recovered:
 
 def created(saved: SavedPubend) -> Recovered:
     """A pubend that is new: nothing of it is durable yet."""
-    return Recovered(saved, PublisherTable({}, 0), ByteIndex(), 0, is_new=True)
+    return Recovered(saved, PublisherTable({}, 0), ByteIndex(), 0, Damage(saved.row.pubend), is_new=True)
 
 
 def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recovered:
-    """Reads the log above the checkpoint. Raises VolumeCorruptError if some of it is damaged or missing."""
+    """Reads the log above the checkpoint. Raises VolumeCorruptError if some of it is missing."""
     pubend = saved.row.pubend
+    stream, tag = stream_of(pubend), tag_of(network, pubend)
     checkpoint = saved.checkpoint
     table = PublisherTable(saved.publishers, checkpoint.epochs)
-    recovered = Recovered(saved, table, ByteIndex(checkpoint.points), checkpoint.tick)
-    tag = tag_of(network, pubend)
-    for index, raw in reader.records(stream_of(pubend), checkpoint.tick):
-        record = decode_record(tag, index, raw)
-        _replay(recovered, record)
-        recovered.index.add(record.last_tick, len(raw))
-        recovered.newest = record.last_tick
-    last = reader.last(stream_of(pubend))
+    recovered = Recovered(saved, table, ByteIndex(checkpoint.points), checkpoint.tick, Damage(pubend))
+    if saved.fault:
+        recovered.damage.refuse(saved.fault)
+    for after, upto in reader.given_up(stream):
+        recovered.damage.give_up(after, _last_tick_of_hole(reader, stream, tag, upto))
+    last = reader.last(stream)
+    hole = _replay_log(reader, stream, tag, recovered)
+    if hole >= last > recovered.newest:
+        recovered.newest = last
+        recovered.index.add(last, 0)
     if last != recovered.newest:
         raise VolumeCorruptError(
             f"the log of {pubend} ends at tick {recovered.newest}, its storage says {last}: events are lost"
@@ -62,14 +71,56 @@ def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recover
     return recovered
 
 
-def _replay(recovered: Recovered, record: Record) -> None:
+def _last_tick_of_hole(reader: RecoveryReader, stream: str, tag: int, upto: Tick) -> Tick:
+    """The last tick of the last record of a hole, behind which the next one that can be read has index upto + 1."""
+    try:
+        index, raw = next(iter(reader.records(stream, upto)))
+        return decode_record(tag, index, raw).previous
+    except (StopIteration, VolumeCorruptError):
+        return upto
+
+
+def _replay_log(reader: RecoveryReader, stream: str, tag: int, recovered: Recovered) -> Tick:
+    """Replays what can be read above the checkpoint; returns where the hole at the end of that ends, or 0."""
+    after, hole, holes = recovered.newest, 0, 0
+    while True:
+        try:
+            for index, raw in reader.records(stream, after):
+                record = _decoded(tag, after, index, raw)
+                _replay(recovered, record, hole, with_holes=holes > 0)
+                recovered.index.add(record.last_tick, len(raw))
+                recovered.newest = after = record.last_tick
+                hole = 0
+        except RecordsDamagedError as error:
+            if error.upto <= after:
+                raise
+            if not error.given_up:
+                recovered.damage.note(after, error.upto, str(error))
+                recovered.damage.refuse(str(error))
+            after = hole = error.upto
+            holes += 1
+        else:
+            return hole
+
+
+def _decoded(tag: int, after: Tick, index: Tick, raw: bytes) -> Record:
+    try:
+        return decode_record(tag, index, raw)
+    except VolumeCorruptError as error:
+        raise RecordsDamagedError(str(error), after, index, given_up=False) from error
+
+
+def _replay(recovered: Recovered, record: Record, hole: Tick, *, with_holes: bool) -> None:
+    """`hole`: where one ends that is right before the record, or 0."""
     pubend = recovered.saved.row.pubend
-    if record.previous != recovered.newest:
+    if not recovered.newest <= record.previous <= max(recovered.newest, hole):
         raise VolumeCorruptError(
             f"the log of {pubend} lacks what was between ticks {recovered.newest} and {record.first_tick}"
         )
     batch = Batched(record.first_sequence, record.first_tick, record.count, record.crc)
-    if not recovered.table.replay(record.publisher, record.epoch, batch):
+    if not recovered.table.replay(
+        record.publisher, record.epoch, batch, with_holes=with_holes or bool(recovered.saved.fault)
+    ):
         raise VolumeCorruptError(
             f"the log of {pubend} lacks what publisher {record.publisher!r} sent before event {record.first_sequence}"
         )

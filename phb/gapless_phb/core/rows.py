@@ -14,6 +14,7 @@ import msgspec
 
 from gapless.core.roles import RecoveryReader
 from gapless.core.ticks import PubendId, ShbId, Tick
+from gapless.errors import VolumeCorruptError
 
 PUBENDS: Final = "phb.pubends"
 """number → PubendRow."""
@@ -120,6 +121,8 @@ class SavedPubend:
     publishers: Mapping[str, PublisherRow] = field(default_factory=dict)
     checkpoint: Checkpoint = NO_CHECKPOINT
     keyed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    fault: str = ""
+    """Why not all publishers are here: some of their rows cannot be read."""
 
 
 def saved_pubends(reader: RecoveryReader) -> list[SavedPubend]:
@@ -135,8 +138,11 @@ def _saved(reader: RecoveryReader, number: int, row: PubendRow) -> SavedPubend:
     saved.lost = max((_tick(value) for _, value in reader.scan(LOST, prefix)), default=0)
     saved.members = {name: _tick(value) for name, value in _named(reader, MEMBERS, prefix)}
     saved.holds = {name: _holds(value) for name, value in _named(reader, HOLDS, prefix)}
-    saved.publishers = {name: _publisher_row(value) for name, value in _named(reader, PUBLISHERS, prefix)}
-    saved.keyed = {name: _mark(value) for name, value in _named(reader, KEYED, prefix)}
+    try:
+        saved.publishers = {name: _publisher_row(value) for name, value in _named(reader, PUBLISHERS, prefix)}
+        saved.keyed = {name: _mark(value) for name, value in _named(reader, KEYED, prefix)}
+    except VolumeCorruptError as error:  # who reads needs none of them
+        saved.fault = str(error)
     for _, value in reader.scan(CHECKPOINTS, prefix):
         saved.checkpoint = _checkpoint(value)
     return saved

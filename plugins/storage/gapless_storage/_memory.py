@@ -31,6 +31,7 @@ class Log:
         self.size = 0
         self.chopped_bytes = 0
         self.settled = 0  # the durable chop point: below it records may really go
+        self.given_up: tuple[tuple[int, int], ...] = ()  # what an operator has given up
         self._indexes: list[int] = []
         self._records: list[bytes] = []
         self._lock = threading.Lock()  # `reclaim` may come while another thread reads
@@ -51,6 +52,11 @@ class Log:
             batch.chops.append((self, upto))
             self._move_chop_point(upto, sign=1)
 
+    def give_up(self, lost: tuple[int, int], batch: Batch) -> None:
+        """Notes what an operator gives up."""
+        batch.undos.append((self._set_given_up, self.given_up))
+        self._set_given_up((*self.given_up, lost))
+
     def read(self, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
         """What overlaps (after, upto]; see `gapless.spi.LogStream.read`."""
         with self._lock:
@@ -62,15 +68,6 @@ class Log:
                 end += 1
             return list(zip(self._indexes[place:end], self._records[place:end], strict=True))
 
-    def end(self, max_bytes: int) -> list[tuple[int, bytes]]:
-        """The last records above the chop point, as many as take less than that."""
-        with self._lock:
-            place = len(self._indexes)
-            while place and self._indexes[place - 1] > self.first and len(self._records[place - 1]) < max_bytes:
-                place -= 1
-                max_bytes -= len(self._records[place])
-            return list(zip(self._indexes[place:], self._records[place:], strict=True))
-
     def copy(self) -> Log:
         """Another one with the same records, all of it durable."""
         log = Log()
@@ -78,6 +75,7 @@ class Log:
             log.first = log.settled = self.first
             log.last, log.size, log.chopped_bytes = self.last, self.size, self.chopped_bytes
             log._indexes, log._records = self._indexes.copy(), self._records.copy()
+            log.given_up = self.given_up
         return log
 
     def reclaim(self) -> int:
@@ -89,6 +87,9 @@ class Log:
             del self._records[:count]
             self.chopped_bytes -= freed
             return freed
+
+    def _set_given_up(self, given_up: tuple[tuple[int, int], ...]) -> None:
+        self.given_up = given_up
 
     def _unput(self, last: int) -> None:
         self._indexes.pop()

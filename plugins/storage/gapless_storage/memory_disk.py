@@ -50,8 +50,6 @@ class DiskFaults:
     """Every sync returns, and makes nothing durable."""
     unreadable: set[tuple[str, int]] = field(default_factory=set)
     """Streams and indexes of records that cannot be read any more."""
-    opening_reads_bytes: int = 256 << 10
-    """So much of a stream's end is read when a volume is first asked for it, and must be readable then."""
 
 
 class _Fence(NamedTuple):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from gapless.errors import VolumeCorruptError, VolumeFailedError
+from gapless.core.given_up import GivenUp
+from gapless.errors import RecordsDamagedError, VolumeCorruptError, VolumeFailedError
 from gapless_storage._memory import Change, Content, Log, Rows
 
 if TYPE_CHECKING:
@@ -30,12 +33,10 @@ class MemoryVolume:
         self._failure: VolumeFailedError | None = None
 
     def stream(self, name: str) -> MemoryStream:
-        """The stream of that name. Raises VolumeCorruptError when its end cannot be read."""
+        """The stream of that name."""
         if name not in self._streams:
             log = self._content.logs.setdefault(name, Log())
-            stream = MemoryStream(name, log, self._staged, self._disk)
-            stream.read_end()
-            self._streams[name] = stream
+            self._streams[name] = MemoryStream(name, log, self._staged, self._disk)
         return self._streams[name]
 
     def table(self, name: str) -> MemoryTable:
@@ -43,6 +44,14 @@ class MemoryVolume:
         if name not in self._tables:
             self._tables[name] = MemoryTable(name, self._content.rows.setdefault(name, Rows()), self._staged)
         return self._tables[name]
+
+    def stream_names(self) -> Sequence[str]:
+        """All streams."""
+        return sorted(self._content.logs)
+
+    def table_names(self) -> Sequence[str]:
+        """All tables."""
+        return sorted(self._content.rows)
 
     def write(self) -> None:
         """Applies all that is staged as one atomic batch. Raises VolumeFailedError, VolumeFullError."""
@@ -99,6 +108,22 @@ class MemoryVolume:
         """What the disk was made with: None for a plugin, a simulator's choice otherwise."""
         return self._disk.free_bytes
 
+    @property
+    def damage(self) -> str:
+        """What cannot be read."""
+        spoilt = sorted(self._disk.faults.unreadable)
+        return ", ".join(f"{name}: record {index}" for name, index in spoilt)
+
+    def excise(self) -> str:
+        """Forgets what cannot be read, and closes the volume."""
+        unreadable = self._disk.faults.unreadable
+        for name, index in sorted(unreadable):
+            if not any(after < index <= upto for after, upto in self.stream(name).lost):
+                raise VolumeCorruptError(f"{name}: record {index} cannot be read, and was not given up")
+        unreadable.clear()
+        self.close()
+        return ""
+
     def close(self) -> None:
         """Syncs if it can and lets go of the disk. What is staged and not written is dropped. Idempotent."""
         try:
@@ -143,26 +168,52 @@ class MemoryStream:
 
     def read(self, after: int, upto: int, max_bytes: int = 1 << 20) -> Sequence[tuple[int, bytes]]:
         """The written records that overlap (after, upto], in order; at least one, else up to `max_bytes`."""
-        found = self._log.read(after, upto, max_bytes) if after < upto else []
-        if self._faults.unreadable:
-            self._raise_if_unreadable(found)
-        return found
+        if after >= upto:
+            return []
+        read = partial(self._read, max_bytes=max_bytes)
+        return GivenUp(self.name, self._log.given_up).read(max(after, self.first), upto, read)
 
-    def read_end(self) -> None:
-        """What an opening does to find the last record. Raises VolumeCorruptError if it cannot."""
-        if self._faults.unreadable:
-            self._raise_if_unreadable(self._log.end(self._faults.opening_reads_bytes))
+    @property
+    def given_up(self) -> Sequence[tuple[int, int]]:
+        """What an operator has given up."""
+        return GivenUp(self.name, self._log.given_up).above(self.first)
+
+    @property
+    def lost(self) -> Sequence[tuple[int, int]]:
+        """The same, and what of it is below the chop point; and all that is."""
+        return (*self._log.given_up, (0, self.first))
+
+    def give_up(self, after: int, upto: int) -> None:
+        """Stages that the records in (after, upto] are lost."""
+        self._staged.append((self._log.give_up, (after, upto)))
+
+    def _read(self, after: int, upto: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+        found = self._log.read(after, upto, max_bytes)
+        if not self._faults.unreadable:
+            return found
+        whole = list(takewhile(self._is_readable, found))
+        if found and not whole:
+            end = self._damaged_upto(after)
+            text = f"{self.name}: the records between {after} and {end} cannot be read"
+            raise RecordsDamagedError(text, after, end, given_up=False)
+        return whole
+
+    def _is_readable(self, entry: tuple[int, bytes]) -> bool:
+        return (self.name, entry[0]) not in self._faults.unreadable
+
+    def _damaged_upto(self, after: int) -> int:
+        """Where the records that cannot be read end, as `RecordsDamagedError.upto` says it."""
+        while found := self._log.read(after, after + 1, 0):
+            if self._is_readable(found[0]):
+                return found[0][0] - 1
+            after = found[0][0]
+        return self.last
 
     def chop(self, upto: int) -> None:
         """Stages the removal of all records with an index <= `upto`."""
         upto = min(upto, self.last)
         if upto > self._log.first:
             self._staged.append((self._log.chop, upto))
-
-    def _raise_if_unreadable(self, records: Sequence[tuple[int, bytes]]) -> None:
-        for index, _ in records:
-            if (self.name, index) in self._faults.unreadable:
-                raise VolumeCorruptError(f"{self.name}: record {index} cannot be read")
 
 
 class MemoryTable:

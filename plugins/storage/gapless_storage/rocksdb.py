@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,6 +27,7 @@ from gapless.errors import (
     ConfigurationError,
     StorageError,
     VolumeAbsentError,
+    VolumeCorruptError,
     VolumeFailedError,
     VolumeForeignError,
     VolumeFullError,
@@ -34,10 +35,13 @@ from gapless.errors import (
 from gapless.plugins import hookimpl
 from gapless.spi import Create, StorageCapabilities, VolumeIdentity
 from gapless_storage._rocksdb.engine import Tuning
+from gapless_storage._rocksdb.excision import copy_readable, exchange
 from gapless_storage._rocksdb.files import storage_error
 from gapless_storage._rocksdb.layout import (
     NEXT_ID_KEY,
     STREAM_ID_MAX,
+    STREAM_NAMES,
+    TABLE_NAMES,
     decode_id,
     encode_id,
     stream_name_key,
@@ -104,7 +108,13 @@ class RocksdbVolume:
         if name not in self._streams:
             stream_id = self._id_of(stream_name_key(name))
             self._streams[name] = RocksdbStream(
-                name, stream_id, self._engine, self._staged, self._chopping, self._growing
+                name,
+                stream_id,
+                self._engine,
+                self._staged,
+                self._chopping,
+                self._growing,
+                self._opened.note_damage,
             )
         return self._streams[name]
 
@@ -114,9 +124,19 @@ class RocksdbVolume:
             self._tables[name] = RocksdbTable(name, self._id_of(table_name_key(name)), self._engine, self._staged)
         return self._tables[name]
 
+    def stream_names(self) -> Sequence[str]:
+        """All streams."""
+        return [key[1:].decode() for key, _ in self._engine.scan(STREAM_NAMES)]
+
+    def table_names(self) -> Sequence[str]:
+        """All tables."""
+        return [key[1:].decode() for key, _ in self._engine.scan(TABLE_NAMES)]
+
     @property
     def reclaimable(self) -> int:
-        """About how many bytes `reclaim` would give back."""
+        """About how many bytes `reclaim` would give back. None while a part of the files cannot be read."""
+        if not self._engine.compacting:
+            return 0
         return sum(stream.reclaimable for stream in self._streams.values())
 
     @property
@@ -195,6 +215,8 @@ class RocksdbVolume:
         """Gives the space of chopped records back to the disk. Blocks; writes wait a few ms for it once."""
         with self._reclaim_lock:
             self._raise_if_unusable()
+            if not self._engine.compacting:
+                return 0
             plans = [plan for stream in [*self._streams.values()] if (plan := stream.plan_reclaim())]
             if not plans:
                 return 0
@@ -218,6 +240,26 @@ class RocksdbVolume:
         self._engine.flush_log_family()
         for plan in plans:
             plan.stream.finish_reclaim(plan)
+
+    # ----------------------------------------------------------------------------------- repairing
+
+    @property
+    def damage(self) -> str:
+        """What was found to be unreadable, and is still there; "" when nothing was."""
+        return self._opened.damage
+
+    def excise(self) -> str:
+        """Makes the database anew of all that can be read, and closes the volume."""
+        self.sync()
+        copy_readable(self._opened, [self.stream(name) for name in self.stream_names()], self._mark)
+        with self._reclaim_lock, self._log_lock, self._fence_lock, self._write_lock:
+            self._closed = True
+            self._batch = None
+            self._fence.close()
+            self._engine.close()
+            kept = exchange(self._opened, self._mark)
+            self._opened.lock.release()
+        return f"the old database is kept in {kept}: remove it when you need it no more"
 
     # ------------------------------------------------------------------------------------- closing
 
@@ -290,6 +332,8 @@ class RocksdbVolume:
 
     def _fail(self, error: StorageError) -> StorageError:
         """Remembers the first failure; what to raise for this one."""
+        if isinstance(error, VolumeCorruptError):
+            self._opened.note_damage(str(error))
         if not isinstance(error, _NOT_OURS):
             try:  # what fails may fail because the volume is gone; then it is not to be opened again
                 self._presence.check(thoroughly=True)

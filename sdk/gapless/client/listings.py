@@ -59,6 +59,10 @@ class PubendInfo:
     """Brokers with subscriptions that began in the past: from which tick on they need it, and how many bytes."""
     policy: str = ""
     """What is released early, for people; "": nothing."""
+    damaged: tuple[tuple[Tick, Tick, str], ...] = ()
+    """Ranges (start, end] of its log that cannot be read, and why; "" for what was given up (`gapless repair`)."""
+    refusal: str = ""
+    """Why nothing can be published to it, for people, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,8 @@ def pubend_info(row: PubendRow) -> PubendInfo:
         undelivered_bytes=row.undelivered_bytes,
         holds=row.holds,
         policy=row.policy,
+        damaged=row.damaged,
+        refusal=row.refusal,
     )
 
 

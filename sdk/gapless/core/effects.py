@@ -77,6 +77,8 @@ class ReadResult(Struct, frozen=True, gc=False):
     first: int
     error: str = ""
     """Why the read failed; then nothing is known about the range."""
+    damaged_upto: int = 0
+    """Behind this index there is a record that can be read, or none at all; 0 when that is not known."""
 
 
 class Tell(Struct, frozen=True, gc=False):

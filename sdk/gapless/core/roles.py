@@ -43,7 +43,13 @@ class RecoveryReader(Protocol):
         """All pairs of a table whose key starts with `prefix`, in key order."""
 
     def records(self, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
-        """All records of a stream with an index > after, in order."""
+        """All records of a stream with an index > after, in order.
+
+        Raises RecordsDamagedError where one cannot be read; go on behind it, if you can.
+        """
+
+    def given_up(self, stream: str) -> Sequence[tuple[int, int]]:
+        """The ranges (after, upto] of a stream that an operator has given up."""
 
     def first(self, stream: str) -> int:
         """A stream's chop point."""

@@ -43,6 +43,13 @@ class Knowledge(Struct, frozen=True, gc=False):
     stamp: Stamp = RAW
     reply: bool = False
     """An answer to a want: it goes only where it was asked for (T37)."""
+    damaged: bool = False
+    """All of (lo, hi] is lost: it could not be read, and an operator has given it up. There is no data."""
+
+    @classmethod
+    def of_damage(cls, pubend: PubendId, lo: Tick, hi: Tick, lost: Tick) -> Knowledge:
+        """The answer to a want for what an operator has given up."""
+        return cls(pubend, lo, hi, EMPTY, lost, RAW, reply=True, damaged=True)
 
 
 class Want(Struct, frozen=True, gc=False):

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gapless.core.effects import Read, ReadResult
-from gapless.errors import StorageError
+from gapless.errors import RecordsDamagedError, StorageError
 
 if TYPE_CHECKING:
     from gapless.core.effects import Operation
@@ -252,6 +252,8 @@ class Engine:
         stream = self._volume.stream(read.stream)
         try:
             records = stream.read(read.after, read.upto, read.max_bytes)
+        except RecordsDamagedError as error:
+            return ReadResult(read.cookie, (), stream.first, str(error), error.upto)
         except StorageError as error:
             return ReadResult(read.cookie, (), stream.first, str(error) or type(error).__name__)
         return ReadResult(read.cookie, records, stream.first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ class VolumeReader:
                 return
             yield from records
             after = records[-1][0]
+
+    def given_up(self, stream: str) -> Sequence[tuple[int, int]]:
+        """The ranges (after, upto] of a stream that an operator has given up."""
+        return self._volume.stream(stream).given_up
 
     def first(self, stream: str) -> int:
         """A stream's chop point."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from gapless.core.columns import EventColumns
 from gapless.core.effects import Alarm, Chop, Delete, Put, Read, ReadResult, Set, Tell, Write
 from gapless.core.events import encode_event
+from gapless.core.given_up import GivenUp
 from gapless.core.roles import ClientSession, RoleContext
 from gapless.core.routing import (
     AskPubend,
@@ -36,6 +38,7 @@ from gapless.core.routing import (
     Want,
 )
 from gapless.core.ticks import EPOCH_MS, MILLISECOND, STEP, Tick
+from gapless.errors import RecordsDamagedError
 from gapless_phb.core import rows
 from gapless_phb.core.broker import PublisherHostingBroker
 from gapless_phb.core.publishers import term_of
@@ -58,12 +61,23 @@ class Stream:
     records: list[tuple[int, bytes]] = field(default_factory=list)
     first: int = 0
     last: int = 0
+    unreadable: set[int] = field(default_factory=set)
+    """Indexes of records that cannot be read."""
+    given_up: list[tuple[int, int]] = field(default_factory=list)
 
     def read(self, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
         """As `gapless.spi.LogStream.read`."""
+        return list(GivenUp("s", self.given_up).read(after, upto, partial(self._read, max_bytes=max_bytes)))
+
+    def _read(self, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
         for index, record in self.records:
             if index > after:
+                if index in self.unreadable:
+                    if found:
+                        break
+                    whole = (one for one, _ in self.records if one > index and one not in self.unreadable)
+                    raise RecordsDamagedError("it is rotten", after, next(whole, self.last + 1) - 1, given_up=False)
                 found.append((index, record))
                 if index >= upto or sum(len(raw) for _, raw in found) >= max_bytes:
                     break
@@ -79,7 +93,7 @@ class Content:
 
     def copy(self) -> Content:
         """An independent copy; the bytes are shared."""
-        streams = {name: Stream(list(one.records), one.first, one.last) for name, one in self.streams.items()}
+        streams = {name: replace(one, records=list(one.records)) for name, one in self.streams.items()}
         return Content(streams, {name: dict(table) for name, table in self.tables.items()})
 
     def apply(self, write: Write) -> None:
@@ -104,7 +118,13 @@ class Content:
         return iter([(key, value) for key, value in pairs if key.startswith(prefix)])
 
     def records(self, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
-        return iter([record for record in self.streams.get(stream, Stream()).records if record[0] > after])
+        log = self.streams.get(stream, Stream())
+        while found := log.read(after, log.last, 1):
+            yield from found
+            after = found[-1][0]
+
+    def given_up(self, stream: str) -> Sequence[tuple[int, int]]:
+        return self.streams.get(stream, Stream()).given_up
 
     def first(self, stream: str) -> int:
         return self.streams.get(stream, Stream()).first
@@ -198,7 +218,11 @@ class Harness:
     def perform(self, read: Read) -> ReadResult:
         """Reads; the chop point is sampled as well."""
         stream = self.volume.visible.streams.get(read.stream, Stream())
-        return ReadResult(read.cookie, stream.read(read.after, read.upto, read.max_bytes), stream.first)
+        try:
+            records = stream.read(max(read.after, stream.first), read.upto, read.max_bytes)
+        except RecordsDamagedError as error:
+            return ReadResult(read.cookie, (), stream.first, str(error), error.upto)
+        return ReadResult(read.cookie, records, stream.first)
 
     def answer(self, result: ReadResult) -> list[object]:
         """A read is answered."""

@@ -74,17 +74,6 @@ def test_reclaiming_lets_go_of_what_is_durably_chopped_and_nothing_else() -> Non
     assert [index for index, _ in log.read(0, 100, 1 << 20)] == [7, 8, 9, 10]
 
 
-def test_the_end_of_a_log_is_what_takes_less_than_so_much() -> None:
-    log = Log()
-    for index in range(1, 11):
-        log.put((index, b"x" * 10), Batch())
-    log.chop(7, Batch())
-
-    assert log.end(10) == []
-    assert [index for index, _ in log.end(11)] == [10]
-    assert [index for index, _ in log.end(1000)] == [8, 9, 10]
-
-
 def test_what_happens_to_a_copy_does_not_happen_to_the_original() -> None:
     content = Content({"s": Log()}, {"t": Rows()})
     content.logs["s"].put((1, b"one"), Batch())

@@ -277,7 +277,7 @@ def test_the_end_of_a_stream_is_found_where_an_earlier_version_did_not_keep_it(h
         volume.write()
         size = volume.stream("s").size
         batch = volume._engine.marked_batch(volume._mark)
-        batch.delete(end_key(volume.stream("s")._id))
+        batch.delete(end_key(volume.stream("s").stream_id))
         volume._engine.write(batch)
 
     with closing(harness.open()) as volume:

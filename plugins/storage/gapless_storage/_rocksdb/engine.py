@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -54,6 +55,7 @@ COMPRESSIONS = {
 
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 _FAILING = ("Input/output error", "Read-only file system", "Too many open files", "Cannot allocate memory")
+_DAMAGED = ("Corruption", "Input/output error", "No such file or directory")
 _PENDING_FLUSH = "rocksdb.mem-table-flush-pending"
 _PENDING_FLUSH_POLLS_MAX = 100
 _PENDING_FLUSH_POLL_SECONDS = 0.0002
@@ -67,8 +69,9 @@ class Tuning:
     compression: str
 
 
-def _options(tuning: Tuning, *, create: bool) -> Options:
+def _options(tuning: Tuning, *, create: bool, compacting: bool) -> Options:
     options = Options(raw_mode=True)
+    options.set_disable_auto_compactions(not compacting)
     options.create_if_missing(create)
     options.create_missing_column_families(create)
     options.set_error_if_exists(create)
@@ -93,10 +96,15 @@ def _options(tuning: Tuning, *, create: bool) -> Options:
 class Engine:
     """An open database. Its errors are those of `gapless.errors`."""
 
-    def __init__(self, directory: Path, tuning: Tuning, *, create: bool) -> None:
-        """Raises VolumeLockedError, VolumeCorruptError, VolumeFullError or VolumeFailedError."""
-        families = {LOG_FAMILY: _options(tuning, create=create)}
-        options = _options(tuning, create=create)
+    def __init__(self, directory: Path, tuning: Tuning, *, create: bool, compacting: bool) -> None:
+        """`compacting`: whether data files are merged in the background.
+
+        One that is damaged would fail that, and then everything that is written, whatever stream it belongs to.
+        Raises VolumeLockedError, VolumeCorruptError, VolumeFullError or VolumeFailedError.
+        """
+        self.compacting = compacting
+        families = {LOG_FAMILY: _options(tuning, create=create, compacting=compacting)}
+        options = _options(tuning, create=create, compacting=compacting)
         self._database = _told(lambda: Rdict(str(directory), options, column_families=families))
         self._log: Rdict | None = None
         try:
@@ -149,9 +157,24 @@ class Engine:
         """A stream's records with an index > `after`, up to the first >= `upto`, or till `max_bytes`."""
         return self._read(lambda: _records(self._open_log().iter(), stream, after, upto, max_bytes))
 
-    def last_index(self, stream: int) -> int:
-        """The highest index of a stream that has a record, or 0."""
-        return self._read(lambda: _last_index(self._open_log().iter(), stream))
+    def readable_from(self, stream: int, after: int, places: Sequence[int]) -> int | None:
+        """The first index behind a block that cannot be read, where a record of the stream can be; None: there is none.
+
+        The record behind `after` cannot be read. `places` are indexes above it, in order, the last one the stream's:
+        where to look first. The search is exact to the record when one piece of the files is damaged; of
+        several that lie between two of the places, what can be read in between may be passed over.
+        """
+        return self._read(lambda: _readable_from(self._open_log().iter, stream, after, places))
+
+    def pairs(self, after: bytes, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        """Pairs of the default family with a key above `after`, in order, until they have so many bytes."""
+        return self._read(lambda: _pairs(self._database.iter(), after, max_bytes))
+
+    def stop_compacting(self) -> None:
+        """From now on data files are not merged any more. What is merging just now may still fail."""
+        self.compacting = False
+        for family in (self._database, self._open_log()):
+            _told(partial(family.set_options, {"disable_auto_compactions": "true"}))
 
     def flush_log_family(self) -> None:
         """Blocks until all records are in data files. Releases the GIL."""
@@ -247,6 +270,11 @@ def says_failing(text: str) -> bool:
     return any(phrase in text for phrase in _FAILING)
 
 
+def says_damaged(text: str) -> bool:
+    """Whether an error's text says that something on the disk cannot be read, and that asking again will not help."""
+    return any(phrase in text for phrase in _DAMAGED)
+
+
 def _meaning(text: str) -> StorageError:
     if text.startswith("IO error") and "lock" in text.lower().split(":", 2)[1]:
         return VolumeLockedError(f"the database is in use: {text}")
@@ -294,19 +322,59 @@ def _records(iterator: RdictIter, stream: int, after: int, upto: int, max_bytes:
             if index >= upto or left <= 0:
                 return found
             iterator.next()
-        iterator.status()
+        if not found:  # else what cannot be read is met by who reads on
+            iterator.status()
         return found
     finally:
         del iterator
 
 
-def _last_index(iterator: RdictIter, stream: int) -> int:
+def _readable_from(iterator: Callable[[], RdictIter], stream: int, after: int, places: Sequence[int]) -> int | None:
+    """Asks a new iterator each time: one that has failed may go on failing where nothing is damaged."""
+    bad, good = after + 1, 0
+    ok = 0
+    for place in places:
+        if place > bad:
+            found = _found_at(iterator(), stream, place)
+            if found is not None:
+                ok, good = place, found
+                break
+            bad = place
+    else:
+        return None
+    while ok - bad > 1:
+        middle = (bad + ok) // 2
+        found = _found_at(iterator(), stream, middle)
+        if found is None:
+            bad = middle
+        else:
+            ok, good = middle, found
+    return good
+
+
+def _found_at(iterator: RdictIter, stream: int, index: int) -> int | None:
+    """The index of the first record at or behind `index`; None when it cannot be read, or there is none."""
     try:
-        iterator.seek_for_prev(RECORD_KEY.pack(stream, 2**64 - 1))
+        iterator.seek(RECORD_KEY.pack(stream, index))
         if not iterator.valid():
+            return None
+        found, there = RECORD_KEY.unpack(iterator.key())
+        return int(there) if found == stream else None
+    finally:
+        del iterator
+
+
+def _pairs(iterator: RdictIter, after: bytes, max_bytes: int) -> list[tuple[bytes, bytes]]:
+    try:
+        found: list[tuple[bytes, bytes]] = []
+        iterator.seek(after + b"\x00")
+        while iterator.valid() and max_bytes > 0:
+            key, value = iterator.key(), iterator.value()
+            found.append((key, value))
+            max_bytes -= len(key) + len(value)
+            iterator.next()
+        if not found:
             iterator.status()
-            return 0
-        found, index = RECORD_KEY.unpack(iterator.key())
-        return int(index) if found == stream else 0
+        return found
     finally:
         del iterator

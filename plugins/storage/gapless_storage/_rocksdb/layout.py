@@ -21,13 +21,14 @@ STREAM_ID_MAX = 2**32 - 2
 
 NEXT_ID_KEY = b"\x00next"
 
-_STREAM_NAME = b"\x01"
-_TABLE_NAME = b"\x02"
+STREAM_NAMES = b"\x01"
+TABLE_NAMES = b"\x02"
 _CHOP = b"\x03"
 _RECLAIM = b"\x04"
 _SIZE_NOTE = b"\x05"
 _ROW = b"\x06"
 _END = b"\x07"
+_GIVEN_UP = b"\x08"
 
 _ID = struct.Struct(">I")
 _MARK = struct.Struct(">16sQQQQ")
@@ -74,12 +75,12 @@ MARK_BYTES = _CHECKED_MARK.size
 
 def stream_name_key(name: str) -> bytes:
     """Where the id of a stream is kept."""
-    return _STREAM_NAME + name.encode()
+    return STREAM_NAMES + name.encode()
 
 
 def table_name_key(name: str) -> bytes:
     """Where the id of a table is kept."""
-    return _TABLE_NAME + name.encode()
+    return TABLE_NAMES + name.encode()
 
 
 def chop_key(stream_id: int) -> bytes:
@@ -100,6 +101,11 @@ def end_key(stream_id: int) -> bytes:
 def size_note_prefix(stream_id: int) -> bytes:
     """What all size notes of a stream begin with."""
     return _SIZE_NOTE + _ID.pack(stream_id)
+
+
+def given_up_prefix(stream_id: int) -> bytes:
+    """What all ranges that were given up of a stream begin with."""
+    return _GIVEN_UP + _ID.pack(stream_id)
 
 
 def row_prefix(table_id: int) -> bytes:

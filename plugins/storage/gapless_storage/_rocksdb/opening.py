@@ -5,6 +5,7 @@
       lock          held while it is open
       fence         the last durable batch (`fence`)
       seal          what the database's files were at a clean close (`seal`)
+      damaged       what of the database was found to be unreadable, if anything was
       rocksdb/      the database
 
 The order of creation is a story in four steps, each durable before the next: volume.json says
@@ -24,7 +25,7 @@ from pathlib import Path
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
 from gapless.spi import Create, VolumeIdentity
 from gapless_storage._rocksdb import wal
-from gapless_storage._rocksdb.engine import Engine, Tuning
+from gapless_storage._rocksdb.engine import Engine, Tuning, says_damaged
 from gapless_storage._rocksdb.fence import Fence
 from gapless_storage._rocksdb.files import (
     PRIVATE_DIRECTORY,
@@ -50,6 +51,10 @@ from gapless_storage._rocksdb.watchdog import Flushed, inspect_within
 
 _LOGGER = logging.getLogger("gapless.storage.rocksdb")
 
+DAMAGE_NOTE = "damaged"
+REPAIRED = "rocksdb.repaired"
+"""Where a repair makes the new database. It is whole when there is no other."""
+
 _BEGUN = {FILE_NAME, f"{FILE_NAME}.new", "lock"}
 """One of these says that a volume is here, or that somebody who was allowed to has begun to make one."""
 _NOT_FOREIGN = {*_BEGUN, "lost+found"}
@@ -63,7 +68,8 @@ system that has become read-only, too, for that is what some do after an error o
 
 _ADVICE = (
     "Bring back a copy of the whole directory that was made later than what is missing, "
-    "or move the directory away and start empty, which gives up everything in it"
+    "or move the directory away and start empty, which gives up everything in it. "
+    "`gapless repair` cannot help here: it gives up records of streams, and nothing else"
 )
 
 
@@ -77,6 +83,7 @@ class Opened:
     fence: Fence
     identity: VolumeIdentity
     created: bool
+    tuning: Tuning
 
     def presence(self) -> Presence:
         """What is there now."""
@@ -91,6 +98,39 @@ class Opened:
     def database(self) -> Path:
         """Where the database is kept."""
         return self.directory / "rocksdb"
+
+    def note_damage(self, text: str) -> None:
+        """Something of the database cannot be read: from now on, and after every opening, files are not merged.
+
+        RocksDB takes no write of anybody any more when merging meets what it cannot read.
+        """
+        if self.engine.compacting:
+            note_damage(self.directory, text)
+            self.engine.stop_compacting()
+
+    @property
+    def damage(self) -> str:
+        """What was found to be unreadable; "" when nothing was."""
+        note = self.directory / DAMAGE_NOTE
+        return note.read_text().strip() if note.exists() else ""
+
+
+def note_damage(directory: Path, text: str) -> None:
+    """Keeps in mind that something of the database in `directory` cannot be read."""
+    note = directory / DAMAGE_NOTE
+    if note.exists():
+        return
+    _LOGGER.error(
+        "%s: a part of the data files cannot be read. Until `gapless repair` has been run they are not merged any "
+        "more, and no space is given back to the disk: %s",
+        directory,
+        text,
+    )
+    try:
+        note.write_text(f"{text}\n")
+        sync_directory(directory)
+    except OSError as error:
+        _LOGGER.warning("%s cannot be written: %s", note, error)
 
 
 def open_directory(
@@ -152,11 +192,12 @@ def _create(directory: Path, lock: DirectoryLock, identity: VolumeIdentity, tuni
     _LOGGER.info("making a volume in %s for node %r of network %r", directory, identity.node, identity.network)
     shutil.rmtree(database, ignore_errors=True)
     fence_path.unlink(missing_ok=True)
+    (directory / DAMAGE_NOTE).unlink(missing_ok=True)
     volume = os.urandom(16)
     marker = Marker(identity.network, identity.node, volume.hex(), CREATING)
     write_marker(directory, marker)
     database.mkdir(PRIVATE_DIRECTORY)
-    engine = Engine(database, tuning, create=True)
+    engine = Engine(database, tuning, create=True, compacting=True)
     try:
         mark = Mark(volume, generation=1, opening=_random_opening(), previous=0, counter=1)
         engine.write(engine.marked_batch(mark))
@@ -168,7 +209,7 @@ def _create(directory: Path, lock: DirectoryLock, identity: VolumeIdentity, tuni
     except BaseException:
         engine.close()
         raise
-    return Opened(directory, lock, engine, fence, identity, created=True)
+    return Opened(directory, lock, engine, fence, identity, created=True, tuning=tuning)
 
 
 # ----------------------------------------------------------------------------------------- opening
@@ -184,7 +225,7 @@ def _open(directory: Path, lock: DirectoryLock, marker: Marker, tuning: Tuning, 
             raise
     except VolumeCorruptError as error:
         raise VolumeCorruptError(f"{error}. {_ADVICE}") from error
-    return Opened(directory, lock, engine, fence, marker.identity, created=False)
+    return Opened(directory, lock, engine, fence, marker.identity, created=False, tuning=tuning)
 
 
 def _open_fence(directory: Path, marker: Marker) -> Fence:
@@ -197,12 +238,27 @@ def _open_fence(directory: Path, marker: Marker) -> Fence:
 
 def _open_database(directory: Path, fence: Fence, tuning: Tuning, watchdog_seconds: float) -> Engine:
     database = directory / "rocksdb"
+    if not database.is_dir() and (directory / REPAIRED).is_dir():
+        _LOGGER.warning("%s: a repair was stopped at its last step, which is done now", directory)
+        (directory / REPAIRED).rename(database)
+        sync_directory(directory)
     if not database.is_dir():
         raise VolumeCorruptError(f"the database {database} is missing")
     sealed = is_sealed(directory / "seal", database, fence.mark)
     if not sealed:
         _check_database(database, fence.mark, watchdog_seconds)
-    engine = Engine(database, tuning, create=False)
+    if not (directory / DAMAGE_NOTE).exists():
+        try:
+            return _begun(database, fence, tuning, sealed=sealed, compacting=True)
+        except VolumeCorruptError as error:
+            if not says_damaged(str(error)):
+                raise
+            note_damage(directory, str(error))
+    return _begun(database, fence, tuning, sealed=sealed, compacting=False)
+
+
+def _begun(database: Path, fence: Fence, tuning: Tuning, *, sealed: bool, compacting: bool) -> Engine:
+    engine = Engine(database, tuning, create=False, compacting=compacting)
     try:
         _begin_generation(engine, fence, database, sealed=sealed)
     except VolumeForeignError:

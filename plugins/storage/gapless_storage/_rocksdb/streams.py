@@ -6,22 +6,26 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rocksdict import WriteBatch
 
-from gapless_storage._rocksdb.engine import Engine
+from gapless.core.given_up import GivenUp
+from gapless.errors import RecordsDamagedError, VolumeCorruptError
+from gapless_storage._rocksdb.engine import Engine, says_damaged
 from gapless_storage._rocksdb.layout import (
     INDEX_MAX,
     RECORD_KEY,
     chop_key,
     end_key,
+    given_up_prefix,
     reclaim_key,
     row_prefix,
     size_note_prefix,
 )
 
 _PLACE = struct.Struct(">QQ")
-_NOTE_INDEX = struct.Struct(">Q")
+_INDEX = struct.Struct(">Q")
 _NOTE_TOTAL = struct.Struct(">Q")
 
 NOTE_BYTES = 256 << 10
@@ -76,6 +80,10 @@ class SizeNotes:
             high, high_total = self.last, self.total
         return low_total + (high_total - low_total) * (index - low) // (high - low)
 
+    def places(self, after: int) -> list[int]:
+        """Some indexes above one, about as many bytes apart as two notes are; at last the last record's."""
+        return [*(index for index in self._indexes if after < index < self.last), self.last]
+
     def forget(self, index: int) -> None:
         """Drops the notes up to an index but the last of them, where the line begins."""
         count = max(0, bisect_right(self._indexes, index) - 1)
@@ -94,17 +102,21 @@ class RocksdbStream:
         staged: Callable[[], WriteBatch],
         chopping: list[RocksdbStream],
         growing: list[RocksdbStream],
+        on_damage: Callable[[str], None],
     ) -> None:
         """`staged` gives the volume's batch; who has a chop in it is added to `chopping`, who has records to `growing`.
 
+        `on_damage` is told when something cannot be read.
         Reads no record, so that one that is damaged is found by whoever reads it, and stops nobody else.
         """
         self.name = name
-        self._id = stream_id
+        self.stream_id = stream_id
         self._engine = engine
         self._staged = staged
         self._chopping = chopping
         self._growing = growing
+        self._on_damage = on_damage
+        self._given_up = GivenUp(name, _read_given_up(engine, stream_id))
         self._is_growing = False
         self._chopped = _read_place(engine, chop_key(stream_id))
         self._chop_staged: Place | None = None
@@ -137,20 +149,42 @@ class RocksdbStream:
         if not self.last < index <= INDEX_MAX:
             raise ValueError(f"{self.name}: index {index} is not in ({self.last}, {INDEX_MAX}]")
         batch = self._staged()
-        batch.put(RECORD_KEY.pack(self._id, index), record, self._engine.log_handle)
+        batch.put(RECORD_KEY.pack(self.stream_id, index), record, self._engine.log_handle)
         self.last = index
         if not self._is_growing:
             self._is_growing = True
             self._growing.append(self)
         if self._sizes.add(index, len(record)):
-            note = size_note_prefix(self._id) + _NOTE_INDEX.pack(index)
+            note = size_note_prefix(self.stream_id) + _INDEX.pack(index)
             batch.put(note, _NOTE_TOTAL.pack(self._sizes.total))
 
     def read(self, after: int, upto: int, max_bytes: int = 1 << 20) -> Sequence[tuple[int, bytes]]:
         """The written records that overlap (after, upto], in order; at least one, else up to `max_bytes`."""
         if upto <= after:
             return []
-        return self._engine.records(self._id, max(after, self._chopped.index), upto, max_bytes)
+        return self._given_up.read(max(after, self._chopped.index), upto, partial(self._read, max_bytes=max_bytes))
+
+    def _read(self, after: int, upto: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+        try:
+            return self._engine.records(self.stream_id, after, upto, max_bytes)
+        except VolumeCorruptError as error:
+            if not says_damaged(str(error)):
+                raise
+            self._on_damage(str(error))
+            begin = self._engine.readable_from(self.stream_id, after, self._sizes.places(after))
+            end = self.last if begin is None else begin - 1
+            text = f"{self.name}: the records between {after} and {end} cannot be read: {error}"
+            raise RecordsDamagedError(text, after, end, given_up=False) from None
+
+    @property
+    def given_up(self) -> Sequence[tuple[int, int]]:
+        """What an operator has given up."""
+        return self._given_up.above(self.first)
+
+    def give_up(self, after: int, upto: int) -> None:
+        """Stages that the records in (after, upto] are lost."""
+        self._staged().put(given_up_prefix(self.stream_id) + _INDEX.pack(upto), _INDEX.pack(after))
+        self._given_up.add(after, upto)
 
     def chop(self, upto: int) -> None:
         """Stages the removal of all records with an index <= `upto`."""
@@ -158,7 +192,7 @@ class RocksdbStream:
         if upto <= (self._chop_staged or self._chopped).index:
             return
         place = Place(upto, self._sizes.total_upto(upto))
-        self._staged().put(chop_key(self._id), _PLACE.pack(place.index, place.total))
+        self._staged().put(chop_key(self.stream_id), _PLACE.pack(place.index, place.total))
         if self._chop_staged is None:
             self._chopping.append(self)
         self._chop_staged = place
@@ -167,7 +201,7 @@ class RocksdbStream:
     def stage_end(self, batch: WriteBatch) -> None:
         """Puts where the stream ends now into `batch`, which holds its newest record."""
         self._is_growing = False
-        batch.put(end_key(self._id), _PLACE.pack(self._sizes.last, self._sizes.total))
+        batch.put(end_key(self.stream_id), _PLACE.pack(self._sizes.last, self._sizes.total))
 
     def apply_chop(self) -> None:
         """The batch with the staged chop was written."""
@@ -179,20 +213,20 @@ class RocksdbStream:
         after, upto = self._reclaimed, self._chopped
         if upto.index <= after.index:
             return None
-        notes = [note.index for note in _read_notes(self._engine, self._id) if note.index <= upto.index]
+        notes = [note.index for note in _read_notes(self._engine, self.stream_id) if note.index <= upto.index]
         return Reclaim(self, after, upto, tuple(notes))
 
     def stage_reclaim(self, plan: Reclaim, batch: WriteBatch) -> None:
         """Puts the physical removal into `batch`."""
-        self._engine.delete_records(batch, self._id, plan.after.index, plan.upto.index)
+        self._engine.delete_records(batch, self.stream_id, plan.after.index, plan.upto.index)
         for index in plan.notes:
-            batch.delete(size_note_prefix(self._id) + _NOTE_INDEX.pack(index))
-        batch.put(reclaim_key(self._id), _PLACE.pack(plan.upto.index, plan.upto.total))
+            batch.delete(size_note_prefix(self.stream_id) + _INDEX.pack(index))
+        batch.put(reclaim_key(self.stream_id), _PLACE.pack(plan.upto.index, plan.upto.total))
 
     def finish_reclaim(self, plan: Reclaim) -> None:
         """The batch was written: lets go of the files. Blocking."""
         self._reclaimed = plan.upto
-        self._engine.compact_records(self._id, plan.upto.index)
+        self._engine.compact_records(self.stream_id, plan.upto.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +280,15 @@ def _read_place(engine: Engine, key: bytes) -> Place:
     return Place(*_PLACE.unpack(row)) if row is not None else Place(0, 0)
 
 
+def _read_given_up(engine: Engine, stream_id: int) -> list[tuple[int, int]]:
+    prefix = given_up_prefix(stream_id)
+    return [(_INDEX.unpack(value)[0], _INDEX.unpack(key[len(prefix) :])[0]) for key, value in engine.scan(prefix)]
+
+
 def _read_notes(engine: Engine, stream_id: int) -> list[Place]:
     prefix = size_note_prefix(stream_id)
     return [
-        Place(_NOTE_INDEX.unpack(key[len(prefix) :])[0], _NOTE_TOTAL.unpack(value)[0])
-        for key, value in engine.scan(prefix)
+        Place(_INDEX.unpack(key[len(prefix) :])[0], _NOTE_TOTAL.unpack(value)[0]) for key, value in engine.scan(prefix)
     ]
 
 

@@ -86,6 +86,10 @@ class PubendRow(msgspec.Struct, array_like=True, frozen=True):
     """SHBs that need more kept than they have reported: from which tick on, and how many bytes are above it."""
     policy: str = ""
     """What is released early; "": nothing."""
+    damaged: tuple[tuple[Tick, Tick, str], ...] = ()
+    """Ranges (lo, hi] that cannot be read, and why; "" for one that an operator has given up."""
+    refusal: str = ""
+    """Why nothing can be published to it, or ""."""
 
 
 class PubendList(ServerMessage, frozen=True, tag=32):

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from gapless.errors import VolumeCorruptError, VolumeFailedError, VolumeFullError
+from gapless.errors import RecordsDamagedError, VolumeCorruptError, VolumeFailedError, VolumeFullError
 from gapless.spi import LogVolume
 from gapless.testing.storage.crashes import newest_whole_batch, write_batch
 from gapless.testing.storage.harness import HarnessFixtures, StorageHarness, indexes, need
@@ -149,6 +149,75 @@ class FailureTests(HarnessFixtures):
             with suppress(VolumeCorruptError):  # a storage may keep neighbours in one block
                 assert stream.read(200, 201) == [(201, b"behind it")]
 
+    def test_behind_what_is_spoilt_all_else_is_read(self, harness: StorageHarness) -> None:
+        """A read ends before it; one that begins with it says behind which index to go on."""
+        need(harness, "damage")
+        with closing(_with_spoilt_records(harness, 100)) as volume:
+            found, holes = _read_around(volume)
+
+            assert len(holes) == 1
+            after, upto, given_up = holes[0]
+            assert after < 100 <= upto
+            assert not given_up
+            assert found == [index for index in range(1, 201) if not after < index <= upto]
+            assert len(found) >= 150, "far more than what was spoilt cannot be read"
+
+    def test_what_is_spoilt_at_the_end_ends_with_the_stream(self, harness: StorageHarness) -> None:
+        need(harness, "damage")
+        with closing(_with_spoilt_records(harness, 200)) as volume:
+            found, holes = _read_around(volume)
+
+            assert [upto for _, upto, _ in holes] == [200]
+            assert found == list(range(1, holes[0][0] + 1))
+
+    def test_what_was_given_up_stays_a_hole(self, harness: StorageHarness) -> None:
+        """It is told as one, before and after it was removed from the disk, and never looks like nothing."""
+        need(harness, "damage")
+        volume = _with_spoilt_records(harness, 100)
+        found, [(after, upto, _)] = _read_around(volume)
+        volume.stream("s").give_up(after, upto)
+        volume.write()
+        volume.sync()
+        assert _read_around(volume) == (found, [(after, upto, True)])
+        volume.excise()
+        volume.close()
+
+        with closing(harness.open()) as volume:
+            stream = volume.stream("s")
+            assert volume.damage == ""
+            assert list(stream.given_up) == [(after, upto)]
+            assert _read_around(volume) == (found, [(after, upto, True)])
+            stream.put(201, b"behind it")
+            stream.chop(upto)
+            volume.write()
+            volume.sync()
+            assert list(stream.given_up) == []
+            assert indexes(stream.read(0, 201, 1 << 20)) == list(range(upto + 1, 202))
+
+    def test_nothing_else_is_removed_from_the_disk(self, harness: StorageHarness) -> None:
+        """What was not given up may be read yet, on another machine: excising refuses."""
+        need(harness, "damage")
+        volume = _with_spoilt_records(harness, 100)
+        found, _ = _read_around(volume)
+
+        with pytest.raises(VolumeCorruptError):
+            volume.excise()
+
+        volume.close()
+        with closing(harness.open()) as volume:
+            assert _read_around(volume)[0] == found
+
+    def test_a_volume_says_what_is_in_it(self, harness: StorageHarness) -> None:
+        with closing(harness.open()) as volume:
+            for name in ("b", "a"):
+                volume.stream(name).put(1, b"record")
+                volume.table(f"t{name}").put(b"key", b"value")
+            volume.write()
+
+            assert [name for name in volume.stream_names() if name in {"a", "b"}] == ["a", "b"]
+            assert [name for name in volume.table_names() if name in {"ta", "tb"}] == ["ta", "tb"]
+            assert volume.damage == ""
+
     def test_a_spoilt_record_does_not_keep_a_volume_open(self, harness: StorageHarness) -> None:
         """Its error may live long, and must hold nothing of the volume."""
         need(harness, "damage")
@@ -175,6 +244,34 @@ class FailureTests(HarnessFixtures):
             other.sync()
 
             assert indexes(other.stream("s").read(*EVERYTHING)) == [1]
+
+
+def _with_spoilt_records(harness: StorageHarness, index: int) -> LogVolume:
+    """A volume with a stream `s` of 200 records, of which one is spoilt, and maybe its neighbours."""
+    volume = harness.open()
+    for number in range(1, 201):
+        volume.stream("s").put(number, b"record %d " % number * 200)
+    volume.write()
+    volume.sync()
+    return harness.damage(volume, "s", index)
+
+
+def _read_around(volume: LogVolume) -> tuple[list[int], list[tuple[int, int, bool]]]:
+    """The indexes of all records of `s` that can be read, and the holes."""
+    stream, after = volume.stream("s"), 0
+    found: list[int] = []
+    holes: list[tuple[int, int, bool]] = []
+    while after < stream.last:
+        try:
+            records = stream.read(after, stream.last, 5_000)
+        except RecordsDamagedError as error:
+            holes.append((error.after, error.upto, error.given_up))
+            after = max(after + 1, error.upto)  # the suite ends, whatever a storage says
+        else:
+            assert records, "a read found nothing, and did not say why"
+            found += indexes(records)
+            after = records[-1][0]
+    return found, holes
 
 
 def _fail(harness: StorageHarness, volume: LogVolume) -> None:

@@ -180,16 +180,53 @@ def test_a_record_that_is_missing_is_never_taken_for_silence(missing: int) -> No
     assert sum(len(know.knowledge.data) for know in knows(said)) == 2 * missing
 
 
-def test_a_damaged_record_ends_the_answer_before_it() -> None:
+@pytest.mark.parametrize("garbled", [True, False])
+def test_of_a_record_that_cannot_be_read_nothing_is_said_and_all_else_is(garbled: bool) -> None:
     harness = written(3)
     index, raw = harness.stream().records[1]
-    harness.stream().records[1] = index, raw[:-1] + b"?"
+    if garbled:
+        harness.stream().records[1] = index, raw[:-1] + b"?"
+    else:
+        harness.stream().unreadable.add(index)
     harness.ask((0, FOREVER))
 
     said = harness.read()
 
-    assert [bodies(know.knowledge.data) for know in knows(said)] == ["1010=ann/1 1010.1=ann/2"]
-    assert any("damaged" in line for line in lines(said))
+    answers = [know.knowledge for know in knows(said)]
+    assert [bodies(one.data) for one in answers] == ["1010=ann/1 1010.1=ann/2", "1210=ann/5 1210.1=ann/6"]
+    assert answers[0].hi <= at(1110) - 1
+    assert answers[1].lo == index
+    assert any("damaged" in line or "rotten" in line for line in lines(said))
+    assert [(hi, bool(why)) for _, hi, why in harness.phb._pubends[harness.pubend].listing().damaged] == [
+        (harness.stream().records[2][0] - 1 if not garbled else index, True)
+    ]
+
+
+def test_who_asks_in_the_middle_of_what_cannot_be_read_is_answered_behind_it() -> None:
+    harness = written(5)
+    records = [index for index, _ in harness.stream().records]
+    harness.stream().unreadable.update(records[1:3])
+    harness.ask((records[1] - 1, records[1]), (records[2] - 1, records[3] - STEP))
+
+    said = harness.read()
+
+    answers = [know.knowledge for know in knows(said)]
+    assert [(one.lo, one.hi) for one in answers] == [(records[2], records[3] - STEP)]
+    assert [list(one.data.ticks) for one in answers] == [[records[3] - STEP]]
+
+
+def test_behind_a_tail_that_cannot_be_read_there_is_silence() -> None:
+    harness = written(3)
+    newest = harness.stream().records[-1][0]
+    harness.stream().unreadable.add(newest)
+    harness.ask((0, FOREVER))
+
+    said = harness.read()
+
+    answers = [know.knowledge for know in knows(said)]
+    assert [len(one.data) for one in answers] == [4, 0]
+    assert answers[1].lo == newest
+    assert answers[1].hi > newest
 
 
 def test_a_read_that_finds_everything_chopped_says_lost() -> None:

@@ -7,6 +7,7 @@ from gapless.core.routing import Know, Pub
 from gapless.core.ticks import EPOCH_MS, SECOND
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
+from gapless_phb.core.damage import Damage
 from gapless_phb.core.log import Log
 from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.publishers import Batch, Publisher
@@ -23,7 +24,7 @@ class LogWorld:
     def __init__(self) -> None:
         self.outbox = Outbox()
         self.log = Log("network", PUBEND, 0, TickClock(0, at(1000), 0, EPOCH_MS + 1000), self.outbox, 2 * SECOND)
-        self.log.recover(0, 0, 0, ByteIndex())
+        self.log.recover(0, 0, 0, ByteIndex(), Damage(PUBEND))
         self.publisher = Publisher("ann")
         self.ms = 1000
         self.writes: list[Write] = []

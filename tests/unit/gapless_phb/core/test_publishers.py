@@ -100,11 +100,23 @@ def test_replay_takes_what_follows_skips_what_is_known_and_sees_what_is_missing(
     one = table()
     opened(one)
 
-    assert one.replay("ann", epoch(1), Batched(1, at(1000), 3, 5))
-    assert one.replay("ann", epoch(1), Batched(1, at(1000), 3, 5))
-    assert not one.replay("ann", epoch(1), Batched(5, at(1001), 1, 5))
-    assert one.replay("ann", epoch(1), Batched(4, at(1001), 1, 5))
-    assert not one.replay("bob", epoch(1), Batched(2, at(1002), 1, 5))
+    assert one.replay("ann", epoch(1), Batched(1, at(1000), 3, 5), with_holes=False)
+    assert one.replay("ann", epoch(1), Batched(1, at(1000), 3, 5), with_holes=False)
+    assert not one.replay("ann", epoch(1), Batched(5, at(1001), 1, 5), with_holes=False)
+    assert one.replay("ann", epoch(1), Batched(4, at(1001), 1, 5), with_holes=False)
+    assert not one.replay("bob", epoch(1), Batched(2, at(1002), 1, 5), with_holes=False)
+
+
+def test_where_the_log_has_holes_replay_goes_on_behind_what_is_missing() -> None:
+    one = table()
+    opened(one)
+    assert one.replay("ann", epoch(1), Batched(1, at(1000), 3, 5), with_holes=False)
+
+    assert one.replay("ann", epoch(1), Batched(7, at(1001), 2, 5), with_holes=True)
+
+    ann = one.get("ann")
+    assert ann is not None
+    assert (ann.sequence, ann.known_from) == (8, 7)
 
 
 def test_changed_rows_are_taken_oldest_first_and_once() -> None:

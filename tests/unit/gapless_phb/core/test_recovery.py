@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from gapless.core.effects import Set, Write
+from gapless.core.intervals import IntervalSet
+from gapless.core.routing import OpenRequest, SubmitOpen, Verdict
+from gapless.core.ticks import FOREVER, STEP
 from gapless.errors import VolumeCorruptError
 from gapless_phb.core import rows
 from gapless_phb.core.recovery import created
-from unit.gapless_phb.harness import Harness, Stream, at, lines
+from unit.gapless_phb.harness import Harness, Stream, at, knows, lines, outcomes
 
 
 def written(batches: int = 5, **settings: int) -> Harness:
@@ -65,13 +70,100 @@ def test_a_log_that_ends_below_its_checkpoint_is_noticed() -> None:
         harness.crash()
 
 
-def test_a_damaged_record_is_noticed() -> None:
-    harness = written()
-    index, raw = durable(harness).records[1]
-    durable(harness).records[1] = index, raw[:-1] + b"?"
+def spoil(harness: Harness, *positions: int, garbled: bool = False) -> None:
+    """These records cannot be read any more, or are other ones than were written."""
+    stream = durable(harness)
+    for position in positions:
+        index, raw = stream.records[position]
+        if garbled:
+            stream.records[position] = index, raw[:-1] + b"?"
+        else:
+            stream.unreadable.add(index)
 
-    with pytest.raises(VolumeCorruptError, match="damaged"):
-        harness.crash()
+
+@pytest.mark.parametrize("garbled", [False, True])
+@pytest.mark.parametrize("spoilt", [(0,), (1, 2), (4,), (0, 2, 4)])
+def test_what_cannot_be_read_stops_publishing_and_no_reader(spoilt: tuple[int, ...], garbled: bool) -> None:
+    """The pubend is there, with all that can be read; nobody knows what its publishers have sent."""
+    harness = written()
+    records = [index for index, _ in durable(harness).records]
+    spoil(harness, *spoilt, garbled=garbled)
+
+    harness.crash()
+    harness.sync()
+    harness.advance(3_000)
+    harness.said.clear()
+    harness.ask((0, FOREVER))
+    harness.read()
+
+    answers = [know.knowledge for know in knows(harness.said) if know.knowledge.reply]
+    lost = [records[position] for position in spoilt]
+    found = [tick for one in answers for tick in one.data.ticks]
+    assert found == [tick for index in records if index not in lost for tick in (index - STEP, index)]
+    assert not any(one.lo < tick <= one.hi for one in answers for index in lost for tick in (index - STEP, index))
+    assert not any(one.damaged for one in answers)
+    opened = outcomes(harness.tell(SubmitOpen(OpenRequest("bob", "i", 1, None), "bob")))
+    assert [one.verdict for one in opened] == [Verdict.REJECTED]
+    assert "gapless repair" in opened[0].reason
+    assert any("cannot be read" in line for line in lines(harness.said))
+
+
+def test_nothing_that_is_known_of_publishers_is_written_while_some_is_not() -> None:
+    """The checkpoint would be believed when the damage is forgotten."""
+    harness = written(checkpoint_bytes=1 << 10)
+    before = harness.row(rows.CHECKPOINTS)
+    spoil(harness, 4)
+    harness.crash()
+    harness.sync()
+
+    harness.release(FOREVER)
+    harness.advance(10_000)
+    harness.sync()
+
+    assert harness.row(rows.CHECKPOINTS) == before
+
+
+@pytest.mark.parametrize("spoilt", [(0,), (1, 2), (4,), (0, 2, 4)])
+def test_what_was_given_up_is_said_to_be_damaged_and_publishing_goes_on(spoilt: tuple[int, ...]) -> None:
+    harness = written()
+    stream = durable(harness)
+    records = [index for index, _ in stream.records]
+    spoil(harness, *spoilt)
+    for position in spoilt:
+        stream.given_up.append((records[position - 1] if position else 0, records[position]))
+
+    harness.crash()
+    harness.sync()
+    publisher = harness.publisher("bob")
+    publisher.send()
+    harness.sync()
+    harness.said.clear()
+    harness.ask((0, FOREVER))
+    harness.read()
+
+    answers = sorted((know.knowledge for know in knows(harness.said) if know.knowledge.reply), key=lambda one: one.lo)
+    assert answers[0].lo == 0
+    assert all(one.hi == two.lo for one, two in pairwise(answers)), "every tick is accounted for"
+    damaged = IntervalSet((one.lo, one.hi) for one in answers if one.damaged)
+    assert damaged == IntervalSet(stream.given_up)
+    assert not any(len(one.data) for one in answers if one.damaged)
+    told = {tick for one in answers for tick in one.data.ticks}
+    assert all((index in told) == (position not in spoilt) for position, index in enumerate(records))
+
+
+def test_a_publisher_goes_on_behind_what_was_given_up() -> None:
+    """Of what is behind the damage the number is known; what was in it counts as sent, for all that was after it."""
+    harness = written()
+    stream = durable(harness)
+    records = [index for index, _ in stream.records]
+    spoil(harness, 1, 2)
+    stream.given_up.append((records[0], records[2]))
+
+    harness.crash()
+    harness.sync()
+
+    opened = outcomes([*harness.tell(SubmitOpen(OpenRequest("ann", "i2", 1, None), "ann")), *harness.sync()])
+    assert [(one.verdict, one.sequence) for one in opened] == [(Verdict.OK, 10)]
 
 
 def test_events_of_a_publisher_that_are_missing_are_noticed() -> None:

@@ -70,6 +70,9 @@ class Disk:
     def first(self, stream: str) -> int:
         return self.chopped.get(stream, 0)
 
+    def given_up(self, stream: str) -> tuple[tuple[int, int], ...]:
+        return ()
+
     def last(self, stream: str) -> int:
         return max(self.streams.get(stream, {0: b""}))
 
