@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -148,22 +149,53 @@ def test_a_scan_over_a_spoilt_block_raises(engine: Engine, tmp_path: Path) -> No
     opened = spoilt_engine(engine, tmp_path)
     silent = [key for key in opened._database.keys(from_key=b"\x06") if isinstance(key, bytes)]
 
+    before = opened.records(1, 0, 2**63, 1 << 30)
     with pytest.raises(VolumeCorruptError):
-        opened.records(1, 0, 2**63, 1 << 30)
+        opened.records(1, before[-1][0], 2**63, 1 << 30)
     with pytest.raises(VolumeCorruptError):
         opened.scan(b"\x06")
     with pytest.raises(VolumeCorruptError):
         opened.get(b"\x06row 100")
     opened.close()
 
+    assert [index for index, _ in before] == list(range(1, before[-1][0] + 1))
+    assert before[-1][0] < 100
     assert len(silent) < 200  # the trap that this closes is still there
+
+
+def test_the_record_behind_a_spoilt_block_is_found(engine: Engine, tmp_path: Path) -> None:
+    opened = spoilt_engine(engine, tmp_path)
+    before = opened.records(1, 0, 2**63, 1 << 30)[-1][0]
+    readable = []
+    for index in range(1, 201):
+        with suppress(VolumeCorruptError):
+            readable += [found for found, _ in opened.records(1, index - 1, index, 1)]
+
+    found = opened.readable_from(1, before, [before, 150, 200])
+
+    assert found == min(index for index in readable if index > before)
+    assert 100 < found <= 120
+    assert opened.readable_from(1, before, [before, 100]) is None
+    opened.close()
+
+
+def test_what_is_merged_no_more_is_written_on(engine: Engine, tmp_path: Path) -> None:
+    """Whatever is merged with a spoilt block fails, and with it all writes."""
+    opened = spoilt_engine(engine, tmp_path)
+    opened.stop_compacting()
+    for round_ in range(1, 12):
+        put(opened, 1, 200 + round_)
+        opened.flush_log_family()
+
+    assert [index for index, _ in opened.records(1, 200, 2**63, 1 << 20)] == list(range(201, 212))
+    assert opened.close() is True
 
 
 def test_an_error_holds_no_iterator(engine: Engine, tmp_path: Path) -> None:
     """A live one would keep the database, and its lock, open."""
     opened = spoilt_engine(engine, tmp_path)
     with pytest.raises(VolumeCorruptError) as of_records:
-        opened.records(1, 0, 2**63, 1 << 30)
+        opened.records(1, 99, 2**63, 1 << 30)
     with pytest.raises(VolumeCorruptError) as of_scan:
         opened.scan(b"\x06")
     opened.close()
