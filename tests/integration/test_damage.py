@@ -19,6 +19,12 @@ QUIET = 1.5
 """Seconds without an event after which a consumer has all it gets."""
 
 
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Where a broker makes its volume."""
+    return tmp_path / "volume"
+
+
 async def fill(directory: Path, topic: str, phb: dict[str, Any]) -> list[int]:
     """Publishes to a topic in a broker's life of its own, so that its pubend has a data file of its own."""
     async with (
@@ -73,10 +79,10 @@ async def damaged(directory: Path, *places: float, phb: dict[str, Any] = PUBENDS
 
 
 @pytest.mark.timeout(60)
-async def test_a_damaged_log_costs_the_other_pubends_nothing(tmp_path: Path) -> None:
-    ticks_a, ticks_b = await damaged(tmp_path, 0.5)
+async def test_a_damaged_log_costs_the_other_pubends_nothing(directory: Path) -> None:
+    ticks_a, ticks_b = await damaged(directory, 0.5)
 
-    async with running_node(tmp_path, phb=PUBENDS) as node:
+    async with running_node(directory, phb=PUBENDS) as node:
         got_b = await consume(node.url, "first of b.x", "b.x")
         got_a = await consume(node.url, "first of a.x", "a.x")
         async with gapless.connect(node.url, client_id="c") as connection, connection.session() as session:
@@ -96,10 +102,10 @@ async def test_a_damaged_log_costs_the_other_pubends_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.timeout(60)
-async def test_who_stands_behind_the_damage_is_served(tmp_path: Path) -> None:
-    ticks, _ = await damaged(tmp_path, 0.3)
+async def test_who_stands_behind_the_damage_is_served(directory: Path) -> None:
+    ticks, _ = await damaged(directory, 0.3)
 
-    async with running_node(tmp_path, phb=PUBENDS) as node:
+    async with running_node(directory, phb=PUBENDS) as node:
         waiting, behind = await asyncio.gather(
             consume(node.url, "first of a.x", "a.x"), consume(node.url, "second of a.x", "a.x")
         )
@@ -110,18 +116,18 @@ async def test_who_stands_behind_the_damage_is_served(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 async def test_merging_data_files_into_a_damaged_one_does_not_stop_the_others_for_good(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """RocksDB takes no write of anybody once it has met the block: the broker opens it anew, and merges no more.
 
     Nobody has read the block before: the publishers' checkpoint stands behind it.
     """
     phb = PUBENDS | {"checkpoint_bytes": 1 << 10}
-    await damaged(tmp_path, 0.3, phb=phb)
-    storage = {"path": str(tmp_path), "write_buffer_bytes": 64 << 10}
+    await damaged(directory, 0.3, phb=phb)
+    storage = {"path": str(directory), "write_buffer_bytes": 64 << 10}
 
     async with (
-        running_node(tmp_path, phb=phb, storage=storage) as node,
+        running_node(directory, phb=phb, storage=storage) as node,
         gapless.connect(node.url, client_id="c") as connection,
         connection.session() as session,
     ):

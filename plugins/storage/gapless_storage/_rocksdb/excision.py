@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gapless.errors import RecordsDamagedError, VolumeCorruptError, VolumeFailedError
 from gapless_storage._rocksdb.engine import Engine
-from gapless_storage._rocksdb.files import sync_directory
+from gapless_storage._rocksdb.files import PRIVATE_DIRECTORY, sync_directory
 from gapless_storage._rocksdb.keys import MARK_KEY
 from gapless_storage._rocksdb.layout import RECORD_KEY, Mark
 from gapless_storage._rocksdb.opening import DAMAGE_NOTE, REPAIRED, Opened
@@ -31,6 +31,7 @@ def copy_readable(opened: Opened, streams: Sequence[RocksdbStream], mark: Mark) 
     """Step 1. Raises VolumeCorruptError if something cannot be read that was not given up."""
     target = opened.directory / REPAIRED
     shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(PRIVATE_DIRECTORY)
     fresh = Engine(target, opened.tuning, create=True, compacting=True)
     try:
         _copy(opened.engine, fresh, streams, mark)

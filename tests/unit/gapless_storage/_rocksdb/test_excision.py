@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gapless.errors import RecordsDamagedError, VolumeCorruptError
-from gapless.spi import VolumeIdentity
+from gapless.spi import Create, VolumeIdentity
 from gapless_storage._rocksdb import excision
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
 
@@ -16,7 +16,7 @@ COUNT = 1000
 
 
 def opened(directory: Path) -> RocksdbVolume:
-    return open_storage(str(directory), VolumeIdentity("network", "node"), {})
+    return open_storage(str(directory), VolumeIdentity("network", "node"), {}, Create.YES)
 
 
 def spoilt(directory: Path) -> tuple[int, int]:
