@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gapless.core.effects import Alarm, ReadResult, Tell
-from gapless.core.keyed import producer_of
+from gapless.core.keyed import is_keyed, producer_of
 from gapless.core.messages import ListPubends, PubendList, Retire
 from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext
 from gapless.core.routing import (

@@ -298,7 +298,7 @@ class PublisherTable:
         """Recovery found a batch in the log. False: the batch before it is neither there nor in the row.
 
         `with_holes`: a part of the log before it cannot be read, and may have had that one. The row of a publisher
-        without a name is durable before its first batch: if there is none, the publisher has been forgotten since (T21).
+        without a name is durable before its first batch: where there is none, it has been forgotten since (T21).
         """
         self._epochs = max(self._epochs, epoch)
         if is_temporary(name) and name not in self._publishers:
