@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gapless.core.codec import decode_server, encode, encode_publish
+from gapless.core.codec import decode_server, encode, encode_publish, session_of
 from gapless.core.columns import EventColumns
 from gapless.core.events import encode_event
 from gapless.core.messages import (
@@ -17,6 +17,7 @@ from gapless.core.messages import (
     RangeEvents,
     Welcome,
 )
+from gapless.core.numbering import HEAD_BYTES, Sent, is_unnumbered
 from gapless.core.sessions import LinkOutput, Payload
 
 
@@ -41,10 +42,21 @@ class Wire:
 
     def __init__(self) -> None:
         self.session = 0
+        self._sent = Sent()
 
     def say(self, *messages: ClientMessage | Publish) -> list[bytes]:
-        """The payloads of these messages."""
+        """The payloads of these messages, to be sent in this order."""
+        return [self.numbered(payload) for payload in self.unnumbered(*messages)]
+
+    def unnumbered(self, *messages: ClientMessage | Publish) -> list[bytes]:
+        """The payloads of these messages, which have no numbers yet."""
         return [self._payload(message) for message in messages]
+
+    def numbered(self, payload: bytes) -> bytes:
+        """A payload as it is to be sent next: with its number, if it is one of this session and has none."""
+        if len(payload) < HEAD_BYTES or session_of(payload) != self.session or not is_unnumbered(payload):
+            return payload
+        return self._sent.stamp(payload, urgent=False) if self.session else payload
 
     def hear(self, output: LinkOutput | None) -> list[AnyServerMessage | Deliver | RangeEvents]:
         """What the client hears; a Welcome gives it its session."""
@@ -58,6 +70,7 @@ class Wire:
         for message in messages:
             if isinstance(message, Welcome):
                 self.session = message.session
+                self._sent = Sent()
         return messages
 
     def _payload(self, message: ClientMessage | Publish) -> bytes:

@@ -21,6 +21,7 @@ from gapless.core.messages import (
     PublisherOpened,
     Welcome,
 )
+from gapless.core.numbering import UNNUMBERED
 from wire import Wire
 
 PATIENCE = 20.0
@@ -68,8 +69,8 @@ class RawClient:
             await self._writer.drain()
 
     async def send_payloads(self, *payloads: bytes) -> None:
-        """Sends each payload in a frame."""
-        await self.send(b"".join(map(encode_frame, payloads)))
+        """Sends each payload in a frame, with its number if it is one of this session."""
+        await self.send(b"".join(encode_frame(self.wire.numbered(payload)) for payload in payloads))
 
     async def say(self, *messages: ClientMessage | Publish) -> None:
         """Sends messages of this session."""
@@ -143,4 +144,4 @@ class RawClient:
 
 def payload(session: int, message: bytes) -> bytes:
     """A payload with any bytes for a message."""
-    return session.to_bytes(8, "little") + message
+    return session.to_bytes(8, "little") + (UNNUMBERED if session else b"") + message

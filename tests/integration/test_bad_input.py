@@ -52,6 +52,7 @@ from gapless.core.messages import (
     Unsubscribe,
     Welcome,
 )
+from gapless.core.numbering import HEAD_BYTES
 from integration.bystander import Bystander, bystanding
 from integration.nodes_in_process import running_node
 from integration.raw_client import RawClient, payload
@@ -140,11 +141,11 @@ NOT_WELCOME = {
     "a field of another type": (raw_hello("1", "", "", "i"), "not a Hello"),
     "credentials that are text": (raw_hello(PROTOCOL, "", "", "i", 5), "not a Hello"),
     "bytes behind the message": (encode_frame(encode(0, hello()) + b"\x00"), "not a Hello"),
-    "protocol 2": (raw_hello(2, "", "", "i"), "speaks protocol 1"),
-    "protocol 0": (raw_hello(0, "", "", "i"), "speaks protocol 1"),
-    "protocol -1": (raw_hello(-1, "", "", "i"), "speaks protocol 1"),
-    "protocol 2^64 - 1": (raw_hello((1 << 64) - 1, "", "", "i"), "speaks protocol 1"),
-    "protocol -2^63": (raw_hello(-(1 << 63), "", "", "i"), "speaks protocol 1"),
+    "protocol 3": (raw_hello(3, "", "", "i"), "speaks protocol 2"),
+    "protocol 0": (raw_hello(0, "", "", "i"), "speaks protocol 2"),
+    "protocol -1": (raw_hello(-1, "", "", "i"), "speaks protocol 2"),
+    "protocol 2^64 - 1": (raw_hello((1 << 64) - 1, "", "", "i"), "speaks protocol 2"),
+    "protocol -2^63": (raw_hello(-(1 << 63), "", "", "i"), "speaks protocol 2"),
     "another network": (frame(hello(network="elsewhere")), "not in 'elsewhere'"),
     "no instance": (frame(hello(instance="")), "instance is empty"),
     "a client id with a line break": (frame(hello(client_id="a\r\nb")), "cannot be printed"),
@@ -402,7 +403,7 @@ async def test_a_bad_batch_is_refused_as_a_whole_with_the_reason(
         with subtests.test(name):
             async with welcome_client(bystander) as client:
                 opened = await client.open_publisher()
-                head = struct.pack("<QBIQQ", client.session, 1, 1, opened.epoch, opened.sequence + 1)
+                head = struct.pack("<QQBIQQ", client.session, 0, 1, 1, opened.epoch, opened.sequence + 1)
                 await client.send_payloads(head + columns_)
 
                 answer = await client.hear(PublishRefused | Closing)
@@ -438,7 +439,7 @@ async def test_a_batch_out_of_its_place_is_not_logged(bystander: Bystander, subt
                 opened = await client.open_publisher()
                 assert opened.sequence == 0
                 where = {"publisher": 1, "epoch": opened.epoch, "first": 1, **place}
-                head = struct.pack("<QBIQQ", client.session, 1, *where.values())
+                head = struct.pack("<QQBIQQ", client.session, 0, 1, *where.values())
                 await client.send_payloads(head + batch(GOOD))
 
                 answer = await client.hear(PublishRefused | Closing)
@@ -659,7 +660,7 @@ def mutated(frames: list[bytes], mutation: tuple[str, float, float, bytes]) -> l
         target = target[:at] + what + target[at + len(what) :]
     elif kind == "take from another":
         other = frames[int(where * len(frames))]
-        target = target[:8] + other[8 : 8 + int(where * len(other))] + target[8:]
+        target = target[:HEAD_BYTES] + other[HEAD_BYTES : HEAD_BYTES + int(where * len(other))] + target[HEAD_BYTES:]
     else:
         assert kind == "repeat"
         return [*frames[:index], target, *frames[index:]]
@@ -669,13 +670,13 @@ def mutated(frames: list[bytes], mutation: tuple[str, float, float, bytes]) -> l
 def with_other_number(target: bytes, where: float, number: int) -> bytes:
     """A control message with one of its numbers replaced; of a batch, a number of its head."""
     try:
-        found = list(variants(msgspec.msgpack.decode(target[8:]), number))
+        found = list(variants(msgspec.msgpack.decode(target[HEAD_BYTES:]), number))
     except (msgspec.DecodeError, UnicodeDecodeError):
         found = []
     if not found:
-        at = 9 + 4 * int(where * 6)
+        at = HEAD_BYTES + 1 + 4 * int(where * 6)
         return target[:at] + struct.pack("<I", number & 0xFFFFFFFF) + target[at + 4 :]
-    return target[:8] + msgspec.msgpack.encode(found[int(where * len(found))])
+    return target[:HEAD_BYTES] + msgspec.msgpack.encode(found[int(where * len(found))])
 
 
 MUTATIONS = st.tuples(
@@ -702,10 +703,10 @@ async def converse(bystander: Bystander, mutations: list[tuple[str, float, float
         sid, pubend, tick = await attached(client)
         publish = Publish(1, opened.epoch, opened.sequence + 1, EventColumns.of([event(), event()], [4, 4]))
         messages = [publish, *requests(pubend, tick, sid), Heartbeat()]
-        frames = client.wire.say(*[message for message in messages if not isinstance(message, Hello)])
+        frames = client.wire.unnumbered(*[message for message in messages if not isinstance(message, Hello)])
         for mutation in mutations:
             frames = mutated(frames, mutation)
-        data = b"".join(map(encode_frame, frames))
+        data = b"".join(encode_frame(client.wire.numbered(frame)) for frame in frames)
         for start in range(0, len(data), chop):
             await client.send(data[start : start + chop])
         if not await client.is_alive():

@@ -1,6 +1,7 @@
 """Messages to payloads and back. A payload is what a frame carries (`gapless.core.framing`).
 
-    payload := session u64, message
+    payload := session u64, numbers 8 bytes (`gapless.core.numbering`), message
+             | 0 u64, message                                          in the handshake: Hello, Welcome and Refused
     message := msgpack array (a control message)                       first byte >= 0x90
              | 0x01, publisher u32, epoch u64, first u64, count u32, count × (length u32, body u32), events
              | 0x02, subscription u64, pubend number u16, count u32, count × (tick u64, length u32, body u32), events
@@ -8,7 +9,8 @@
                count × (length u32, body u32), events                                      (from a client)
              | 0x04, request u64, count u32, count × (tick u64, length u32, body u32), events
 
-All integers little-endian. The session is 0 in Hello, Welcome and Refused. What does not parse raises
+All integers little-endian. What is encoded here has no numbers yet: whoever sends it gives it those. The handshake is
+what two builds of different protocols must understand of each other, so it stays as it is. What does not parse raises
 RemoteProtocolError; the limits were checked by the framing before.
 """
 
@@ -31,19 +33,19 @@ from gapless.core.messages import (
     RangeEvents,
     ServerMessage,
 )
+from gapless.core.numbering import HEAD_BYTES, SESSION_BYTES, UNNUMBERED
 from gapless.errors import RemoteProtocolError
 
-_PUBLISH = Struct("<QBIQQI")
-_DELIVER = Struct("<QBQH")
-_KEYED = Struct("<QBQQQHHI")
-_RANGE = Struct("<QBQ")
+_PUBLISH = Struct("<QQBIQQI")
+_DELIVER = Struct("<QQBQH")
+_KEYED = Struct("<QQBQQQHHI")
+_RANGE = Struct("<QQBQ")
 _SESSION = Struct("<Q")
-_KIND = 8
-"""Where the message begins: behind the session's number."""
 _PUBLISH_KIND = 1
 _DELIVER_KIND = 2
 _KEYED_KIND = 3
 _RANGE_KIND = 4
+TOO_SHORT = "a frame is too short to be a message"
 
 _encode = msgspec.msgpack.Encoder().encode
 _client_decoder: msgspec.msgpack.Decoder[AnyClientMessage] = msgspec.msgpack.Decoder(AnyClientMessage)
@@ -52,68 +54,79 @@ _server_decoder: msgspec.msgpack.Decoder[AnyServerMessage] = msgspec.msgpack.Dec
 
 def encode(session: int, message: ClientMessage | ServerMessage) -> bytes:
     """A control message as a payload."""
-    return _SESSION.pack(session) + _encode(message)
+    return _SESSION.pack(session) + (UNNUMBERED if session else b"") + _encode(message)
 
 
 def encode_publish(session: int, message: Publish) -> tuple[bytes, bytes]:
     """A batch as a payload in two parts."""
     events = message.events
-    head = _PUBLISH.pack(session, _PUBLISH_KIND, message.publisher, message.epoch, message.first, events.count)
+    head = _PUBLISH.pack(session, 0, _PUBLISH_KIND, message.publisher, message.epoch, message.first, events.count)
     return head + events.lengths, events.blob
 
 
 def deliver_head(session: int, sid: int, number: int) -> bytes:
     """The first part of a delivery's payload; the second is `EventBatch.payload`."""
-    return _DELIVER.pack(session, _DELIVER_KIND, sid, number)
+    return _DELIVER.pack(session, 0, _DELIVER_KIND, sid, number)
 
 
 def encode_keyed(session: int, message: PublishKeyed) -> tuple[bytes, bytes]:
     """A keyed batch as a payload in two parts."""
     events, producer, topic = message.events, message.producer.encode(), message.topic.encode()
     numbers = message.request, message.epoch, message.index, len(producer), len(topic), events.count
-    return _KEYED.pack(session, _KEYED_KIND, *numbers) + producer + topic + events.lengths, events.blob
+    return _KEYED.pack(session, 0, _KEYED_KIND, *numbers) + producer + topic + events.lengths, events.blob
 
 
 def range_head(session: int, request: int) -> bytes:
     """The first part of a payload with events of a range; the second is `EventBatch.payload`."""
-    return _RANGE.pack(session, _RANGE_KIND, request)
+    return _RANGE.pack(session, 0, _RANGE_KIND, request)
 
 
 def session_of(payload: bytes) -> int:
     """The session a payload belongs to."""
-    if len(payload) <= _KIND:
-        raise RemoteProtocolError("a frame is too short to be a message")
+    if len(payload) <= SESSION_BYTES:
+        raise RemoteProtocolError(TOO_SHORT)
     (session,) = _SESSION.unpack_from(payload)
     return int(session)
 
 
+def _message_at(payload: bytes) -> int:
+    """Where the message begins."""
+    if not session_of(payload):
+        return SESSION_BYTES
+    if len(payload) <= HEAD_BYTES:
+        raise RemoteProtocolError(TOO_SHORT)
+    return HEAD_BYTES
+
+
 def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
     """A client's message."""
-    if session_of(payload) is not None and payload[_KIND] == _PUBLISH_KIND:
+    at = _message_at(payload)
+    if payload[at] == _PUBLISH_KIND:
         return _decode_publish(payload)
-    if payload[_KIND] == _KEYED_KIND:
+    if payload[at] == _KEYED_KIND:
         return _decode_keyed(payload)
     try:
-        return _client_decoder.decode(memoryview(payload)[_KIND:])
+        return _client_decoder.decode(memoryview(payload)[at:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"a client's message does not parse: {error}") from error
 
 
 def decode_server(payload: bytes) -> AnyServerMessage | Deliver | RangeEvents:
     """A broker's message."""
-    if session_of(payload) is not None and payload[_KIND] == _DELIVER_KIND:
+    at = _message_at(payload)
+    if payload[at] == _DELIVER_KIND:
         return _decode_deliver(payload)
-    if payload[_KIND] == _RANGE_KIND:
+    if payload[at] == _RANGE_KIND:
         return _decode_range(payload)
     try:
-        return _server_decoder.decode(memoryview(payload)[_KIND:])
+        return _server_decoder.decode(memoryview(payload)[at:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"a broker's message does not parse: {error}") from error
 
 
 def _decode_publish(payload: bytes) -> Publish:
     try:
-        _, _, publisher, epoch, first, count = _PUBLISH.unpack_from(payload)
+        _, _, _, publisher, epoch, first, count = _PUBLISH.unpack_from(payload)
     except StructError as error:
         raise RemoteProtocolError("a batch is shorter than its head") from error
     start = _PUBLISH.size + 8 * count
@@ -124,7 +137,7 @@ def _decode_publish(payload: bytes) -> Publish:
 
 def _decode_deliver(payload: bytes) -> Deliver:
     try:
-        _, _, sid, number = _DELIVER.unpack_from(payload)
+        _, _, _, sid, number = _DELIVER.unpack_from(payload)
         return Deliver(sid, number, DeliveredColumns.parse(payload, _DELIVER.size))
     except (StructError, ValueError) as error:
         raise RemoteProtocolError(f"a delivery does not parse: {error}") from error
@@ -132,7 +145,7 @@ def _decode_deliver(payload: bytes) -> Deliver:
 
 def _decode_keyed(payload: bytes) -> PublishKeyed:
     try:
-        _, _, request, epoch, index, name, topic, count = _KEYED.unpack_from(payload)
+        _, _, _, request, epoch, index, name, topic, count = _KEYED.unpack_from(payload)
         texts = _KEYED.size + name
         start = texts + topic
         producer, placed_by = payload[_KEYED.size : texts].decode(), payload[texts:start].decode()
@@ -147,7 +160,7 @@ def _decode_keyed(payload: bytes) -> PublishKeyed:
 
 def _decode_range(payload: bytes) -> RangeEvents:
     try:
-        _, _, request = _RANGE.unpack_from(payload)
+        _, _, _, request = _RANGE.unpack_from(payload)
         return RangeEvents(request, DeliveredColumns.parse(payload, _RANGE.size))
     except (StructError, ValueError) as error:
         raise RemoteProtocolError(f"events of a range do not parse: {error}") from error

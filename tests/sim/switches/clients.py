@@ -118,6 +118,13 @@ CONSUMING = (
     ),
 )
 
+IGNORE_NUMBERS = Edit(
+    "gapless.core.numbering:Received.is_new",
+    "number, urgent = _unpack(payload, SESSION_BYTES)",
+    "return True",
+)
+"""A frame is taken for what it says, whatever was before it."""
+
 SESSIONS = (
     Switch(
         "no_session_epoch",
@@ -134,11 +141,21 @@ SESSIONS = (
                 "if session_of(payload) != self._outbox.session:",
                 "if len(payload) < 8:",
             ),
+            IGNORE_NUMBERS,
         ),
         ("I1", "I3", "P1"),
         "Frames of a client's earlier link arrive on its next one (a proxy, or a message queue as transport), with two"
         " pubends whose numbers differ between both sessions; or a stale Credit, or a stale Detach; or a batch of a"
         " publisher that is not open there (yet), a receipt for another batch.",
+    ),
+    Switch(
+        "numbers_of_frames_ignored",
+        ("numbers of frames",),
+        "Neither side looks at the numbers of the frames of a session.",
+        (IGNORE_NUMBERS,),
+        ("I1", "V1", "V4", "P1"),
+        "A frame with an event vanishes on a client's link on which nothing else breaks before the client has received"
+        " something later.",
     ),
 )
 

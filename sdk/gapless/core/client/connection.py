@@ -57,6 +57,7 @@ from gapless.core.messages import (
     Unsubscribe,
     Welcome,
 )
+from gapless.core.numbering import FramesLostError, Received, is_unnumbered
 from gapless.errors import (
     ConnectionClosedError,
     GaplessError,
@@ -114,6 +115,7 @@ class ClientCore:
         self._outbox = Outbox()
         self._deadlines: Deadlines[Key] = Deadlines()
         self._opened_at = 0
+        self._received = Received()
         self._liveness = Liveness(self._outbox, self._deadlines)
         self._acknowledged_at = -self._settings.acknowledge
         self._numbers = 0
@@ -181,6 +183,8 @@ class ClientCore:
                     self._on_greeting(payload)
                 else:
                     return
+        except FramesLostError as error:
+            self._hang_up(str(error))
         except RemoteProtocolError as error:
             self._hang_up(f"protocol violation: {error}")
 
@@ -345,7 +349,8 @@ class ClientCore:
         self.welcome = welcome
         self._opened_at = now
         self._reaching.on_open()
-        self._outbox.session = welcome.session
+        self._outbox.begin_session(welcome.session)
+        self._received = Received()
         self._deadlines.clear((Timer.CONNECT, 0))
         self._liveness.begin(welcome.heartbeat_ms)
         self._outbox.tell(RaiseLimit(self._outbox.link, welcome.max_frame_bytes))
@@ -414,6 +419,8 @@ class ClientCore:
         if session_of(payload) != self._outbox.session:
             return
         message = decode_server(payload)
+        if not (isinstance(message, Closing) and is_unnumbered(payload)) and not self._received.is_new(payload):
+            return  # it came before
         handler = self._handlers.get(type(message))
         if handler is None:
             raise RemoteProtocolError(f"an unexpected {type(message).__name__}")

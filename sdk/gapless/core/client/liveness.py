@@ -34,9 +34,9 @@ class Liveness:
         self._deadlines.clear((Timer.SILENCE, 0))
 
     def on_heartbeat(self) -> None:
-        """Says something, unless something was said."""
+        """Says something, unless something was said that a lost frame would be noticed by."""
         if self._outbox.sent_at + self._interval <= self._outbox.now:
-            self._outbox.send(Heartbeat())
+            self._outbox.send_last(Heartbeat())
         self._deadlines.set((Timer.HEARTBEAT, 0), self._outbox.sent_at + self._interval)
 
     def on_silence(self) -> str:

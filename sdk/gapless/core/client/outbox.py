@@ -5,6 +5,7 @@ from __future__ import annotations
 from gapless.core.client.effects import Effect, Payload, SendFrames
 from gapless.core.codec import encode, encode_keyed, encode_publish
 from gapless.core.messages import ClientMessage, Publish, PublishKeyed
+from gapless.core.numbering import Sent
 
 
 class Outbox:
@@ -18,11 +19,17 @@ class Outbox:
         self.link = 0
         self.session = 0
         self.sent_at = 0
-        """When something was last sent, by `now`."""
+        """When something was last sent in the ordinary lane, by `now`: there the heartbeats go."""
         self.now = 0
         self._effects: list[Effect] = []
         self._urgent: SendFrames | None = None
         self._ordinary: SendFrames | None = None
+        self._sent = Sent()
+
+    def begin_session(self, session: int) -> None:
+        """A session is open: what is sent in it is numbered from 1 on."""
+        self.session = session
+        self._sent = Sent()
 
     @property
     def open(self) -> bool:
@@ -61,13 +68,23 @@ class Outbox:
         return effects
 
     def _send(self, payload: Payload, *, urgent: bool) -> None:
-        self.sent_at = self.now
         frames = self._urgent if urgent else self._ordinary
         if frames is None:
             frames = SendFrames(self.link, [], urgent)
-            self._effects.append(frames)
-            if urgent:
-                self._urgent = frames
-            else:
+            if not urgent:
                 self._ordinary = frames
-        frames.payloads.append(payload)
+                self._effects.append(frames)
+            else:
+                self._urgent = frames
+                # In front of what is ordinary: that may get more frames yet, and none of them may go before these.
+                at = len(self._effects) if self._ordinary is None else self._effects.index(self._ordinary)
+                self._effects.insert(at, frames)
+        if not urgent:
+            self.sent_at = self.now
+        frames.payloads.append(self._stamped(payload, urgent=urgent) if self.session else payload)
+
+    def _stamped(self, payload: Payload, *, urgent: bool) -> Payload:
+        if isinstance(payload, bytes):
+            return self._sent.stamp(payload, urgent=urgent)
+        head, rest = payload
+        return self._sent.stamp(head, urgent=urgent), rest

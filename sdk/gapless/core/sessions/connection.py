@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gapless.core.numbering import Received
 from gapless.core.sessions.limits import Limits
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Connection:
         "peer",
         "pending",
         "publishers",
+        "received",
         "said",
     )
 
@@ -39,6 +41,7 @@ class Connection:
         self.opened = now
         self.heard = now
         self.said = now
+        """When something was last said in the ordinary lane, in which the heartbeats go."""
         self.moved = now
         """When the link was last seen to make progress."""
         self.pending = 0
@@ -46,6 +49,7 @@ class Connection:
         self.client: ClientSession | None = None
         self.instance_key: tuple[str, str, str] = ("", "", "")
         self.publishers: dict[int, Publisher] = {}
+        self.received = Received()
 
     def on_pending(self, pending: int, now: int) -> None:
         """So many bytes have not left for this link."""

@@ -9,6 +9,7 @@ import msgspec
 
 from gapless.core.codec import session_of
 from gapless.core.messages import PROTOCOL, Code, Hello, Refused, Welcome
+from gapless.core.numbering import SESSION_BYTES
 from gapless.core.sessions.limits import HELLO_BYTES_MAX, BrokerIdentity, Limits, name_problem
 from gapless.errors import RemoteProtocolError
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from gapless.spi import Authenticator
 
 _decode_hello = msgspec.msgpack.Decoder(Hello).decode
-_MESSAGE = 8
-"""Where the message begins: behind the session's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ def parse_hello(payload: bytes) -> Hello:
     if session_of(payload):
         raise RemoteProtocolError("the first frame names a session; it must be a Hello")
     try:
-        return _decode_hello(memoryview(payload)[_MESSAGE:])
+        return _decode_hello(memoryview(payload)[SESSION_BYTES:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"the first frame is not a Hello: {error}") from error
 

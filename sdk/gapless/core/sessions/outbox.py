@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from gapless.core.codec import encode
 from gapless.core.messages import (
-    Alive,
     Done,
     KeyedPublished,
     Leased,
@@ -24,12 +23,12 @@ from gapless.core.messages import (
     SubscriptionList,
     Ticks,
 )
+from gapless.core.numbering import Sent
 
 Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 
 URGENT = frozenset(
     {
-        Alive,
         Done,
         KeyedPublished,
         LeaseLost,
@@ -44,7 +43,11 @@ URGENT = frozenset(
         Ticks,
     }
 )
-"""Messages whose order among deliveries means nothing: they need not wait behind data on a slow link."""
+"""Messages whose order among deliveries means nothing: they need not wait behind data on a slow link.
+
+A heartbeat is none of them: it is by waiting behind data that it finds the loss of the last data (`core.numbering`).
+Each frame before it is as good a sign of life.
+"""
 
 
 class LinkOutput(Struct):
@@ -61,10 +64,12 @@ class LinkOutput(Struct):
 
 
 class Outbox:
-    """The outputs of all links since they were last taken."""
+    """The outputs of all links since they were last taken, and the numbers of their frames."""
 
     def __init__(self) -> None:
         self._links: dict[int, LinkOutput] = {}
+        self._sent: dict[int, Sent] = {}
+        """Of the links that have a session."""
 
     def link(self, number: int) -> LinkOutput:
         """The output of a link, to be added to."""
@@ -73,15 +78,25 @@ class Outbox:
             output = self._links[number] = LinkOutput()
         return output
 
+    def begin_session(self, number: int) -> None:
+        """From now on what is said to a link is numbered, but for what belongs to no session."""
+        self._sent[number] = Sent()
+
+    def end_session(self, number: int) -> None:
+        """Nothing more is said to a link."""
+        self._sent.pop(number, None)
+
     def tell(self, number: int, session: int, message: ServerMessage) -> None:
         """A control message for a link."""
         output = self.link(number)
-        queue = output.urgent if type(message) in URGENT else output.ordinary
-        queue.append(encode(session, message))
+        payload, urgent = encode(session, message), type(message) in URGENT
+        if session:
+            payload = self._sent[number].stamp(payload, urgent=urgent)
+        (output.urgent if urgent else output.ordinary).append(payload)
 
-    def transmit(self, number: int, payloads: Iterable[Payload]) -> None:
-        """Encoded data for a link."""
-        self.link(number).ordinary.extend(payloads)
+    def transmit(self, number: int, payloads: Iterable[tuple[bytes, bytes]]) -> None:
+        """Encoded data of a session for its link."""
+        self.link(number).ordinary.extend(self._sent[number].stamp_pairs(payloads))
 
     def take(self) -> dict[int, LinkOutput]:
         """All outputs by link, in the order in which the links first got something; emptied by the call."""

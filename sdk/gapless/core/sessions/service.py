@@ -22,13 +22,14 @@ from gapless.core.messages import (
     RequestFailed,
     ServerMessage,
 )
+from gapless.core.numbering import FramesLostError
 from gapless.core.roles import ClientSession, RequestHandler, SessionEnded
 from gapless.core.routing import Ending, Placed
 from gapless.core.sessions.connection import Connection
 from gapless.core.sessions.handshake import Admitted, judge_hello, parse_hello, welcome
 from gapless.core.sessions.keyed import KEYED, KeyedBatches
 from gapless.core.sessions.limits import BrokerIdentity, Limits
-from gapless.core.sessions.outbox import LinkOutput, Outbox, Payload
+from gapless.core.sessions.outbox import LinkOutput, Outbox
 from gapless.core.sessions.publishing import Publishing, ReplyTo
 from gapless.errors import RemoteProtocolError
 
@@ -86,7 +87,10 @@ class Sessions:
         return len(self._sessions)
 
     def farewells(self, reason: str) -> Iterator[tuple[int, bytes]]:
-        """Of every session its link, and the payload that tells its client that it ends. Changes nothing."""
+        """Of every session its link, and the payload that tells its client that it ends. Changes nothing.
+
+        They have no numbers: a machine that has failed does not know what was sent of all that it had numbered.
+        """
         for session, connection in self._sessions.items():
             yield connection.link, encode(session, Closing(reason))
 
@@ -116,7 +120,9 @@ class Sessions:
                 if client is None:
                     self._on_first_frame(connection, payload, now)
                 else:
-                    self._on_frame(client, payload, now, wall)
+                    self._on_frame(connection, client, payload, now, wall)
+        except FramesLostError as error:
+            self._on_violation(connection, str(error))
         except RemoteProtocolError as error:
             self._on_violation(connection, f"protocol violation: {error}")
 
@@ -125,6 +131,7 @@ class Sessions:
         connection = self._links.get(link)
         if connection is not None:
             self._forget(connection, Ending.LEFT)
+            self._outbox.end_session(link)
 
     def on_pending(self, link: int, pending: int, now: int) -> None:
         """So many bytes have not left for a link: said after each send, and when it has drained."""
@@ -176,7 +183,7 @@ class Sessions:
         if connection is not None:
             self._outbox.tell(connection.link, session, message)
 
-    def transmit(self, session: int, payloads: Sequence[Payload]) -> None:
+    def transmit(self, session: int, payloads: Sequence[tuple[bytes, bytes]]) -> None:
         """Sends encoded data to a session; ignored when it is over."""
         connection = self._sessions.get(session)
         if connection is not None:
@@ -208,9 +215,11 @@ class Sessions:
         """What to do to each link; emptied by the call."""
         self._publishing.tell_published()
         outputs = self._outbox.take()
-        for link in outputs:
+        for link, output in outputs.items():
             connection = self._links.get(link)
-            if connection is not None:
+            if connection is None:
+                self._outbox.end_session(link)
+            elif output.ordinary:
                 connection.said = now
         return outputs
 
@@ -245,17 +254,20 @@ class Sessions:
         connection.said = connection.moved = now
         self._instances[key] = connection
         self._sessions[session] = connection
+        self._outbox.begin_session(connection.link)
         self._outbox.link(connection.link).limit = self._limits.frame_bytes
         self._outbox.tell(connection.link, 0, welcome(session, self._broker, self._limits))
 
     # Later frames.
 
-    def _on_frame(self, client: ClientSession, payload: bytes, now: int, wall: int) -> None:
+    def _on_frame(self, connection: Connection, client: ClientSession, payload: bytes, now: int, wall: int) -> None:
         number = session_of(payload)
         if number != client.number:
             if number == 0:
                 raise RemoteProtocolError("a second Hello, or a frame without a session")
             return  # of an earlier session
+        if not connection.received.is_new(payload):
+            return  # it came before
         message = decode_client(payload)
         handler = self._handlers.get(type(message))
         if handler is not None:

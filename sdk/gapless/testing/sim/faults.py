@@ -44,6 +44,7 @@ PROBES = (
     "disk.low",
     "disk.reclaimed",
     "net.reset",
+    "net.frame lost",
     "net.lost",
     "net.repeated",
     "net.repeated much later",
@@ -97,6 +98,7 @@ class Faults:
         )
         world.network.faults = world.options.network
         world.network.heal_all()
+        world.network.keep_word()
         world.network.speed_up()
         world.seam.calm()
         for broker in world.brokers.values():
@@ -138,6 +140,7 @@ class Faults:
             (process.client_crash, self._crash_client),
             (process.client_pause, self._pause_client),
             (process.kill / 4, self._stop),
+            (network.frames_lost, lambda: self._world.network.break_word(self._choices.draw)),
             (network.resets, lambda: self._world.network.reset_some(self._choices.draw)),
             (network.flaps, lambda: self._world.network.flap_some(self._choices.draw)),
             (network.cuts, self._cut),

@@ -1,7 +1,8 @@
 """The links between clients and brokers, and what goes wrong on one of them.
 
 A client's link is a stream: what arrives is a prefix of what was sent, in order, until the link is reset.
-It may be slow, cut in one direction for a while, chopped into single bytes, or garbled.
+It may be slow, cut in one direction for a while, chopped into single bytes, or garbled. Or it breaks its word, as a
+proxy that knows frames may, and loses one of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from google_crc32c import extend as crc32c_extend
 
 from gapless.core.framing import FrameDecoder, encode_frame
+from gapless.core.numbering import SESSION_BYTES
 from gapless.core.sessions.limits import HELLO_BYTES_MAX
 from gapless.errors import RemoteProtocolError
 from gapless.testing.sim.options import SECOND
@@ -30,6 +32,10 @@ LOW_WATER, HIGH_WATER = 64 << 10, 256 << 10
 
 def _whole(payload: Payload) -> bytes:
     return payload if isinstance(payload, bytes) else b"".join(payload)
+
+
+def _is_of_a_session(payload: bytes) -> bool:
+    return any(payload[:SESSION_BYTES])
 
 
 class Pipe:
@@ -56,17 +62,32 @@ class Pipe:
         """What waits until the way is free, or the reader reads again."""
         self._above = False
         self.paused = False
+        self.loses_next = False
+        """Whether the next frame of a session vanishes."""
 
     def send(self, payloads: Sequence[Payload]) -> None:
         """Puts payloads on their way."""
         whole = [_whole(payload) for payload in payloads]
         self._remember(whole)
+        if self.loses_next:
+            whole = self._lose_one(whole)
+            if not whole:
+                return
         network = self._link.network
         if self._held or network.is_cut(self.source, self.target):
             self._held.append(whole)
             self._grow(sum(map(len, whole)))
             return
         self._depart(whole)
+
+    def _lose_one(self, whole: list[bytes]) -> list[bytes]:
+        """What is left of payloads when the first one of a session is gone."""
+        lost = next((number for number, payload in enumerate(whole) if _is_of_a_session(payload)), None)
+        if lost is None:
+            return whole
+        self.loses_next = False
+        self._world.probe("net.frame lost")
+        return whole[:lost] + whole[lost + 1 :]
 
     def flush(self) -> None:
         """The way is free again, or the reader reads: what was held goes on."""
@@ -161,7 +182,7 @@ class Pipe:
             self.on_drained()
 
     def _remember(self, whole: list[bytes]) -> None:
-        of_a_session = [payload for payload in whole if payload[:8].strip(b"\0")]
+        of_a_session = list(filter(_is_of_a_session, whole))
         self._link.old_frames(self.source).extend(of_a_session)
         self._link.network.keep((self.source, self.target), self._link.serial, of_a_session)
 

@@ -199,6 +199,18 @@ class Network:
             links[choose(len(links))].reset("connection reset")
             self.world.probe("net.reset")
 
+    def break_word(self, choose: Callable[[int], int]) -> None:
+        """The next frame of a session is lost on one client's link, one way, and nobody is told."""
+        links = list(self.client_links.values())
+        if links:
+            link = links[choose(len(links))]
+            (link.downward, link.upward)[choose(2)].loses_next = True
+
+    def keep_word(self) -> None:
+        """No link of a client loses anything any more."""
+        for link in self.client_links.values():
+            link.downward.loses_next = link.upward.loses_next = False
+
     # Links between brokers.
 
     def wish(self, source: SimBroker, peer: str) -> None:

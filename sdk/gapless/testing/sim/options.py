@@ -60,6 +60,8 @@ class NetworkFaults:
     late: float = 0.0
     """Frames of any earlier link that turn up on the one that the same two have now, a second: on clients' links, and
     between brokers unless those are streams."""
+    frames_lost: float = 0.0
+    """Frames that vanish on some client's link, a second: the transport breaks its word."""
     resets: float = 0.0
     """Resets of some client's link, a second."""
     flaps: float = 0.0
@@ -202,6 +204,8 @@ STORY_SHARE = 0.25
 """Of all runs so many are about one story."""
 LATE_SHARE = 0.2
 """In so many of the others frames are late beyond their link."""
+FRAMES_LOST_SHARE = 0.2
+"""In so many of them frames vanish on the way to clients and from them."""
 
 
 class _Draws:
@@ -232,9 +236,10 @@ def draw_options(
         story = draws.pick(stories)
         if workload not in {"churn", "ranges"} and faults == FAULTS:
             return about(drawn, story)
-    # From a stream of its own, for it came later: the seeds that do not draw it are what they were.
+    # From streams of their own, for they came later: the seeds that do not draw them are what they were.
     late = _Draws(choices.stream("options/late"), faults).rate("network", 2.0, LATE_SHARE)
-    return replace(drawn, network=replace(drawn.network, late=late))
+    lost = _Draws(choices.stream("options/frames lost"), faults).rate("network", 1.0, FRAMES_LOST_SHARE)
+    return replace(drawn, network=replace(drawn.network, late=late, frames_lost=lost))
 
 
 def about(drawn: Options, story: str) -> Options:

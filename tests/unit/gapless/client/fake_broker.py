@@ -13,9 +13,10 @@ from itertools import islice
 from typing import Any
 
 from gapless.core import messages as m
-from gapless.core.codec import decode_client, deliver_head, encode
+from gapless.core.codec import decode_client, deliver_head, encode, session_of
 from gapless.core.columns import EventBatch, EventColumns
 from gapless.core.events import encode_event
+from gapless.core.numbering import HEAD_BYTES, Sent
 from gapless.core.ticks import FOREVER, STEP, PubendId, Tick
 from gapless.selectors.filters import Filter
 
@@ -88,6 +89,7 @@ class Session:
     client_id: str = ""
     instance: str = ""
     named: set[int] = field(default_factory=set)
+    sent: Sent = field(default_factory=Sent)
     publishers: dict[int, tuple[str, int]] = field(default_factory=dict)
     """(name, epoch) by the client's number."""
 
@@ -172,10 +174,13 @@ class FakeBroker:
 
     def tell(self, session: Session, message: m.ServerMessage, number: int | None = None) -> None:
         """Says anything to a session; with `number`, as if it were another one."""
-        self._out.append((session.link, encode(session.number if number is None else number, message)))
+        self.tell_raw(session.link, encode(session.number if number is None else number, message))
 
     def tell_raw(self, link: int, payload: bytes) -> None:
-        """Sends bytes."""
+        """Sends bytes; a frame of the link's session with its number."""
+        session = self._links.get(link)
+        if session is not None and len(payload) > HEAD_BYTES and session_of(payload) == session.number != 0:
+            payload = session.sent.stamp(payload, urgent=False)
         self._out.append((link, payload))
 
     @property
@@ -451,7 +456,7 @@ class FakeBroker:
             sub.credit_bytes -= len(payload)
             sub.position[pubend] = batch.ticks[-1]
             number = self._number(session, pubend)
-            self._out.append((session.link, deliver_head(session.number, sub.sid, number) + payload))
+            self.tell_raw(session.link, deliver_head(session.number, sub.sid, number) + payload)
 
     def _pending(self, sub: Subscription, pubend: PubendId) -> list[int]:
         stream = self.streams[pubend]

@@ -152,7 +152,7 @@ def test_a_count_beyond_the_payload_is_refused_before_anything_is_made_of_it() -
     """F02: the length is checked against what is there."""
     head, blob = codec.encode_publish(7, Publish(3, 2, 11, events(2)))
     forged = bytearray(head + blob)
-    forged[29:33] = b"\xff\xff\xff\xff"
+    forged[37:41] = b"\xff\xff\xff\xff"
 
     with pytest.raises(RemoteProtocolError, match="shorter"):
         codec.decode_client(bytes(forged))

@@ -162,5 +162,7 @@ class P1Protocol(Judge):
 
     def disconnected(self, client: SimClient, reason: str) -> None:
         """A session is over. Behind a disk that was replaced numbers of sessions are used again."""
-        if reason.startswith("protocol violation") and not self.model.has_lost_disks:
+        broken = reason.startswith("protocol violation") and not self.model.has_lost_disks
+        missed = reason.startswith("frames were lost") and not client.world.probes["net.frame lost"]
+        if broken or missed:
             self.fail(f"the session of {client.name} ended: {reason}")

@@ -11,6 +11,7 @@ from gapless.core.client import effects as e
 from gapless.core.codec import decode_client, encode, range_head
 from gapless.core.columns import EventColumns
 from gapless.core.events import encode_event
+from gapless.core.numbering import Sent
 
 SECOND = 1_000_000_000
 Said = TypeVar("Said")
@@ -26,6 +27,7 @@ class Talk:
         self.told: list[e.Effect] = []
         self.link = 0
         self.session = 0
+        self.sent = Sent()
         self.core.start(self.now)
         self.connect()
 
@@ -33,6 +35,7 @@ class Talk:
         """The link is up, and the broker welcomes the client under a new session."""
         self.take()
         self.session += 1
+        self.sent = Sent()
         self.core.on_link_up(self.link, self.now)
         self.take()
         welcome = m.Welcome(m.PROTOCOL, self.session, "net", "node", True, 5000, 1 << 20, 4 << 20, 64, 8 << 20)
@@ -55,15 +58,19 @@ class Talk:
 
     def hear(self, *messages: m.ServerMessage) -> None:
         """The broker says something."""
-        self.core.on_frames(self.link, [encode(self.session, message) for message in messages], self.now)
+        self.core.on_frames(self.link, [self.numbered(encode(self.session, message)) for message in messages], self.now)
         self.take()
 
     def hear_events(self, request: int, *ticks: int) -> None:
         """The broker sends events of a range."""
         batch = EventColumns.of([encode_event("t", {}, None, b"x") for _ in ticks], [1] * len(ticks)).batch(ticks)
         payload = range_head(self.session, request) + batch.payload((1 << len(ticks)) - 1)
-        self.core.on_frames(self.link, [payload], self.now)
+        self.core.on_frames(self.link, [self.numbered(payload)], self.now)
         self.take()
+
+    def numbered(self, payload: bytes) -> bytes:
+        """The broker's next frame."""
+        return self.sent.stamp(payload, urgent=False)
 
     def take(self) -> None:
         """Does what the core says."""

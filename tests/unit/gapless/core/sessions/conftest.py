@@ -113,8 +113,9 @@ class Client:
         return self.send(*self.wire.say(*messages))
 
     def send(self, *payloads: bytes) -> list[Any]:
-        """Sends payloads as they are; returns what is heard in answer."""
-        self.broker.sessions.on_frames(self.link, payloads, self.broker.now, WALL)
+        """Sends payloads with their numbers; returns what is heard in answer."""
+        numbered = [self.wire.numbered(payload) for payload in payloads]
+        self.broker.sessions.on_frames(self.link, numbered, self.broker.now, WALL)
         return self.hear()
 
     def hear(self) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from struct import pack
 from typing import Any
 
 import pytest
@@ -79,7 +80,7 @@ def test_a_violation_costs_the_link_and_changes_nothing_else(broker: Any, rest: 
     other = broker.client("other")
     client = broker.client()
 
-    messages = client.send(encode(client.session, ListPubends(1))[:8] + rest)
+    messages = client.send(encode(client.session, ListPubends(1))[:16] + rest)
 
     assert kinds(messages) == ["Closing"]
     assert messages[0].reason.startswith("protocol violation: ")
@@ -177,12 +178,24 @@ def test_each_side_is_heard_at_least_once_a_heartbeat(broker: Any) -> None:
     assert broker.ended() == []
 
 
-def test_no_heartbeat_is_sent_while_other_frames_are(broker: Any) -> None:
+def test_no_heartbeat_is_sent_while_other_frames_of_its_lane_are(broker: Any) -> None:
     client = broker.client()
     for _ in range(30):
         assert broker.wait(1) == {}
+        broker.sessions.tell(client.session, Silence(1, 5, None))
+        assert client.say(Heartbeat()) == [Silence(1, 5, None)]
+
+
+def test_answers_that_overtake_data_spare_no_heartbeat(broker: Any) -> None:
+    """They do not show that the last data were lost."""
+    client = broker.client()
+    heard = []
+    for _ in range(6):
+        heard += client.wire.hear(broker.wait(1).get(client.link))
         broker.sessions.tell(client.session, PubendList(1, []))
-        assert client.say(Heartbeat()) == [PubendList(1, [])]
+        heard += client.say(Heartbeat())
+
+    assert kinds(heard).count("Alive") == 1
 
 
 def test_three_missed_heartbeats_end_the_session(broker: Any) -> None:
@@ -312,12 +325,15 @@ def test_links_beyond_the_limit_are_refused_politely(make_broker: Any) -> None:
 
 def test_control_messages_need_not_wait_behind_data_and_the_rest_keeps_its_order(broker: Any) -> None:
     client = broker.client()
-    broker.sessions.transmit(client.session, [(b"head", b"shared")])
+    broker.sessions.transmit(client.session, [(b"12345678" + bytes(8) + b"head", b"shared")])
     broker.sessions.tell(client.session, Silence(1, 5, None))
     broker.sessions.tell(client.session, PubendList(1, []))
 
     output = broker.take()[client.link]
 
-    assert output.ordinary[0] == (b"head", b"shared")
-    assert output.ordinary[1:] == [encode(client.session, Silence(1, 5, None))]
-    assert output.urgent == [encode(client.session, PubendList(1, []))]
+    numbers = [(payload[0] if isinstance(payload, tuple) else payload)[8:16] for payload in output.ordinary]
+    assert output.ordinary[0] == (b"12345678" + numbers[0] + b"head", b"shared")
+    assert client.wire.decode(output.ordinary[1:]) == [Silence(1, 5, None)]
+    assert client.wire.decode(output.urgent) == [PubendList(1, [])]
+    assert numbers == [pack("<II", 1, 0), pack("<II", 2, 0)], "each lane counts by itself"
+    assert output.urgent[0][8:16] == pack("<II", 1 << 31 | 1, 1)

@@ -52,3 +52,27 @@ def test_slow_links_tell_the_broker_what_has_not_left() -> None:
     assert pending > 0
     small.world.run_until(small.world.now + 60 * SECOND)
     assert small.told == list(range(20))
+
+
+@pytest.mark.parametrize("upward", [True, False])
+def test_a_frame_that_vanishes_ends_the_session_and_costs_nothing_else(upward: bool) -> None:
+    small = Small(network=NetworkFaults()).begin()
+    small.publish(3)
+    for link in small.world.network.client_links.values():
+        (link.upward if upward else link.downward).loses_next = True
+    small.publish(1, 1)
+    small.rest(20)
+
+    assert small.world.probes["net.frame lost"]
+    assert small.told == list(range(5))
+    assert "disconnected" in [line.kind for line in small.world.trace.lines]
+
+
+def test_nothing_is_lost_any_more_when_the_network_is_calm() -> None:
+    small = Small(network=NetworkFaults()).begin()
+    small.world.network.break_word(lambda count: count - 1)
+    small.world.network.keep_word()
+    small.publish(3)
+    small.rest(20)
+
+    assert not small.world.probes["net.frame lost"]

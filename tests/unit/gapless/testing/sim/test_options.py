@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from gapless.testing.sim.choices import Choices
 from gapless.testing.sim.options import SECOND, STORIES, Options, draw_options, with_policies
@@ -64,19 +67,23 @@ def test_some_runs_are_about_one_story_and_have_no_other_faults() -> None:
         assert not options.early_release
 
 
-def test_late_frames_are_drawn_from_a_stream_of_their_own() -> None:
+@pytest.mark.parametrize("fault", ["late", "frames_lost"])
+def test_faults_that_came_later_are_drawn_from_streams_of_their_own(fault: str) -> None:
     """So that a seed which does not draw them is what it was before there were any."""
-    late = [seed for seed in range(300) if drawn(seed).network.late]
+    rates = {seed: getattr(drawn(seed).network, fault) for seed in range(300)}
+    struck = [seed for seed, rate in rates.items() if rate]
 
-    assert 30 < len(late) < 90
-    for seed in late:
+    assert 30 < len(struck) < 90
+    for seed in struck:
         choices = Choices(seed)
         options = draw_options(seed, choices, router="hostile")
-        tape = {label: draws for label, draws in choices.tape().items() if label != "options/late"}
+        label = f"options/{fault.replace('_', ' ')}"
+        tape = {each: draws for each, draws in choices.tape().items() if each != label}
         without = draw_options(seed, Choices(seed, tape), router="hostile")
-        assert without == replace(options, network=replace(options.network, late=0.0))
-        assert f"network.late={options.network.late:.2g}" in options.describe()
-        assert drawn(seed, faults=("disk",)).network.late == 0
+        without_it: Any = {fault: 0.0}
+        assert without == replace(options, network=replace(options.network, **without_it))
+        assert f"network.{fault}={rates[seed]:.2g}" in options.describe()
+        assert getattr(drawn(seed, faults=("disk",)).network, fault) == 0
 
 
 def test_one_node_has_only_stories_that_need_no_second_one() -> None:

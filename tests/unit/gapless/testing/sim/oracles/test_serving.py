@@ -190,6 +190,21 @@ def test_a_session_that_ends_for_a_breach_of_the_protocol() -> None:
         hands.observe.disconnected(client, "protocol violation: more than the credit")
 
 
+def test_a_session_that_ends_for_the_loss_of_frames_although_none_was_lost() -> None:
+    hands = Hands(P1Protocol)
+    client = hands.world.clients["client1"]
+
+    with violates("P1"):
+        hands.observe.disconnected(client, "frames were lost on the way: 1 before this one")
+
+
+def test_a_session_that_ends_for_the_loss_of_frames_on_a_link_that_loses_some() -> None:
+    hands = Hands(P1Protocol)
+    hands.world.probes["net.frame lost"] = 1
+
+    hands.observe.disconnected(hands.world.clients["client1"], "frames were lost on the way: 1 before this one")
+
+
 def test_behind_another_disk_sessions_have_numbers_that_were_used_before() -> None:
     hands = Hands(P1Protocol)
     hands.model.wiped_brokers[NODE] = None

@@ -1,0 +1,112 @@
+"""Frames of a session are numbered, so that one that is lost, repeated or put behind another is noticed.
+
+    payload := session u64, lane and number u32, urgent u32, message
+
+A link has two lanes: urgent frames overtake ordinary ones, and each lane keeps its order. So each lane counts by
+itself, from 1 on; the highest bit of the number is set in the urgent lane. `urgent` is how many urgent frames had
+been sent before: no ordinary frame overtakes one of those, so it finds the loss of the last of them as well. The loss
+of the last ordinary frames is found by the next one; that is a heartbeat, if there is nothing else to say.
+
+TCP keeps its word; a proxy that knows frames, a message queue, or a transport with a bug may not. A frame that came
+before is not looked at again. A hole ends the session: its other end connects anew, attaches behind what it received,
+and sends again what has no answer. So nothing that is said in a session needs a repetition of its own.
+
+Hello, Welcome and Refused belong to no session and have no numbers. In a Closing they may be 0: a broker that failed
+says why, and may not know any more what it had sent.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from gapless.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SESSION_BYTES = 8
+HEAD_BYTES = 16
+"""Session, lane, number and urgent: what stands in front of every message."""
+UNNUMBERED = bytes(HEAD_BYTES - SESSION_BYTES)
+_URGENT = 1 << 31
+_NUMBERS = _URGENT - 1
+"""How many numbers there are: 1 follows on this one."""
+_HALF = _NUMBERS // 2
+
+_pack = Struct("<II").pack
+_unpack = Struct("<II").unpack_from
+
+
+class FramesLostError(RemoteProtocolError):
+    """Frames of a session are missing: it is not the other end that broke the protocol, but the way there."""
+
+
+class Sent:
+    """Numbers the frames that one end of a session sends."""
+
+    __slots__ = ("_ordinary", "_urgent")
+
+    def __init__(self) -> None:
+        self._ordinary = 0
+        self._urgent = 0
+
+    def stamp(self, head: bytes, *, urgent: bool) -> bytes:
+        """A payload, or the first part of one, with the number that is its turn."""
+        if urgent:
+            self._urgent = self._urgent % _NUMBERS + 1
+            numbers = _pack(_URGENT | self._urgent, self._urgent)
+        else:
+            self._ordinary = self._ordinary % _NUMBERS + 1
+            numbers = _pack(self._ordinary, self._urgent)
+        return head[:SESSION_BYTES] + numbers + head[HEAD_BYTES:]
+
+    def stamp_pairs(self, payloads: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Ordinary payloads in two parts, of which the second may be shared, with the numbers that are their turn."""
+        number, urgent = self._ordinary, self._urgent
+        stamped: list[tuple[bytes, bytes]] = []
+        for head, rest in payloads:
+            number = number % _NUMBERS + 1
+            stamped.append((head[:SESSION_BYTES] + _pack(number, urgent) + head[HEAD_BYTES:], rest))
+        self._ordinary = number
+        return stamped
+
+
+class Received:
+    """Judges the numbers of the frames that the other end of a session sent."""
+
+    __slots__ = ("_ordinary", "_urgent")
+
+    def __init__(self) -> None:
+        self._ordinary = 0
+        self._urgent = 0
+
+    def is_new(self, payload: bytes) -> bool:
+        """Whether a frame of this session is the next of its lane; False if it came before.
+
+        Raises FramesLostError when frames before it are missing, and RemoteProtocolError when it has no number.
+        """
+        number, urgent = _unpack(payload, SESSION_BYTES)
+        if number & _URGENT:
+            number -= _URGENT
+            missing = (number - self._urgent - 1) % _NUMBERS
+            if not missing and number:
+                self._urgent = number
+                return True
+        else:
+            missing = (number - self._ordinary - 1) % _NUMBERS
+            before = (urgent - self._urgent) % _NUMBERS
+            if not missing and number and not 0 < before < _HALF:
+                self._ordinary = number
+                return True
+            missing = missing or before
+        if not number:
+            raise RemoteProtocolError("a frame of a session has no number")
+        if missing < _HALF:
+            raise FramesLostError(f"frames were lost on the way: {missing} before this one")
+        return False
+
+
+def is_unnumbered(payload: bytes) -> bool:
+    """Whether a frame names a session and has no number in it."""
+    return payload[SESSION_BYTES:HEAD_BYTES] == UNNUMBERED

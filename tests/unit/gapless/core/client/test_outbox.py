@@ -1,0 +1,77 @@
+"""What one step sends, in as few sends as possible, and in an order that the numbers of frames allow."""
+
+from __future__ import annotations
+
+from gapless.core.client.effects import Notice, SendFrames
+from gapless.core.client.outbox import Outbox
+from gapless.core.codec import session_of
+from gapless.core.messages import Credit, Goodbye, Heartbeat, Hello
+from gapless.core.numbering import Received
+from wire import joined
+
+
+def opened() -> Outbox:
+    """One with a session."""
+    outbox = Outbox()
+    outbox.link = 3
+    outbox.begin_session(7)
+    return outbox
+
+
+def sends(outbox: Outbox) -> list[SendFrames]:
+    return [effect for effect in outbox.take() if isinstance(effect, SendFrames)]
+
+
+def test_ordinary_frames_that_follow_on_urgent_ones_do_not_leave_before_them() -> None:
+    outbox = opened()
+    outbox.send_last(Heartbeat())
+    outbox.send(Credit(1, 2, 3))
+    outbox.tell(Notice("in between"))
+    outbox.send_last(Heartbeat())
+    outbox.send(Credit(1, 2, 3))
+    received = Received()
+
+    urgent, ordinary = sends(outbox)
+
+    assert (urgent.urgent, ordinary.urgent) == (True, False)
+    assert (urgent.link, ordinary.link) == (3, 3)
+    payloads = [joined(payload) for payload in (*urgent.payloads, *ordinary.payloads)]
+    assert [received.is_new(payload) for payload in payloads] == [True] * 4
+
+
+def test_what_is_sent_after_another_effect_follows_on_it() -> None:
+    outbox = opened()
+    outbox.send_last(Heartbeat())
+    barrier = Notice("a barrier")
+    outbox.emit(barrier)
+    outbox.send(Credit(1, 2, 3))
+
+    first, between, last = outbox.take()
+
+    assert (isinstance(first, SendFrames), between, isinstance(last, SendFrames)) == (True, barrier, True)
+
+
+def test_each_session_begins_to_count_anew_and_the_handshake_does_not_count() -> None:
+    outbox = opened()
+    outbox.send_last(Heartbeat())
+    outbox.begin_session(0)
+    outbox.send_last(Hello(2, "", "c", "i"))
+    outbox.begin_session(8)
+    outbox.send_last(Heartbeat())
+    received = Received()
+
+    [send] = sends(outbox)
+    *_, greeting, last = map(joined, send.payloads)
+
+    assert session_of(greeting) == 0
+    assert received.is_new(last)
+
+
+def test_only_what_a_lost_frame_would_be_noticed_by_puts_the_heartbeat_off() -> None:
+    outbox = opened()
+    outbox.now = 10
+    outbox.send(Credit(1, 2, 3))
+    assert outbox.sent_at == 0
+    outbox.send_last(Goodbye())
+
+    assert outbox.sent_at == 10
