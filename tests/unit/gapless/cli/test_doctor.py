@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from gapless import CheckpointToken, PluginError, PubendInfo, SubscriptionInfo, plugins
+from gapless.cli import doctor as doctor_module
 from gapless.cli.doctor import abandoned, absent, keeping_of, pins_of
 from gapless.core.ticks import SECOND, tick_at_time
 from unit.gapless.cli.conftest import Gapless
@@ -85,7 +86,8 @@ def test_without_a_file_the_broker_makes_the_volume(
     gapless: Gapless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = json.loads(gapless("doctor", "--url", NOBODY, "--json").stdout)
+    monkeypatch.setattr(doctor_module, "DEFAULT_URL", NOBODY)
+    said = json.loads(gapless("doctor", "--json").stdout)
 
     assert said["volume"]["state"] == "not there yet: the broker makes it"
     assert not (tmp_path / "gapless-data").exists()
