@@ -9,6 +9,11 @@ is behind, `telling` and `missing` what a user is told when something fails.
 
 from __future__ import annotations
 
+import logging
+import os
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,11 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Lag", "LagListener", "register"]
 
+log = logging.getLogger("gapless_spark")
+
 
 def register(spark: Any) -> None:
     """Makes the format `gapless` known to a session of Spark's, where it has not found it by itself.
 
-    The package must be installed on the driver and on the executors. Raises ImportError without PySpark 4 and pyarrow.
+    A local Spark, whose workers would be another Python, gets this one; where PYSPARK_PYTHON says which they are, that
+    holds. The package must be installed on the driver and on the executors. Raises ImportError without PySpark 4 and
+    pyarrow.
     """
     try:
         from gapless_spark.source import GaplessDataSource
@@ -29,7 +38,23 @@ def register(spark: Any) -> None:
         from gapless_spark.missing import told
 
         raise told(error) from error
+    _choose_python(spark)
     spark.dataSource.register(GaplessDataSource)
+
+
+def _choose_python(spark: Any) -> None:
+    """Spark's workers are the `python3` of the PATH: in an environment that is not activated another Python."""
+    context = getattr(spark, "_sc", None)  # a session of Spark Connect has none: its workers are the server's affair
+    if context is None or "PYSPARK_PYTHON" in os.environ or not context.master.startswith("local"):
+        return
+    found = shutil.which(context.pythonExec)
+    if found is None or Path(found).parent != Path(sys.executable).parent:
+        log.warning(
+            "Spark's workers would be %s, which is not this Python: they are %s from now on (PYSPARK_PYTHON sets it)",
+            found or f"{context.pythonExec!r}, which is not there",
+            sys.executable,
+        )
+        context.pythonExec = sys.executable
 
 
 def __getattr__(name: str) -> Any:

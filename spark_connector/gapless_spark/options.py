@@ -36,7 +36,7 @@ class SourceOptions:
     brokers: str
     """An address as `gapless.connect` takes it."""
     subscription: str | None = None
-    """Required for streaming."""
+    """Required for streaming; a batch without one reads through a temporary one."""
     client_id: str = ""
     topics: tuple[str, ...] = ("#",)
     selector: str = ""
@@ -176,6 +176,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         raise ConfigurationError('option subscription is missing: a stream has a name, .option("subscription", …)')
     if not streaming and "starting_offsets" not in values:
         values["starting_offsets"] = "earliest"
+    if "subscription" not in values and values["starting_offsets"].strip().lower() == "subscription":
+        raise ConfigurationError("option startingOffsets: there is no option subscription that could stand anywhere")
     options = SourceOptions(**values)
     if options.starting_timestamp is not None and "starting_offsets" in named:
         raise ConfigurationError("option startingTimestamp: startingOffsets says where to begin, too; say one of them")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from gapless_spark.rows import narrowed
 from gapless_spark.sink import batch_writer, stream_writer
 from gapless_spark.stream import Offset, Stream, ranges, start_of
 from gapless_spark.telling import coded
+from gapless_spark.temporary import remove_left_behind, temporary
 
 try:
     from pyspark.sql.streaming import datasource as limits
@@ -49,7 +50,7 @@ class Task(InputPartition):  # type: ignore[misc]  # pyspark need not be install
     """What one task reads: (start, end] of a pubend of a subscription."""
 
     origin: str
-    """The subscription, as the text of a token."""
+    """The subscription, as the text of a token; without a subscription, where the batch begins."""
     pubend: PubendId
     start: Tick
     end: Tick
@@ -160,11 +161,6 @@ class GaplessReader(DataSourceReader):  # type: ignore[misc]
     """The source of a batch query. It acknowledges nothing."""
 
     def __init__(self, options: SourceOptions, names: list[str]) -> None:
-        if options.subscription is None:
-            raise ConfigurationError(
-                "option subscription is missing: a batch reads through a durable subscription, too; it is created if "
-                "there is none"
-            )
         self._options = options
         self._names = names
 
@@ -173,8 +169,8 @@ class GaplessReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[InputPartition]:
         """The tasks, from what is there now. Raises RangeGapError for a query that would meet a gap."""
         start, end = _bounds(self._options)
-        planned = plan(start.ticks, end.ticks, {}, self._options.min_partitions)
-        return _tasks(start, end, self._pushed.cut(planned))
+        planned = self._pushed.cut(plan(start.ticks, end.ticks, {}, self._options.min_partitions))
+        return _tasks(start, end, planned, None if self._options.subscription else str(start))
 
     def read(self, partition: Any) -> Iterator[Any]:
         """The record batches of one task; runs on an executor. Where there are no tasks, Spark makes one of its own."""
@@ -215,8 +211,10 @@ def _offset(token: gapless.CheckpointToken) -> dict[str, Any]:
     return offset
 
 
-def _tasks(start: gapless.CheckpointToken, end: gapless.CheckpointToken, planned: list[Range]) -> list[InputPartition]:
-    origin = _offset(end)[ORIGIN]
+def _tasks(
+    start: gapless.CheckpointToken, end: gapless.CheckpointToken, planned: list[Range], origin: str | None = None
+) -> list[InputPartition]:
+    origin = origin or _offset(end)[ORIGIN]
     return [
         Task(origin, each.pubend, each.start, each.end, (start.ticks.get(each.pubend, 0), end.ticks[each.pubend]))
         for each in planned
@@ -225,19 +223,23 @@ def _tasks(start: gapless.CheckpointToken, end: gapless.CheckpointToken, planned
 
 def _bounds(options: SourceOptions) -> tuple[gapless.CheckpointToken, gapless.CheckpointToken]:
     """From where to where a batch query reads."""
-    name, timeout = options.subscription or "", options.broker_timeout
+    name, timeout = options.subscription, options.broker_timeout
     begin = start_of(options)
     moves = isinstance(begin, gapless.CheckpointToken)
     connection = connect(options.brokers, options.client_id, timeout)
     try:
-        with coded(options.brokers, name, timeout):
-            # A token would set the position of the subscription, which a batch only reads.
-            start = connection.attach(
-                name, *options.topics, selector=options.selector, start=None if moves else begin, timeout=timeout
-            )
-            if moves:
-                start = begin
-            elif begin == "earliest":
+        with coded(options.brokers, name or "", timeout), ExitStack() as readings:
+            if name is None:
+                remove_left_behind(connection, options)
+                start = readings.enter_context(temporary(connection, options, begin))
+            else:
+                # A token would set the position of the subscription, which a batch only reads.
+                start = connection.attach(
+                    name, *options.topics, selector=options.selector, start=None if moves else begin, timeout=timeout
+                )
+                if moves:
+                    start = begin
+            if begin == "earliest":
                 start = start.advance(connection.earliest(start, timeout=timeout).ticks)
             end = _ending(options, start, connection)
             if options.fail_on_gap:
@@ -258,11 +260,12 @@ def _ending(
 
 def _read(task: Task, options: SourceOptions, names: list[str]) -> Iterator[Any]:
     spare_archives()
-    subscription, timeout = gapless.CheckpointToken.parse(task.origin), options.broker_timeout
+    origin, timeout = gapless.CheckpointToken.parse(task.origin), options.broker_timeout
     cut = task.start, task.end
     with (
         coded(options.brokers, options.subscription or "", timeout),
         shared_connection(options.brokers, options.client_id, timeout) as connection,
+        nullcontext(origin) if options.subscription else temporary(connection, options, origin) as subscription,
         closing(parts_of(connection, subscription, task.pubend, cut, task.whole, timeout)) as parts,
     ):
         yield from record_batches(

@@ -59,6 +59,18 @@ def test_a_batch_gives_what_was_published(spark: Any, url: str) -> None:
     assert sorted(int(row.payload) for row in narrow.collect()) == list(range(100))
 
 
+def test_a_batch_without_a_subscription_reads_through_temporary_ones_and_leaves_none(spark: Any, url: str) -> None:
+    publish(url, range(100))
+    reader = spark.read.format("gapless").options(brokers=url, topics="t", selector="n >= 40", minPartitions=4)
+
+    frame = reader.load()
+
+    assert sorted(int(row.payload) for row in frame.collect()) == list(range(40, 100))
+    assert sorted(int(row.payload) for row in frame.collect()) == list(range(40, 100)), "each action reads anew"
+    with gapless.sync.connect(url) as connection:
+        assert connection.subscriptions() == []
+
+
 def test_a_batch_of_nothing_is_empty(spark: Any, url: str) -> None:
     """Spark has a task all the same, and nothing for it."""
     assert source(spark.read, url, "all").load().count() == 0

@@ -89,6 +89,9 @@ def test_what_is_missing_is_said() -> None:
         source_options({}, streaming=False)
     with pytest.raises(ConfigurationError, match="option subscription is missing"):
         source_options({"brokers": "h:1"}, streaming=True)
+    with pytest.raises(ConfigurationError, match="option startingOffsets: there is no option subscription"):
+        source_options({"brokers": "h:1", "startingOffsets": "subscription"}, streaming=False)
+    assert source_options({"brokers": "h:1"}, streaming=False).subscription is None
 
 
 def test_options_of_others_are_passed_over() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +73,49 @@ def test_without_pyarrow_there_is_a_source_that_says_so() -> None:
             asked()
     with pytest.raises(ImportError, match=r"^GAPLESS_MISSING: .*pyarrow"):
         importlib.import_module("gapless_spark").register(None)
+
+
+class Context:
+    """Of a session of Spark's, as far as it matters here."""
+
+    def __init__(self, master: str, python: str) -> None:
+        self.master = master
+        self.pythonExec = python
+
+
+def chosen(master: str, python: str) -> str:
+    """Which Python the workers are, once the connector has looked."""
+    context = Context(master, python)
+    importlib.import_module("gapless_spark")._choose_python(types.SimpleNamespace(_sc=context))
+    return context.pythonExec
+
+
+def test_the_workers_of_a_local_spark_are_this_python(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Else they are the python3 of the PATH, which has no gapless, and Spark finds no such format."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    other = tmp_path / "python3"
+    other.write_text("")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert chosen("local[2]", "python3") == sys.executable
+    assert f"Spark's workers would be {other}" in caplog.text
+    assert chosen("local[2]", "python4") == sys.executable
+    assert "would be 'python4', which is not there" in caplog.text
+
+
+def test_workers_that_are_elsewhere_or_chosen_already_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert chosen("spark://master:7077", "python3") == "python3"
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    assert chosen("local", "python3") == "python3", "the environment is activated"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    assert chosen("local", "python3") == "python3"
+    importlib.import_module("gapless_spark")._choose_python(types.SimpleNamespace())  # a session of Spark Connect
