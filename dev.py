@@ -3,6 +3,7 @@
 
     python3 dev.py demo [options of `gapless demo`]    real flights, killed brokers, and the proof
     python3 dev.py test [options of tox]               all tests, on every supported Python that is here
+    python3 dev.py chaos [options]                     kills, stops and broken connections, all at once: five minutes
     python3 dev.py power [cuts|flips] [options]        power cuts and turned bits, all of them: an hour and more
     python3 dev.py spark-kills [options]               a Spark pipeline, killed again and again: needs Java 17
 
@@ -23,6 +24,7 @@ SCRIPTS = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON_MIN = (3, 10)
 ENVIRONMENT = {**os.environ, "PIP_USER": "0"}  # some systems and people have pip install for the user
 JOBS = {
+    "chaos": (["--editable", "."], ["python", "tests/chaos"], "gapless"),
     "demo": (["--editable", ".[demo]"], ["gapless", "demo"], "gapless and its demo (about 60 MB)"),
     "power": (["--editable", "."], ["python", "tests/power"], "gapless"),
     "spark-kills": (
