@@ -95,6 +95,7 @@ class PhbSection(Section):
     ack_expected_seconds_max: Annotated[float, Field(ge=0.01, le=86_400)] = 48.0
     release_seconds: Annotated[float, Field(ge=0.01, le=3600)] = 1.0
     checkpoint_bytes: Annotated[int, Field(ge=1 << 10)] = 16 << 20
+    clock_doubt_seconds: Annotated[float, Field(ge=0, le=1e9)] = 600.0
 
     @model_validator(mode="after")
     def _each_pubend_once(self) -> PhbSection:

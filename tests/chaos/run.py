@@ -230,9 +230,21 @@ class Run:
                 await asyncio.sleep(fault.seconds)
                 os.kill(self._broker.pid, signal.SIGCONT)
                 return
-            await (self._broker.kill() if fault.kind == "kill" else self._broker.stop())
+            if fault.kind == "kill":
+                await self._broker.kill()
+            else:
+                await self._stop_broker()
             await asyncio.sleep(fault.seconds)
             await self._broker.start()
+
+    async def _stop_broker(self) -> None:
+        """SIGTERM. A broker that waits for clients who do not answer is killed after a while, as a supervisor would."""
+        try:
+            status = await self._broker.stop()
+        except asyncio.TimeoutError:
+            self.outcome.faults["kill broker that stops"] += 1
+        else:
+            assert status == 0, f"the broker ended with status {status} when it was told to stop"
 
     async def _do_to(self, fault: Fault, worker: Worker) -> None:
         if fault.kind not in ("kill", "stop", "pause"):

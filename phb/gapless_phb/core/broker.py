@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from gapless.core.effects import Alarm, ReadResult, Tell
 from gapless.core.keyed import is_keyed, producer_of
@@ -19,9 +20,10 @@ from gapless.core.routing import (
     Submitted,
     Verdict,
 )
-from gapless.core.ticks import FOREVER, STEP, PubendId, ShbId, tick_at
+from gapless.core.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick, tick_at
 from gapless.errors import ConfigurationError
 from gapless_phb.core.assignment import assign, merged_topics, name_of, options_by_name, pubend_id
+from gapless_phb.core.clock import WALL_LEAD_MAX
 from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.pubend import Place, Pubend
 from gapless_phb.core.recovery import created, recover
@@ -31,6 +33,29 @@ from gapless_phb.core.settings import PubendSettings, Settings
 
 LAST_WALL_TICK = FOREVER - (FOREVER >> 6)
 """A wall clock beyond this (the year 2088) is refused: there would soon be no ticks left."""
+
+_CLOCK_ALARMS = {
+    "clock_suspect": (
+        "the wall clock leapt more than 60 s ahead and is not followed: events are stamped by the monotonic clock, and "
+        "early release is suspended. Correct the clock; a restarted broker would stamp events by it"
+    ),
+    "clock_doubtful": (
+        "the wall clock is {leap} ahead of when this broker ran last: it was down for so long, or the clock is wrong, "
+        "and nobody can tell which. Events are stamped by it; nothing is given up for its age until the broker has run "
+        "for {doubt} s (phb.clock_doubt_seconds). If the clock is wrong, correct it before"
+    ),
+    "clock_behind": (
+        "events are stamped {ahead} ahead of the wall clock: it was ahead when they were stamped before, and ticks "
+        "never go back; or it is behind now, and to be corrected. Nothing is given up for its age sooner by that"
+    ),
+}
+"""What is said of the wall clock when it is not what it should be."""
+_CLOCK_RIGHT = {
+    "clock_suspect": "the wall clock is believed again, and early release goes on",
+    "clock_doubtful": "the wall clock is believed: what is too old is given up again",
+    "clock_behind": "the wall clock has caught up with the ticks",
+}
+"""What is said when that is over."""
 
 
 class PublisherHostingBroker:
@@ -54,7 +79,7 @@ class PublisherHostingBroker:
         self.settings = settings
         self._outbox = Outbox()
         self._full = False
-        self._suspect = False
+        self._alarms: dict[str, bool] = dict.fromkeys(_CLOCK_ALARMS, False)
         self._pubends: dict[PubendId, Pubend] = {}
         self._by_name: dict[str, Pubend] = {}
         own = f"{context.broker}@{context.storage_id}" if "shb" in context.roles else ""
@@ -152,7 +177,7 @@ class PublisherHostingBroker:
     def status(self) -> Mapping[str, object]:
         """What `gapless doctor` shows: of each pubend its positions (ticks), sizes (bytes), who pins it."""
         pubends = {name: pubend.status() for name, pubend in self._pubends.items()}
-        return {"disk_full": self._full, "clock_suspect": self._suspect, "pubends": pubends}
+        return {"disk_full": self._full, **self._alarms, "pubends": pubends}
 
     # -------------------------------------------------------------------------------------- what is asked
 
@@ -219,15 +244,23 @@ class PublisherHostingBroker:
         self._outbox.emit(Tell(session.number, PubendList(request.request, listing)))
 
     def _watch_clock(self) -> None:
-        """Says once when the wall clock leaps ahead, and once when it is believed again (C01)."""
-        suspect = any(pubend.log.clock.suspect for pubend in self._pubends.values())
-        if suspect and not self._suspect:
-            text = (
-                "the wall clock leapt more than 60 s ahead and is not followed: events are stamped by the "
-                "monotonic clock, and early release is suspended. Correct the clock; "
-                "a restarted broker would believe it"
-            )
-            self._outbox.emit(Alarm(text))
-        elif self._suspect and not suspect:
-            self._outbox.emit(Alarm("the wall clock is believed again, and early release goes on"))
-        self._suspect = suspect
+        """Says once when the wall clock is not what it should be, and once when it is again (C01)."""
+        clocks = [pubend.log.clock for pubend in self._pubends.values()]
+        ahead = max((clock.ahead for clock in clocks), default=0)
+        leap = max((clock.latest - clock.ahead - clock.aged for clock in clocks if clock.doubtful), default=0)
+        suspect = any(clock.suspect for clock in clocks)
+        found = {
+            "clock_suspect": suspect,
+            "clock_doubtful": leap > 0 and not suspect,
+            "clock_behind": ahead > WALL_LEAD_MAX,
+        }
+        values = {"leap": _duration(leap), "ahead": _duration(ahead), "doubt": f"{self.settings.clock_doubt_seconds:g}"}
+        for name, is_so in found.items():
+            if is_so != self._alarms[name]:
+                text = _CLOCK_ALARMS[name].format(**values) if is_so else _CLOCK_RIGHT[name]
+                self._outbox.emit(Alarm(text))
+        self._alarms = found
+
+
+def _duration(ticks: Tick) -> str:
+    return str(timedelta(seconds=ticks // SECOND))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
 from gapless.core.columns import EMPTY, EventBatch
-from gapless.core.effects import Chop, Put, Set
+from gapless.core.effects import Chop, Operation, Put, Set
 from gapless.core.events import Header
 from gapless.core.routing import Know, Knowledge, Pub
 from gapless.core.ticks import PubendId, Tick
@@ -189,7 +189,11 @@ class Log:
             if then is not None:
                 then(now, wall)
 
-        self._outbox.write([Set(rows.LEASES, self._key, rows.encode(lease))], durable)
+        operations: list[Operation] = [
+            Set(rows.LEASES, self._key, rows.encode(lease)),
+            Set(rows.AGES, self._key, rows.encode(self.clock.aged)),
+        ]
+        self._outbox.write(operations, durable)
 
     def _say(self, upto: Tick, data: EventBatch) -> None:
         assert upto > self.stable, "what was decided stays decided"

@@ -88,7 +88,8 @@ class Pubend:
         self._settings = settings
         self._outbox = outbox
         self._last = recovered.last
-        clock = TickClock(self.number, recovered.last, now, wall)
+        doubt = round(settings.clock_doubt_seconds * _SECOND)
+        clock = TickClock(self.number, recovered.last, recovered.certain(wall), doubt, now, wall)
         lease_span = round(settings.lease_seconds * SECOND)
         self.log = Log(place.network, self.pubend, self.number, clock, outbox, lease_span)
         self.log.recover(recovered.newest, saved.lost, saved.lease, recovered.index, recovered.damage)
@@ -328,8 +329,8 @@ class Pubend:
     def _on_release(self, now: int, wall: int) -> None:
         """Chops what may go, at most once in `release_seconds`, after the publishers' checkpoint (T21)."""
         self._release_not_before = now + self._release_every
-        time = self.log.clock.read(now, wall)
-        upto = self.release.target(time)
+        self.log.clock.read(now, wall)
+        upto = self.release.target(self.log.clock.aged)
         if self.log.damage.refusal:  # what is known of publishers is not to be written: up to there it was
             upto = min(upto, self.checkpoints.tick)
         if upto > self.log.lost_asked and self.release.has_something(upto):
@@ -389,6 +390,8 @@ class Pubend:
             "clock_suspect": log.clock.suspect,
             "damaged": log.damage.listing(log.lost),
             "publishing_refused": log.damage.refusal,
+            "clock_doubtful": log.clock.doubtful,
+            "clock_ahead_seconds": max(0.0, log.clock.ahead / SECOND),
         }
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gapless.core.roles import RecoveryReader
-from gapless.core.ticks import Tick
+from gapless.core.ticks import Tick, tick_at
 from gapless.errors import RecordsDamagedError, VolumeCorruptError
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.log import stream_of
@@ -40,6 +40,13 @@ class Recovered:
     def last(self) -> Tick:
         """No tick at or below it may be used (again): it is used, or silence up to it may have been said."""
         return max(self.newest, self.saved.lease, self.saved.row.created)
+
+    def certain(self, wall: int) -> Tick:
+        """The present up to which events have surely grown old (C01)."""
+        present = tick_at(wall)
+        if self.is_new:
+            return present
+        return min(self.last, present) if self.saved.aged is None else self.saved.aged
 
 
 def created(saved: SavedPubend) -> Recovered:

@@ -119,10 +119,10 @@ class Release:
         return kind.__name__ if is_nameless else str(policy)
 
     def target(self, time: Tick) -> Tick:
-        """L': up to where the log may be given up at `time`. While nobody is counted, nothing may.
+        """L': up to where the log may be given up. While nobody is counted, nothing may.
 
         What everybody is done with goes when it is expendable. What a policy gives up goes at once: the
-        shorter of two promises wins.
+        shorter of two promises wins. `time` is the present that events grow old by.
         """
         if not self.members:
             return 0

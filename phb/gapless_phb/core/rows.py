@@ -20,6 +20,8 @@ PUBENDS: Final = "phb.pubends"
 """number → PubendRow."""
 LEASES: Final = "phb.leases"
 """number → tick: no event was or will be logged at or below it that is not logged already."""
+AGES: Final = "phb.ages"
+"""number → tick: the present by which events were as old as they surely were, a lease ago at most."""
 LOST: Final = "phb.lost"
 """number → tick: the pubend no longer knows what was at or below it."""
 MEMBERS: Final = "phb.members"
@@ -123,6 +125,8 @@ class SavedPubend:
     keyed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     fault: str = ""
     """Why not all publishers are here: some of their rows cannot be read."""
+    aged: Tick | None = None
+    """None: of a volume that was written before there was such a row."""
 
 
 def saved_pubends(reader: RecoveryReader) -> list[SavedPubend]:
@@ -135,6 +139,7 @@ def _saved(reader: RecoveryReader, number: int, row: PubendRow) -> SavedPubend:
     prefix = key(number)
     saved = SavedPubend(number, row)
     saved.lease = max((_tick(value) for _, value in reader.scan(LEASES, prefix)), default=0)
+    saved.aged = max((_tick(value) for _, value in reader.scan(AGES, prefix)), default=None)
     saved.lost = max((_tick(value) for _, value in reader.scan(LOST, prefix)), default=0)
     saved.members = {name: _tick(value) for name, value in _named(reader, MEMBERS, prefix)}
     saved.holds = {name: _holds(value) for name, value in _named(reader, HOLDS, prefix)}

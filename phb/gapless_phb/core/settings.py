@@ -65,5 +65,8 @@ class Settings:
     """At most once in this time the log is chopped."""
     checkpoint_bytes: int = 16 << 20
     """How much log a recovery may have to read, when publishers are few."""
+    clock_doubt_seconds: float = 600.0
+    """How long after a start nothing is given up for its age, when the wall clock has gone on by more than a minute
+    since the run before: the broker was down, or the clock is wrong (C01)."""
     void_limit: int = 16
     """How many intervals of past downtime are remembered (`PubendMeta.voids`)."""

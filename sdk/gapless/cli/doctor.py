@@ -8,6 +8,7 @@ import platform
 import re
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 ABANDONED: Final = 86_400.0
 """Seconds for which a subscription that nobody consumes may hold events before it is worth a word."""
+CLOCK_OFF_SECONDS: Final = 90.0
+"""Stamps may be so far from this machine's clock: a minute, and what a broker that is idle lags."""
 SPACE_FACTOR: Final = 4
 """So many times `min_free_bytes` should be free, or it is worth a word."""
 
@@ -174,6 +177,7 @@ async def examine_broker(examination: Examination, url: str, wait: float, *, exp
     examination.pins = pins_of(pubends, subscriptions)
     examination.findings += abandoned(examination.pins)
     examination.findings += absent(pubends)
+    examination.findings += misstamped(pubends, time.time_ns() // 1_000_000)
 
 
 def pins_of(pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionInfo]) -> list[dict[str, Any]]:
@@ -220,6 +224,19 @@ def keeping_of(pubend: PubendInfo) -> str:
         parts.append(f"{shown_bytes(rest)} that nobody needs, for `earliest` (min_retain)")
     parts.append(f"released early: {pubend.policy or 'nothing'}")
     return "; ".join(parts)
+
+
+def misstamped(pubends: Sequence[PubendInfo], wall: int) -> list[str]:
+    """A sentence for each pubend whose events are stamped far from this machine's clock (ms since 1970)."""
+    from gapless.core.ticks import wall_at
+
+    off = [(pubend, (wall_at(pubend.stable) - wall) / 1000) for pubend in pubends if pubend.stable]
+    return [
+        f"{pubend.pubend} stamps events {shown_duration(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} this"
+        " machine's clock: one of the two is wrong, or the broker's was, and ticks never go back; its log says which"
+        for pubend, seconds in off
+        if abs(seconds) > CLOCK_OFF_SECONDS
+    ]
 
 
 def absent(pubends: Sequence[PubendInfo]) -> list[str]:

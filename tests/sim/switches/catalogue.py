@@ -50,6 +50,7 @@ RULES: tuple[str, ...] = (
     "1.5 client's CT",
     "1.5 S4 mode",
     "numbers of frames",
+    "C01",
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 

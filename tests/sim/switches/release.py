@@ -181,6 +181,22 @@ GIVING_UP = (
         "A limit of some thousand bytes, and somebody who is away with more than half of that.",
     ),
     Switch(
+        "old_by_stamps",
+        ("C01",),
+        "How old an event is, is told by the present that new events are stamped with.",
+        (Edit(f"{_PUBEND}._on_release", "self.log.clock.aged", "self.log.clock.latest"),),
+        ("I8", "I5"),
+        "A policy of some seconds; a broker is restarted with its clock hours ahead, and perhaps back again.",
+    ),
+    Switch(
+        "leap_across_a_stop_is_believed",
+        ("C01",),
+        "A wall clock that is hours ahead at a start is believed at once.",
+        (Edit("gapless_phb.core.clock:TickClock._grow_old", "now < self._believes_at", "now > self._believes_at"),),
+        ("I8", "I5"),
+        "A policy of some seconds; a broker is restarted with its clock hours ahead.",
+    ),
+    Switch(
         "probe_on_released",
         ("T8",),
         "The PHB asks for acknowledgements until everything is released, not until it is delivered.",

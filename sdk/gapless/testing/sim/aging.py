@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from gapless.core.ticks import wall_at
 
 if TYPE_CHECKING:
-    from gapless.core.ticks import Tick
+    from gapless.core.ticks import PubendId, Tick
     from gapless.testing.sim.accounts import History
     from gapless.testing.sim.world import World
 
+LEAP_MS = 60_000
+"""A wall clock that is further ahead than this makes no event older (C01): not within a run of its broker, nor across
+its restarts, which this may have been down or set wrong. Runs here are shorter than `phb.clock_doubt_seconds`."""
+
 
 class Ages:
-    """What PHBs were told to keep at most, and what the present is to them."""
+    """What PHBs were told to keep at most, and what the present is to their pubends."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -21,29 +25,37 @@ class Ages:
         """For which times PHBs were told to keep events at most, if they ever were."""
         self._retains_bytes: dict[str, list[int]] = {}
         """How many bytes PHBs were told to keep at most, likewise."""
-        self._presents = Presents()
-        self._began: dict[str, int] = {}
-        """When each broker began to recover the last time."""
+        self._presents: dict[PubendId, Present] = {}
+        self._began: dict[str, tuple[int, int]] = {}
+        """When each broker began to recover the last time, and how often its clock had been set by then."""
 
     def is_early(self, history: History, tick: Tick) -> bool:
         """Whether an event may be gone although somebody needs it: if its PHB was told so, and it is old enough."""
         retains, limits = self._retains.get(history.broker), self._retains_bytes.get(history.broker)
         if limits and history.bytes_above(tick) > min(limits):
             return True
-        return bool(retains) and self.is_older(history, tick, min(retains or ()))
+        if not retains:
+            return False
+        least = min(retains)
+        return not least or self.is_older(history, tick, least)
 
     def is_older(self, history: History, tick: Tick, seconds: float) -> bool:
         """Whether a pubend can have taken a tick for that old."""
-        return self._presents.latest(history.broker, self._world.now) - wall_at(tick) >= int(seconds * 1000)
+        self._note_clock(history.broker, history.pubend)
+        present = self._presents[history.pubend].latest(self._world.now)
+        return present - wall_at(tick) >= int(seconds * 1000)
 
     def vanished(self, broker: str) -> None:
         """A broker is about to recover."""
-        self._began[broker] = self._world.now
+        self._began[broker] = self._world.now, len(self._world.brokers[broker].node_clock.jumps)
 
-    def opened(self, broker: str, stable: Tick) -> None:
+    def opened(self, broker: str, pubend: PubendId, created: Tick) -> None:
         """A pubend of it is there, under the policy that its PHB has now."""
         self._note_policy(broker)
-        self.note_clock(broker, stable, self._began.get(broker, 0))
+        if pubend not in self._presents:
+            began, jumps = self._began.get(broker, (0, 0))
+            self._presents[pubend] = Present(wall_at(created), began, jumps)
+        self._note_clock(broker, pubend)
 
     def _note_policy(self, broker: str) -> None:
         section = self._world.brokers[broker].loaded.config.role("phb")
@@ -55,28 +67,35 @@ class Ages:
             if pubend.get("max_retain_bytes") is not None:
                 self._retains_bytes.setdefault(broker, []).append(pubend["max_retain_bytes"])
 
-    def note_clock(self, broker: str, tick: Tick, since: int | None = None) -> None:
-        """A pubend's present is at this tick at least, since then; or where the wall clock is."""
-        now = self._world.now
-        shown = self._world.brokers[broker].node_clock.wall(now)
-        passed = passed_at_most(now - since) if since is not None else 0
-        self._presents.note(broker, now, max(shown, wall_at(tick) + passed))
+    def _note_clock(self, broker: str, pubend: PubendId) -> None:
+        """What the wall clock has shown since it was looked at: each time that it was set, and now."""
+        clock, present = self._world.brokers[broker].node_clock, self._presents[pubend]
+        now, jumps = self._world.now, clock.jumps[present.jumps :]
+        shown = clock.wall(now) - sum(jumps)
+        present.show(now, shown)
+        for jump in jumps:
+            shown += jump
+            present.show(now, shown)
+        present.jumps = len(clock.jumps)
 
 
-class Presents:
-    """What the pubends of each broker take for the present, at most: their clocks never go back."""
+class Present:
+    """What a pubend takes for the present at most, to say how old its events are: it never goes back."""
 
-    def __init__(self) -> None:
-        self._highest: dict[str, tuple[int, int]] = {}
-        """Per broker a time (ms since 1970) that they cannot have been beyond at a time of the world."""
+    def __init__(self, wall: int, at: int, jumps: int) -> None:
+        """`wall`: in milliseconds since 1970, at a time of the world; the clock was set `jumps` times until then."""
+        self.jumps = jumps
+        self._highest = wall, at
 
-    def note(self, broker: str, now: int, wall: int) -> None:
-        """They may be as far as this now."""
-        self._highest[broker] = max(wall, self.latest(broker, now)), now
+    def show(self, now: int, shown: int) -> None:
+        """The wall clock shows a time. One that has leapt is not followed."""
+        latest = self.latest(now)
+        if latest < shown <= latest + LEAP_MS:
+            self._highest = shown, now
 
-    def latest(self, broker: str, now: int) -> int:
-        """How far they may be now."""
-        highest, at = self._highest.get(broker, (0, 0))
+    def latest(self, now: int) -> int:
+        """How far it may be."""
+        highest, at = self._highest
         return highest + passed_at_most(now - at)
 
 

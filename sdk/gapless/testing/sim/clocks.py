@@ -10,12 +10,14 @@ _MILLION = 1_000_000
 class NodeClock:
     """What one node takes for the time. The world's own time is `at`, nanoseconds since its beginning."""
 
-    __slots__ = ("_origin", "_wall_offset", "drift_ppm")
+    __slots__ = ("_origin", "_wall_offset", "drift_ppm", "jumps")
 
     def __init__(self, at: int = 0, *, drift_ppm: int = 0, wall_offset_ms: int = 0) -> None:
         self.drift_ppm = drift_ppm
         self._origin = at
         self._wall_offset = wall_offset_ms
+        self.jumps: list[int] = []
+        """By how many milliseconds the wall clock was ever set."""
 
     def monotonic(self, at: int) -> int:
         """Nanoseconds; never goes back in one life of a machine."""
@@ -38,6 +40,7 @@ class NodeClock:
     def jump(self, milliseconds: int) -> None:
         """The wall clock is set; the monotonic one goes on."""
         self._wall_offset += milliseconds
+        self.jumps.append(milliseconds)
 
     def restart(self, at: int) -> None:
         """The machine booted anew: the monotonic clock begins again."""

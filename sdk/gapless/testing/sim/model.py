@@ -157,7 +157,7 @@ class Model(Oracle):
         """A pubend is there."""
         self._history(meta.pubend, broker)
         self.members[meta.pubend] = dict(members)
-        self.ages.opened(broker, meta.stable)
+        self.ages.opened(broker, meta.pubend, meta.created)
 
     def known(self, broker: str, knowledge: routing.Knowledge) -> None:
         """The truth grows."""
@@ -167,8 +167,6 @@ class Model(Oracle):
             if tick not in history.events:
                 self._log(history, tick, _key(data, index))
         history.lost = max(history.lost, knowledge.lost)
-        if not knowledge.reply:
-            self.ages.note_clock(broker, knowledge.hi)
 
     def wanted(self, broker: str, interest: routing.Interest) -> None:
         """An SHB is there."""
@@ -207,7 +205,6 @@ class Model(Oracle):
         for pubend, upto in chops(operations):
             history = self._history(pubend, broker.name)
             history.lost = max(history.lost, upto)
-            self.ages.note_clock(broker.name, 0)
 
     def failed_to_write(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A log may have grown all the same, or a lease have run out."""

@@ -235,6 +235,36 @@ def test_c01_a_leap_of_the_wall_clock_is_told_once_and_taken_back() -> None:
     assert max(know.knowledge.hi for know in knows(harness.said)) <= at(11_000)
 
 
+def alarms_after(harness: Harness, ms: int) -> list[str]:
+    """What is said of the clock within some time."""
+    harness.said.clear()
+    harness.advance(ms)
+    return [effect.text for effect in harness.said if isinstance(effect, Alarm)]
+
+
+def test_c01_what_the_wall_clock_did_across_a_stop_is_told_once_and_taken_back() -> None:
+    harness = Harness(FLIGHTS, REST, clock_doubt_seconds=60.0)
+    harness.sync()
+    harness.wall += 7_200_000
+    harness.crash()
+    harness.sync()
+
+    (doubted,) = alarms_after(harness, 10_000)
+    assert "was down for so long, or the clock is wrong" in doubted
+    assert "for 60 s (phb.clock_doubt_seconds)" in doubted
+    assert alarms_after(harness, 60_000) == ["the wall clock is believed: what is too old is given up again"]
+
+    harness.wall -= 7_200_000
+    harness.crash()
+    harness.sync()
+
+    (behind,) = alarms_after(harness, 10_000)
+    assert "stamped 2:00:02 ahead of the wall clock" in behind  # a lease further
+    assert harness.phb.status()["clock_behind"] is True
+    harness.wall += 7_200_000
+    assert alarms_after(harness, 10_000) == ["the wall clock has caught up with the ticks"]
+
+
 def test_a_broker_that_sleeps_is_woken_for_what_is_next() -> None:
     harness = Harness()
     assert harness.phb.deadline() is None

@@ -10,10 +10,12 @@ from gapless_phb.core.clock import TickClock
 from unit.gapless_phb.harness import NANOSECONDS, at
 
 MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DOUBT_NS = 10 * MINUTE_MS * NANOSECONDS
 
 
 def clock(number: int = 0, floor: int = 0, wall: int = 1000) -> TickClock:
-    return TickClock(number, floor, 0, EPOCH_MS + wall)
+    return TickClock(number, floor, at(wall), DOUBT_NS, 0, EPOCH_MS + wall)
 
 
 def read(one: TickClock, ms: int, wall: int) -> int:
@@ -64,6 +66,59 @@ def test_c01_a_leap_of_the_wall_clock_is_not_followed() -> None:
     ]
 
 
+def restarted(certain: int, wall: int, floor: int | None = None) -> TickClock:
+    """A clock that was sure of `certain` before the broker ended, both in milliseconds."""
+    return TickClock(0, at(certain if floor is None else floor), at(certain), DOUBT_NS, 0, EPOCH_MS + wall)
+
+
+def aged(one: TickClock, ms: int, wall: int) -> tuple[int, bool]:
+    read(one, ms, wall)
+    return one.aged, one.doubtful
+
+
+def test_c01_events_grow_old_with_the_present() -> None:
+    one = clock()
+
+    assert aged(one, 5, 1005) == (at(1005), False)
+    assert aged(one, 6, 1900) == (at(1900), False)
+    assert aged(one, 10, 3) == (at(1904), False)
+    assert aged(one, 20, 1020 + HOUR_MS) == (at(1914), False)
+    assert one.suspect
+
+
+def test_c01_after_a_leap_across_a_stop_events_are_stamped_by_it_and_grow_old_without_it() -> None:
+    one = restarted(1000, 1000 + 2 * HOUR_MS)
+
+    assert one.latest == at(1000 + 2 * HOUR_MS)
+    assert (one.aged, one.doubtful) == (at(1000), True)
+    assert aged(one, MINUTE_MS, 1000 + 2 * HOUR_MS + MINUTE_MS) == (at(1000 + MINUTE_MS), True)
+
+
+def test_c01_in_the_end_a_leap_across_a_stop_is_believed() -> None:
+    one = restarted(1000, 1000 + 2 * HOUR_MS)
+
+    assert aged(one, 10 * MINUTE_MS - 1, 1000 + 2 * HOUR_MS) == (at(1000 + 10 * MINUTE_MS - 1), True)
+    assert aged(one, 10 * MINUTE_MS, 1000 + 2 * HOUR_MS) == (at(1000 + 2 * HOUR_MS), False)
+
+
+def test_c01_a_leap_that_is_taken_back_in_time_is_forgotten() -> None:
+    one = restarted(1000, 1000 + 2 * HOUR_MS)
+
+    assert aged(one, MINUTE_MS, 1000 + MINUTE_MS) == (at(1000 + MINUTE_MS), False)
+    assert one.ahead == at(2 * HOUR_MS)
+    assert aged(one, 11 * MINUTE_MS, 1000 + 2 * HOUR_MS) == (at(1000 + 11 * MINUTE_MS), True)
+
+
+def test_c01_ticks_that_are_ahead_of_the_wall_clock_make_nothing_older() -> None:
+    """The run before was stamped by a clock two hours ahead; it leaps there again, and T sees nothing of that."""
+    one = restarted(1000, 2000, floor=1000 + 2 * HOUR_MS)
+
+    assert one.latest == at(1000 + 2 * HOUR_MS)
+    assert aged(one, 1000, 3000) == (at(3000), False)
+    assert aged(one, 2000, 2000 + 2 * HOUR_MS) == (at(4000), True)
+    assert not one.suspect
+
+
 def test_it_goes_on_above_its_floor_even_if_the_wall_clock_is_behind() -> None:
     """1.4 recover: T = max(wall, last)."""
     one = clock(floor=at(5000))
@@ -108,11 +163,14 @@ def test_nothing_is_assigned_below_a_promise() -> None:
     ),
 )
 def test_whatever_the_clocks_do_ticks_only_rise(number: int, moves: list[tuple[int, int, int, bool]]) -> None:
-    one = TickClock(number, 0, 0, EPOCH_MS + 10**8)
-    now, wall, above, before = 0, EPOCH_MS + 10**8, 0, 0
+    one = TickClock(number, 0, at(10**8), DOUBT_NS, 0, EPOCH_MS + 10**8)
+    now, wall, above, before, certain = 0, EPOCH_MS + 10**8, 0, 0, 0
     for elapsed, step, count, promise in moves:
         now, wall = now + elapsed, wall + step
         present = one.read(now, wall)
+        assert certain <= one.aged <= present
+        assert one.aged <= (certain or one.aged) + elapsed * MILLISECOND // NANOSECONDS + 60 * SECOND + 1
+        certain = one.aged
         assert before <= present <= before + elapsed * MILLISECOND // NANOSECONDS + 60 * SECOND + 1 or not before
         before = present
         if promise:

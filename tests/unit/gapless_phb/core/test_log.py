@@ -23,7 +23,8 @@ class LogWorld:
 
     def __init__(self) -> None:
         self.outbox = Outbox()
-        self.log = Log("network", PUBEND, 0, TickClock(0, at(1000), 0, EPOCH_MS + 1000), self.outbox, 2 * SECOND)
+        clock = TickClock(0, at(1000), at(1000), 0, 0, EPOCH_MS + 1000)
+        self.log = Log("network", PUBEND, 0, clock, self.outbox, 2 * SECOND)
         self.log.recover(0, 0, 0, ByteIndex(), Damage(PUBEND))
         self.publisher = Publisher("ann")
         self.ms = 1000

@@ -33,6 +33,7 @@ def test_everything_of_a_pubend_comes_back_and_nothing_of_its_neighbours() -> No
         (rows.PUBENDS, ""): row,
         (rows.LEASES, ""): 2000,
         (rows.LOST, ""): 500,
+        (rows.AGES, ""): 1500,
         (rows.MEMBERS, "shb"): 7,
         (rows.HOLDS, "shb"): rows.Holds(4, {1: 10, 2: 20}),
         (rows.PUBLISHERS, "añn"): publisher,
@@ -54,4 +55,5 @@ def test_everything_of_a_pubend_comes_back_and_nothing_of_its_neighbours() -> No
         {"shb": rows.Holds(4, {1: 10, 2: 20})},
         {"añn": publisher},
         checkpoint,
+        aged=1500,
     )
