@@ -9,17 +9,14 @@ from typing import Any
 
 from gapless.node.config import make_config
 from gapless.node.driver import Node
-from gapless.node.run import Clock, system_clock
 
 
 @contextlib.asynccontextmanager
-async def running_node(
-    directory: Path | None = None, *, clock: Clock = system_clock, **sections: dict[str, Any]
-) -> AsyncIterator[Node]:
+async def running_node(directory: Path | None = None, **sections: dict[str, Any]) -> AsyncIterator[Node]:
     """A node on a free port of loopback: on RocksDB in `directory`, in memory without one."""
     storage = {"plugin": "memory", "path": ""} if directory is None else {"path": str(directory)}
     settings: dict[str, Any] = {"storage": storage, "listen": [{"address": "127.0.0.1:0"}]} | sections
-    node = await Node.start(make_config(settings), clock=clock)
+    node = await Node.start(make_config(settings))
     try:
         yield node
     finally:

@@ -6,6 +6,8 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ import pytest
 
 import gapless
 from gapless.core.ticks import SECOND, wall_at
+from gapless.node.config import make_config
+from gapless.node.driver import Node
 from gapless.node.run import system_clock
 from integration.broker_process import CLI
-from integration.nodes_in_process import running_node
 
 HOURS_MS = 2 * 3_600_000
 SECTIONS: dict[str, Any] = {
@@ -37,6 +40,17 @@ class StepClock:
     def __call__(self) -> tuple[int, int]:
         now, wall = system_clock()
         return now, wall + self.off_ms
+
+
+@asynccontextmanager
+async def node_at(directory: Path, clock: StepClock, sections: dict[str, Any]) -> AsyncIterator[Node]:
+    """A node on RocksDB, on any port of loopback, that reads this clock."""
+    settings = {"storage": {"path": str(directory)}, "listen": [{"address": "127.0.0.1:0"}], **sections}
+    node = await Node.start(make_config(settings), clock=clock)
+    try:
+        yield node
+    finally:
+        await node.stop()
 
 
 async def publish(url: str, count: int) -> list[int]:
@@ -92,17 +106,17 @@ async def test_a_start_with_the_clock_two_hours_ahead_releases_nothing(
 ) -> None:
     """And neither does the next one, which follows at once, nor the one with the right clock again."""
     caplog.set_level(logging.WARNING, "gapless")
-    async with running_node(tmp_path / "v", **SECTIONS) as node:
+    async with node_at(tmp_path / "v", StepClock(), SECTIONS) as node:
         await subscribe(node.url)
         await publish(node.url, 10)
 
     for _ in range(2):
-        async with running_node(tmp_path / "v", clock=StepClock(HOURS_MS), **SECTIONS) as node:
+        async with node_at(tmp_path / "v", StepClock(HOURS_MS), SECTIONS) as node:
             await publish(node.url, 1)
             await until_decided(node.url, 1)
     assert caplog.text.count("was down for so long, or the clock is wrong") == 2
 
-    async with running_node(tmp_path / "v", **SECTIONS) as node:
+    async with node_at(tmp_path / "v", StepClock(), SECTIONS) as node:
         (last,) = await publish(node.url, 1)
         await until_decided(node.url, 1)
         found = await consumed(node.url, last)
@@ -116,7 +130,7 @@ async def test_a_clock_that_steps_within_a_run_releases_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = StepClock()
-    async with running_node(tmp_path / "v", clock=clock, **SECTIONS) as node:
+    async with node_at(tmp_path / "v", clock, SECTIONS) as node:
         await subscribe(node.url)
         await publish(node.url, 10)
         clock.off_ms = HOURS_MS
@@ -132,11 +146,11 @@ async def test_a_clock_that_steps_within_a_run_releases_nothing(
 async def test_who_was_down_for_long_releases_in_the_end(tmp_path: Path) -> None:
     """The very same as a clock that leaps, but that it stays so: it is believed after a while."""
     sections = {**SECTIONS, "phb": {**SECTIONS["phb"], "clock_doubt_seconds": 1}}
-    async with running_node(tmp_path / "v", **sections) as node:
+    async with node_at(tmp_path / "v", StepClock(), sections) as node:
         await subscribe(node.url)
         await publish(node.url, 10)
 
-    async with running_node(tmp_path / "v", clock=StepClock(HOURS_MS), **sections) as node:
+    async with node_at(tmp_path / "v", StepClock(HOURS_MS), sections) as node:
         (last,) = await publish(node.url, 1)
         await until_lost(node.url)
         found = await consumed(node.url, last)
@@ -149,7 +163,7 @@ async def test_who_was_down_for_long_releases_in_the_end(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("off_ms", "says"), [(HOURS_MS, "ahead of"), (-HOURS_MS, "behind")])
 async def test_doctor_says_that_stamps_are_off(tmp_path: Path, off_ms: int, says: str) -> None:
-    async with running_node(tmp_path / "v", clock=StepClock(off_ms), **SECTIONS) as node:
+    async with node_at(tmp_path / "v", StepClock(off_ms), SECTIONS) as node:
         await publish(node.url, 1)
         await until_decided(node.url, 0.2)
         command = [sys.executable, *CLI, "doctor", "--url", node.url, "--json"]

@@ -146,7 +146,9 @@ class Release:
 
     def _expendable(self, time: Tick) -> Tick:
         """What "earliest" need not find: older than min_retain, or below more than min_retain_bytes."""
-        return max(time - self._settings.min_retain - 1, self._log.index.covered(self._settings.min_retain_bytes))
+        least = self._settings.min_retain
+        old = time - least - 1 if least else self._log.stable  # an event may be stamped ahead of `time`
+        return max(old, self._log.index.covered(self._settings.min_retain_bytes))
 
     def has_something(self, upto: Tick) -> bool:
         """Whether giving up everything to a tick would remove at least one record."""

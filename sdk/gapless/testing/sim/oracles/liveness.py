@@ -212,6 +212,9 @@ class V3LiveRelease(Judge):
         for pubend, history in self.model.histories.items():
             if not history.sound or not history.ticks or not self._is_free(pubend, history):
                 continue
+            least = self.world.options.min_retain_seconds
+            if least and not self.model.ages.is_older(history, history.newest, least):
+                continue  # it was stamped by a clock that had leapt
             if history.lost < history.newest:
                 yield f"{pubend} has released up to {history.lost}, and nobody needs anything up to {history.newest}"
                 continue

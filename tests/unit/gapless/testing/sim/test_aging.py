@@ -3,40 +3,71 @@
 from __future__ import annotations
 
 from gapless.core.ticks import tick_at
-from gapless.testing.sim.aging import Presents, passed_at_most
+from gapless.testing.sim.aging import LEAP_MS, Present, passed_at_most
 from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.options import SECOND
-from unit.gapless.testing.sim.oracles.hands import Hands, P
+from unit.gapless.testing.sim.oracles.hands import NODE, Hands, P
+
+AT = tick_at(WALL_BEGIN)
+
+
+def with_an_event(**options: float) -> Hands:
+    """A pubend that was made at the beginning, and has an event since then."""
+    hands = Hands(**options)
+    hands.opens()
+    hands.log((AT, 1))
+    return hands
+
+
+def is_early(hands: Hands) -> bool:
+    return hands.model.ages.is_early(hands.model.histories[P], AT)
+
+
+def test_an_event_grows_old_with_the_time() -> None:
+    hands = with_an_event(max_retain_seconds=1.0)
+
+    hands.world.now = SECOND // 2
+    assert not is_early(hands)
+    hands.world.now = SECOND
+    assert is_early(hands)
 
 
 def test_an_event_may_be_too_old_by_a_clock_that_was_ahead() -> None:
-    hands = Hands(max_retain_seconds=1.0)
-    at = tick_at(WALL_BEGIN)
-    hands.opens()
-    hands.log((at, 1))
-    history = hands.model.histories[P]
+    hands = with_an_event(max_retain_seconds=1.0)
+    clock = hands.world.brokers[NODE].node_clock
 
-    hands.world.now = SECOND // 2
-    assert not hands.model.ages.is_early(history, at)
-    hands.say(at, tick_at(WALL_BEGIN + 1000))
-    assert hands.model.ages.is_early(history, at), "the pubend itself was as far as that"
+    clock.jump(1000)
+    clock.jump(-5000)
+
+    assert is_early(hands), "it was that late meanwhile"
+
+
+def test_no_event_is_too_old_by_a_clock_that_has_leapt() -> None:
+    hands = with_an_event(max_retain_seconds=1.0)
+    clock = hands.world.brokers[NODE].node_clock
+
+    clock.jump(2 * LEAP_MS)
+    assert not is_early(hands)
+    hands.model.vanished(NODE)
+    hands.opens()
+    assert not is_early(hands), "nor after a restart"
+    clock.jump(2000 - 2 * LEAP_MS)
+    assert is_early(hands)
 
 
 def test_without_a_policy_nothing_is_too_old() -> None:
-    hands = Hands()
-    hands.opens()
-    hands.log((10, 1))
+    hands = with_an_event()
     hands.world.now = 1000 * SECOND
 
-    assert not hands.model.ages.is_early(hands.model.histories[P], 10)
+    assert not is_early(hands)
 
 
-def test_the_present_of_a_broker_goes_on_and_never_back() -> None:
-    presents = Presents()
-    presents.note("node1", 0, 10_000)
-    later = presents.latest("node1", SECOND)
-    presents.note("node1", SECOND, 5_000)
+def test_the_present_goes_on_and_never_back() -> None:
+    present = Present(10_000, 0, 0)
+    later = present.latest(SECOND)
+    present.show(SECOND, 5_000)
 
     assert 11_000 < later < 11_100, "a fast clock gains a little"
-    assert presents.latest("node1", SECOND) == later + passed_at_most(0)
-    assert presents.latest("node2", SECOND) < 2_000
+    assert present.latest(SECOND) == later + passed_at_most(0) - 1
+    present.show(SECOND, later + LEAP_MS)
+    assert present.latest(SECOND) == later + LEAP_MS + passed_at_most(0)

@@ -18,9 +18,11 @@ from gapless.core.effects import Chop, Set
 from gapless.core.events import encode_event
 from gapless.core.messages import Acknowledge, Acknowledged, StartAt, Subscribed
 from gapless.core.routing import Interest, Knowledge, Progress, PubendMeta, Stamp, Want
+from gapless.core.ticks import tick_at
 from gapless.core.tokens import CheckpointToken
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.consumer import Row
 from gapless.testing.sim.model import Model
 from gapless.testing.sim.observing import Oracle, Violation
@@ -92,7 +94,7 @@ class Hands:
 
     def opens(self, pubend: str = P, broker: str = NODE, members: Sequence[tuple[str, int]] = ((SHB, 0),)) -> None:
         """A PHB has a pubend, and counts these SHBs."""
-        self.observe.opened(broker, PubendMeta(pubend, broker), dict(members))
+        self.observe.opened(broker, PubendMeta(pubend, broker, created=tick_at(WALL_BEGIN)), dict(members))
         self.observe.wanted(NODE, Interest(SHB, 0, 1, {}, full=True))
 
     def knowledge(
