@@ -28,6 +28,8 @@ from integration.broker_process import BrokerProcess, clean_environment
 WORKER: Final = Path(__file__).with_name("worker.py")
 CONSUMERS: Final = 6
 """Processes that share the subscriptions."""
+STARTS_MOST: Final = 5
+"""So often a broker may be slow to start."""
 END_SECONDS: Final = 120.0
 """When nothing is done to them any more, all have so long to come to the end."""
 CALM_SECONDS: Final = 3.0
@@ -235,7 +237,16 @@ class Run:
             else:
                 await self._stop_broker()
             await asyncio.sleep(fault.seconds)
-            await self._broker.start()
+            await self._start_broker()
+
+    async def _start_broker(self) -> None:
+        """On a busy machine that may take long; who has not come up is killed and started again, as a supervisor does."""
+        for _ in range(STARTS_MOST):
+            try:
+                return await self._broker.start()
+            except asyncio.TimeoutError:
+                self.outcome.faults["kill broker that starts"] += 1
+        raise AssertionError("the broker does not start: see broker/broker.log")
 
     async def _stop_broker(self) -> None:
         """SIGTERM. A broker that waits for clients who do not answer is killed after a while, as a supervisor would."""
