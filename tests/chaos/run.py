@@ -240,7 +240,7 @@ class Run:
             await self._start_broker()
 
     async def _start_broker(self) -> None:
-        """On a busy machine that may take long; who has not come up is killed and started again, as a supervisor does."""
+        """On a busy machine that may take long; what has not come up is killed and started again."""
         for _ in range(STARTS_MOST):
             try:
                 return await self._broker.start()
