@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
+from typer.testing import CliRunner
 
 import gapless
+from gapless.cli.app import app
 from integration.nodes_in_process import running_node
 
 PUBENDS: dict[str, Any] = {"pubends": [{"name": name, "topics": [f"{name}.#"]} for name in "ab"]}
@@ -140,3 +144,63 @@ async def test_merging_data_files_into_a_damaged_one_does_not_stop_the_others_fo
     assert "not merged any more" in caplog.text
     assert "the storage has failed" in caplog.text
     assert "serves again" in caplog.text
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    """What a command of `gapless` ends with, and what it prints."""
+    result = CliRunner().invoke(app, arguments)
+    return result.exit_code, result.output
+
+
+@pytest.mark.timeout(120)
+async def test_after_a_repair_there_is_one_gap_with_its_own_reason_and_all_else(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticks, ticks_b = await damaged(directory, 0.3)
+    where = ("--path", str(directory))
+
+    status, said = await asyncio.to_thread(command, "scrub", *where, "--json")
+    assert status == 1
+    [hole] = json.loads(said)["holes"]
+    assert ".sst" in hole["reason"]
+    status, said = await asyncio.to_thread(command, "repair", *where)
+    assert (status, "nothing was changed" in said) == (1, True)
+    assert "events of pubend a@" in said
+    status, said = await asyncio.to_thread(command, "repair", *where, "--yes")
+    assert (status, "given up: events of pubend a@" in said) == (0, True)
+    status, said = await asyncio.to_thread(command, "repair", *where, "--yes")
+    assert (status, "nothing to repair" in said) == (0, True)
+    assert await asyncio.to_thread(command, "scrub", *where) == (0, ANY)
+
+    caplog.clear()
+    async with running_node(directory, phb=PUBENDS) as node:
+        got = await consume(node.url, "first of a.x", "a.x")
+        behind = await consume(node.url, "second of a.x", "a.x")
+        got_b = await consume(node.url, "first of b.x", "b.x")
+        ranges = await read_range(node.url, "first of a.x", ticks)
+        async with gapless.connect(node.url, client_id="c") as connection, connection.session() as session:
+            receipt = await session.publisher("a.x", name="publisher of a.x").send(b"goes on")
+
+    gone = [tick for tick in ticks if hole["after"] < tick <= hole["upto"]]
+    for items in (got, ranges):
+        [gap] = [item for item in items if isinstance(item, gapless.Gap)]
+        assert gap.reason == "damaged"
+        events = [item.tick for item in items if not isinstance(item, gapless.Gap)]
+        lost = [tick for tick in ticks if tick not in events]
+        assert set(lost) <= set(gone)
+        assert len(lost) < 60, "no more than what could not be read"
+        assert all(gap.start < tick <= gap.end for tick in lost)
+        assert events == [tick for tick in ticks if tick not in lost]
+        assert items.index(gap) == len([tick for tick in events if tick < gap.end])
+    assert [event.tick for event in behind] == ticks[COUNT // 2 :]
+    assert [item.tick for item in got_b if not isinstance(item, gapless.Gap)] == ticks_b
+    assert "cannot be read" not in caplog.text
+    assert receipt.tick > ticks[-1]
+
+
+async def read_range(url: str, name: str, ticks: list[int]) -> list[Any]:
+    """All that a subscription's range has."""
+    async with gapless.connect(url, client_id="c") as connection:
+        pubend = next(info.pubend for info in await connection.pubends() if info.pubend.startswith("a@"))
+        async with connection.read_range(name, pubend, ticks[0] - 1, ticks[-1], on_gap="deliver") as reader:
+            return [item async for item in reader]

@@ -134,12 +134,13 @@ class Answers:
 
     def _read(self, wanted: Wanted) -> None:
         span = wanted.spans[0]
-        upto = min(max(span.upto, span.after + 1), self._log.newest)
+        after = self._log.damage.behind(span.after)
+        upto = min(max(span.upto, after + 1), self._log.newest)
 
         def answered(result: ReadResult, now: int, _wall: int) -> None:
             self._on_read(wanted, upto, result, now)
 
-        self._outbox.read(self._log.stream, span.after, upto, answered)
+        self._outbox.read(self._log.stream, after, upto, answered)
 
     def _on_read(self, wanted: Wanted, upto: Tick, result: ReadResult, now: int) -> None:
         """A chunk is there: answers it, and goes on behind it when the others have had their turn."""

@@ -18,14 +18,23 @@ class Damage:
     def __init__(self, pubend: PubendId) -> None:
         self._pubend = pubend
         self._given_up = IntervalSet()
+        self._holes = IntervalSet()
         self._unreadable = IntervalSet()
         self._reason = ""
         self.refusal = ""
         """Why nothing can be published, or ""."""
 
-    def give_up(self, lo: Tick, hi: Tick) -> None:
-        """Recovery found that an operator has given these up."""
+    def give_up(self, lo: Tick, hi: Tick, upto: Tick) -> None:
+        """Recovery found that an operator has given these up: in the storage, what has an index in (lo, upto].
+
+        The record behind has a higher index than `upto`, but its first events may stand right behind `hi`.
+        """
         self._given_up.add(lo, hi)
+        self._holes.add(lo, upto)
+
+    def behind(self, after: Tick) -> Tick:
+        """Behind which index to read on for what is above a tick: not in what was given up."""
+        return next((hi for lo, hi in self._holes.ranges if lo <= after < hi), after)
 
     def note(self, lo: Tick, hi: Tick, reason: str) -> None:
         """These cannot be read."""

@@ -64,7 +64,7 @@ def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recover
     if saved.fault:
         recovered.damage.refuse(saved.fault)
     for after, upto in reader.given_up(stream):
-        recovered.damage.give_up(after, _last_tick_of_hole(reader, stream, tag, upto))
+        recovered.damage.give_up(after, _last_tick_of_hole(reader, stream, tag, upto), upto)
     last = reader.last(stream)
     hole = _replay_log(reader, stream, tag, recovered)
     if hole >= last > recovered.newest:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gapless.cli import broker, doctor, extending, listings, publish, retire, selector, simulate, subscribe
+from gapless.cli import broker, doctor, extending, listings, publish, retire, scrub, selector, simulate, subscribe
 from gapless.cli.demo import command as demo
 from gapless.errors import (
     ConfigurationError,
@@ -78,6 +78,8 @@ app.command("pubends")(listings.pubends)
 app.command("retire")(retire.retire)
 app.command("selector")(selector.selector)
 app.command("doctor")(doctor.doctor)
+app.command("scrub")(scrub.scrub)
+app.command("repair")(scrub.repair)
 app.command("simulate")(simulate.simulate)
 
 

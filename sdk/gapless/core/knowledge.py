@@ -2,9 +2,10 @@
 
 A tick's value is the highest that anyone stated: Q (unknown) < L (lost) < S (silence, under a stamp) < D
 (an event). Silence that nobody filtered and an event exclude each other: `KnowledgeConflict`. Held are the
-events, the runs of silence with their stamps, and L as a prefix: a stated interval is one run whatever
-events lie inside it, and an event overrides the run under it. Everything <= `base` is decided, was
-dropped, and is ignored when it is said again.
+events, the runs of silence with their stamps, L as a prefix, and the ranges that an operator has given up as
+damaged, which are lost as L is, with another reason: a stated interval is one run whatever events lie inside
+it, and an event overrides the run under it. Everything <= `base` is decided, was dropped, and is ignored when
+it is said again.
 
 Any run may be forgotten at any time. Nothing here is ever wrong afterwards, only less.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from gapless.core.columns import EventBatch
+from gapless.core.columns import EMPTY, EventBatch
 from gapless.core.intervals import IntervalMap, IntervalSet
 from gapless.core.routing import RAW, Knowledge, Ranges, Stamp
 from gapless.core.segments import EventSegments, KnowledgeConflict
@@ -30,6 +31,7 @@ class Kind(Enum):
 
     UNKNOWN = "Q"
     LOST = "L"
+    DAMAGED = "L, damaged"
     SILENCE = "S"
 
 
@@ -56,13 +58,14 @@ class Delta(NamedTuple):
 class KnowledgeStream:
     """Knowledge of one pubend, gathered from statements in any order. See the module."""
 
-    __slots__ = ("_base", "_events", "_lost", "_runs", "_upto", "pubend")
+    __slots__ = ("_base", "_damaged", "_events", "_lost", "_runs", "_upto", "pubend")
 
     def __init__(self, pubend: PubendId, base: Tick = 0) -> None:
         self.pubend = pubend
         self._base = base
         self._upto = base
         self._lost = 0
+        self._damaged = IntervalSet()
         self._events = EventSegments()
         self._runs: IntervalMap[Stamp] = IntervalMap()
 
@@ -106,6 +109,8 @@ class KnowledgeStream:
         """
         lo, hi, data = knowledge.lo, knowledge.hi, knowledge.data
         assert not data or lo < data.ticks[0] <= data.ticks[-1] <= hi, "events outside of their knowledge"
+        if knowledge.damaged:
+            return self._give_up(knowledge)
         if self._upto <= lo < hi and knowledge.lost <= self._lost:  # in order: nothing to compare it with
             self._runs.append(lo, hi, knowledge.stamp)
             if data:
@@ -113,6 +118,15 @@ class KnowledgeStream:
             self._upto = hi
             return Delta(data, ((lo, hi),))
         return self._merge(knowledge)
+
+    def _give_up(self, knowledge: Knowledge) -> Delta:
+        """What is damaged is lost: nobody will ever say more of it."""
+        assert not knowledge.data, "what is damaged has no events"
+        risen = knowledge.lost if knowledge.lost > self._lost else 0
+        self._lost = max(self._lost, risen)
+        self._damaged.add(max(knowledge.lo, self._base), knowledge.hi)
+        self._upto = max(self._upto, self._lost, knowledge.hi)
+        return Delta(EMPTY, (), risen)
 
     def _merge(self, knowledge: Knowledge) -> Delta:
         lo, hi = max(knowledge.lo, self._base), knowledge.hi
@@ -151,7 +165,7 @@ class KnowledgeStream:
         """
         start = max(start, self._base)
         last = self._runs.last
-        if last is not None and last[0] <= start < last[1] and covers(last[2], need):
+        if last is not None and last[0] <= start < last[1] == self._upto and covers(last[2], need):
             return self._upto
         for run in self._judged(start, self._upto, need):
             if run.kind is Kind.UNKNOWN:
@@ -167,7 +181,14 @@ class KnowledgeStream:
 
         Silence under a lower stamp is no silence to whom it was not computed for.
         """
-        lost = IntervalSet((run.lo, run.hi) for run in self._judged(lo, hi, need) if run.kind is Kind.LOST)
+        return self._without_events(lo, hi, need, Kind.LOST)
+
+    def damaged_in(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
+        """The same of what was given up as damaged."""
+        return self._without_events(lo, hi, need, Kind.DAMAGED) if self._damaged.ranges else ()
+
+    def _without_events(self, lo: Tick, hi: Tick, need: Stamp, kind: Kind) -> Ranges:
+        lost = IntervalSet((run.lo, run.hi) for run in self._judged(lo, hi, need) if run.kind is kind)
         for start, stop in lost.ranges:
             for tick in self._events.take(start, stop).ticks:
                 lost.remove(tick - 1, tick)
@@ -193,7 +214,7 @@ class KnowledgeStream:
         for lo, hi in ranges:
             rest.add(lo, min(hi, self._base))
             for run in self._judged(lo, hi, need):
-                if run.kind is Kind.UNKNOWN:
+                if run.kind is Kind.UNKNOWN or run.kind is Kind.DAMAGED:  # the pubend says that itself
                     rest.add(run.lo, run.hi)
                 elif answered and answered[-1].hi == run.lo and answered[-1].kind is run.kind:
                     last = answered.pop()
@@ -236,8 +257,16 @@ class KnowledgeStream:
         middle = min(max(lo, self._lost), hi)
         if lo < middle:
             yield Run(lo, middle, Kind.LOST)
-        if middle < hi:
-            yield Run(middle, hi, Kind.UNKNOWN)
+        at = middle
+        for start, stop in self._damaged.ranges if middle < hi else ():
+            low, high = max(start, middle), min(stop, hi)
+            if low < high:
+                if at < low:
+                    yield Run(at, low, Kind.UNKNOWN)
+                yield Run(low, high, Kind.DAMAGED)
+                at = high
+        if at < hi:
+            yield Run(at, hi, Kind.UNKNOWN)
 
     def _judged(self, lo: Tick, hi: Tick, need: Stamp) -> Iterator[Run]:
         """The runs of (lo, hi] as `need` sees them: silence that covers it, lost, or unknown.
@@ -270,17 +299,19 @@ class KnowledgeStream:
             return
         self._base = upto
         self._events.trim(upto)
+        self._damaged.remove(0, upto)
         self._runs.trim(upto)
         self._upto = max(self._upto, upto)
 
     def forget(self, lo: Tick, hi: Tick) -> None:
-        """Make (lo, hi] Q again, or L where the pubend is lost: what the pubend lost, it lost for good."""
+        """Make (lo, hi] Q again, or L where the pubend is lost or damaged: what it lost, it lost for good."""
         if lo >= hi:
             return
         self._events.remove(lo, hi)
         self._runs.remove(lo, hi)
         last = self._runs.last
-        self._upto = max(self._base, self._lost, last[1] if last is not None else 0)
+        damaged = self._damaged.ranges[-1][1] if self._damaged.ranges else 0
+        self._upto = max(self._base, self._lost, damaged, last[1] if last is not None else 0)
 
 
 def _after(batch: EventBatch, tick: Tick) -> EventBatch:

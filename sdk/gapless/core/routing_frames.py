@@ -147,7 +147,9 @@ def decode(frame: bytes) -> Frame:
 def _pack_knowledge(said: Knowledge, address: Address) -> wire.KnowledgeWire:
     rows, events = b"".join(said.data.row_blobs()), b"".join(said.data.blobs())
     stamp = None if said.stamp is None else dict(said.stamp)
-    return wire.KnowledgeWire(address, said.pubend, said.lo, said.hi, said.lost, stamp, said.reply, rows, events)
+    return wire.KnowledgeWire(
+        address, said.pubend, said.lo, said.hi, said.lost, stamp, said.reply, rows, events, said.damaged
+    )
 
 
 def _pack_want(want: Want, address: Address) -> wire.WantWire:
@@ -231,7 +233,9 @@ def _unpack_knowledge(parsed: wire.KnowledgeWire) -> Knowledge:
     data = _batch(parsed.rows, parsed.events) if parsed.rows or parsed.events else EMPTY
     if data and not parsed.lo < data.ticks[0] <= data.ticks[-1] <= parsed.hi:
         raise ValueError("events outside of their knowledge")
-    return Knowledge(parsed.pubend, parsed.lo, parsed.hi, data, parsed.lost, parsed.stamp, parsed.reply)
+    if data and parsed.damaged:
+        raise ValueError("events in what is damaged")
+    return Knowledge(parsed.pubend, parsed.lo, parsed.hi, data, parsed.lost, parsed.stamp, parsed.reply, parsed.damaged)
 
 
 def _batch(rows: bytes, blob: bytes) -> EventBatch:

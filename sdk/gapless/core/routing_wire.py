@@ -39,6 +39,7 @@ class KnowledgeWire(Wire, array_like=True, frozen=True, gc=False, tag=1):
     reply: bool
     rows: bytes
     events: bytes
+    damaged: bool
 
 
 class WantWire(Wire, array_like=True, frozen=True, gc=False, tag=2):

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from gapless.core.curiosity import CuriosityStream
 from gapless.core.effects import Alarm
 from gapless.core.knowledge import KnowledgeConflict, KnowledgeStream
-from gapless.core.routing import Ask, Knowledge, PubendMeta, Ranges, Stamp, Want
+from gapless.core.routing import Ask, Knowledge, PubendMeta, Stamp, Want
 from gapless.core.ticks import FOREVER, ShbId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.delivery import Delivery
-from gapless_shb.core.fetches import Window
+from gapless_shb.core.fetches import DAMAGED, Lost, Window
 from gapless_shb.core.holds import Holds
 from gapless_shb.core.joining import Joining
 from gapless_shb.core.pfs import Pfs
@@ -324,8 +324,10 @@ class Constream:
     def _pass(self, horizon: Tick, wall: int) -> None:
         """One step of the head: who waits at it goes live, then events are handed out."""
         self.turns.promote_waiting()
-        lost = self._istream.lost_in(self.head, horizon, self._need())
-        if lost:
+        need = self._need()
+        retired = [(lo, hi, "this broker was retired") for lo, hi in self._istream.lost_in(self.head, horizon, need)]
+        damaged = [(lo, hi, DAMAGED) for lo, hi in self._istream.damaged_in(self.head, horizon, need)]
+        if lost := sorted(retired + damaged):
             horizon = self._deliver_lost(lost, horizon)
         batch = self._istream.take(self.head, horizon)
         previous, self.head = self.head, horizon
@@ -345,22 +347,23 @@ class Constream:
             position.changed = True
             self.touch(sid, position)
 
-    def _deliver_lost(self, lost: Ranges, horizon: Tick) -> Tick:
-        """Only an SHB that was retired meets lost ticks here (T10): everybody gets the gap.
+    def _deliver_lost(self, lost: list[Lost], horizon: Tick) -> Tick:
+        """Only an SHB that was retired meets lost ticks here (T10), or one before which they were damaged.
 
-        Returns how far the step goes. Events that are known before, between or behind lost ticks divide it, for what
-        is said leaves in order; silence does not.
+        Everybody gets the gap. Returns how far the step goes. Events that are known before, between or behind lost
+        ticks divide it, for what is said leaves in order, and so does another reason; silence does not.
         """
-        start = lost[0][0]
+        start, _, reason = lost[0]
+        horizon = next((lo for lo, _, why in lost if why != reason), horizon)
         known = self._istream.take(self.head, horizon).ticks
         if known and known[0] <= start:
             return start
         horizon = known[0] - 1 if known else horizon
-        end = max(hi for _, hi in lost if hi <= horizon)
+        end = max(hi for _, hi, why in lost if hi <= horizon and why == reason)
         for sid, consumer in self.live.items():
             floor = self.floors.get(sid, 0)
             if floor < end:
-                consumer.channel.gap(sid, self.pubend, max(start, floor), end, "this broker was retired")
+                consumer.channel.gap(sid, self.pubend, max(start, floor), end, reason)
         for sid, position in self.positions.items():
             self.release(position)
             position.since = max(position.since, end)

@@ -11,9 +11,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gapless.core.columns import EventBatch
+from gapless.core.intervals import IntervalSet
 from gapless.core.knowledge import KnowledgeStream
 from gapless.core.routing import RAW, Knowledge, Ranges
 from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, STEP, PubendId, Tick
@@ -23,12 +24,27 @@ NEAR = 64 * STEP
 """Wanted ticks that lie closer than this are asked for in one range: it costs at most 63 events more."""
 
 
+RELEASED_EARLY: Final = "released early"
+"""An administrator had the pubend let go of it before everybody was done with it."""
+DAMAGED: Final = "damaged"
+"""It could not be read any more, and an operator has given it up."""
+
+Lost: TypeAlias = tuple[Tick, Tick, str]
+"""(lo, hi] is lost, and why."""
+
+
 @dataclass(frozen=True, slots=True)
 class GapSegment:
     """Nothing is known of some tick in (start, end], and the pubend no longer knows it either."""
 
     start: Tick
     end: Tick
+    reason: str
+
+    def after(self, earlier: GapSegment | None) -> GapSegment:
+        """Both as one, where there is an earlier one, and nothing was sent between."""
+        assert earlier is None or earlier.reason == self.reason
+        return self if earlier is None else GapSegment(earlier.start, self.end, self.reason)
 
 
 Segment: TypeAlias = "EventBatch | GapSegment"
@@ -48,6 +64,7 @@ class TickFetch:
         self._missing = list(ticks)
         self._pieces: list[EventBatch] = []
         self._lost = 0
+        self._damaged = IntervalSet()
 
     def ranges(self) -> Ranges:
         """What to ask for; near ticks share a range."""
@@ -56,6 +73,8 @@ class TickFetch:
     def offer(self, knowledge: Knowledge) -> None:
         """Takes what it wanted out of knowledge that arrived."""
         self._lost = max(self._lost, knowledge.lost)
+        if knowledge.damaged:
+            self._damaged.add(knowledge.lo, knowledge.hi)
         data, missing = knowledge.data, self._missing
         if not data:
             return
@@ -72,7 +91,9 @@ class TickFetch:
     @property
     def complete(self) -> bool:
         """Whether every wanted tick is an event or lost."""
-        return not self._missing or self._missing[-1] <= self._lost
+        if not self._missing or self._missing[-1] <= self._lost:
+            return True
+        return bool(self._damaged.ranges) and all(tick <= self._lost or tick in self._damaged for tick in self._missing)
 
     def segments(self, silent: tuple[Tick, Tick]) -> list[Segment]:
         """Events and gaps in order. Ticks of `silent` are silence whatever became of them."""
@@ -81,7 +102,8 @@ class TickFetch:
         events = merge(self._pieces)
         if self._imprecise_for is not None:
             events = refilter(events, self._imprecise_for)
-        return interleave(self.start, events, [(tick - 1, tick) for tick in lost])
+        reasons = [RELEASED_EARLY if tick <= self._lost else DAMAGED for tick in lost]
+        return interleave(self.start, events, [(tick - 1, tick, why) for tick, why in zip(lost, reasons, strict=True)])
 
 
 def _places(ticks: Sequence[Tick], wanted: Sequence[Tick]) -> list[int]:
@@ -148,7 +170,9 @@ class RangeFetch:
         """Events and gaps in order. Ticks of `silent` are silence whatever became of them."""
         upto = self.upto
         lost = without(self._known.lost_in(self.start, upto, RAW), silent)
-        return interleave(self.start, refilter(self._known.take(self.start, upto), self._matcher), lost)
+        damaged = without(self._known.damaged_in(self.start, upto, RAW), silent)
+        gone = sorted([(lo, hi, RELEASED_EARLY) for lo, hi in lost] + [(lo, hi, DAMAGED) for lo, hi in damaged])
+        return interleave(self.start, refilter(self._known.take(self.start, upto), self._matcher), gone)
 
 
 def refilter(batch: EventBatch, matcher: BatchMatcher) -> EventBatch:
@@ -183,33 +207,34 @@ def without(ranges: Ranges, hole: tuple[Tick, Tick]) -> list[tuple[Tick, Tick]]:
     return sorted({(lo, hi) for lo, hi in parts if lo < hi}) if low < high else list(ranges)
 
 
-def interleave(start: Tick, events: EventBatch, lost: Sequence[tuple[Tick, Tick]]) -> list[Segment]:
-    """Events and gaps in tick order; neighbouring lost ranges with no event between them are one gap."""
+def interleave(start: Tick, events: EventBatch, lost: Sequence[Lost]) -> list[Segment]:
+    """Events and gaps in tick order; ranges lost for one reason with no event between them are one gap."""
     if not lost:
         return [events] if len(events) else []
     segments: list[Segment] = []
     at, position = 0, start
-    for _, end in [*_joined(lost, events)]:
+    for _, end, reason in _joined(lost, events):
         before = _count_upto(events, at, end)
         if before > at:
             segments.append(events.slice(at, before))
             position = events.ticks[before - 1]
             at = before
         if end > position:
-            segments.append(GapSegment(position, end))
+            segments.append(GapSegment(position, end, reason))
             position = end
     if at < len(events):
         segments.append(events.slice(at, len(events)))
     return segments
 
 
-def _joined(lost: Sequence[tuple[Tick, Tick]], events: EventBatch) -> list[tuple[Tick, Tick]]:
-    joined: list[tuple[Tick, Tick]] = []
-    for lo, hi in lost:
-        if joined and _count_upto(events, 0, lo) == _count_upto(events, 0, joined[-1][1]):
-            joined[-1] = (joined[-1][0], hi)
+def _joined(lost: Sequence[Lost], events: EventBatch) -> list[Lost]:
+    joined: list[Lost] = []
+    for lo, hi, reason in lost:
+        same = joined and joined[-1][2] == reason
+        if same and _count_upto(events, 0, lo) == _count_upto(events, 0, joined[-1][1]):
+            joined[-1] = (joined[-1][0], hi, reason)
         else:
-            joined.append((lo, hi))
+            joined.append((lo, hi, reason))
     return joined
 
 

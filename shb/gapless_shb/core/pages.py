@@ -18,7 +18,7 @@ from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected
 from gapless_shb.core.blocks import Block
-from gapless_shb.core.fetches import matches
+from gapless_shb.core.fetches import DAMAGED, RELEASED_EARLY, Lost, matches
 
 
 class Masks(Protocol):
@@ -124,6 +124,8 @@ class Page:
         """The ticks whose events are here."""
         self.lost: Tick = 0
         """What was asked for and is not here is lost up to this tick."""
+        self.damaged = 0
+        """The ticks that were given up as damaged."""
         self.waiting: dict[int, None] = {}
         """The readers that wait for what was asked for."""
         self.weighed = 0
@@ -153,7 +155,7 @@ class Page:
     @property
     def settled(self) -> bool:
         """Whether all that was asked for is here or lost."""
-        return not self.asked & ~self.have & ~self._upto(self.lost)
+        return not self.asked & ~self.have & ~self.damaged & ~self._upto(self.lost)
 
     def wanted(self, sid: int, after: Tick) -> int:
         """The ticks above `after` that matched a subscription."""
@@ -172,6 +174,19 @@ class Page:
     def most_of(self, mask: int) -> int:
         """The mask, or all ticks where it has half of them: one range is asked for sooner than many."""
         return self._full if 2 * mask.bit_count() >= len(self.ticks) else mask
+
+    def give_up(self, lo: Tick, hi: Tick) -> None:
+        """What of (lo, hi] is not here will never be."""
+        self.damaged |= self._upto(hi) & ~self._upto(lo)
+
+    def losses(self, mask: int) -> list[Lost] | None:
+        """Which ticks of the mask are lost, and why; None while some of them may still come."""
+        gone = mask & ~self.have
+        early = gone & self._upto(self.lost)
+        if gone & ~early & ~self.damaged:
+            return None
+        ticks = selected(self.ticks, gone)
+        return [(tick - 1, tick, RELEASED_EARLY if tick <= self.lost else DAMAGED) for tick in ticks]
 
     def fill(self, data: EventBatch, lost: Tick) -> int:
         """Takes its events out of what arrived; returns how many there were."""

@@ -168,12 +168,12 @@ class Reader:
         if not missing:
             matching = page.matching(mask, self._matcher, self.consumer.subscription.filter)
             self._send_page(page, matching & ~page.expired(wall), host)
-        elif mask & ~page.asked & ~page.have or missing[-1] > page.lost:
+        elif mask & ~page.asked & ~page.have or (losses := page.losses(mask)) is None:
             self._waits = True
             host.shelf.ask(sid, page, mask, now)
         else:
             low, high = host.silent(self.position)
-            lost = [(tick - 1, tick) for tick in missing if not low < tick <= high]
+            lost = [loss for loss in losses if not low < loss[1] <= high]
             matching = page.matching(mask & page.have, self._matcher, self.consumer.subscription.filter)
             self._ready.extend(interleave(self.horizon, page.select(matching), lost))
             self._ready_upto = page.index
@@ -243,7 +243,7 @@ class Reader:
         while self._ready:
             segment = self._ready[0]
             if isinstance(segment, GapSegment):
-                self._keep_open(segment)
+                self._keep_open(segment, host)
                 self._ready.popleft()
                 continue
             rest = self._send_events(host, unexpired(segment, wall))
@@ -252,9 +252,11 @@ class Reader:
                 return
             self._ready.popleft()
 
-    def _keep_open(self, lost: GapSegment) -> None:
-        """Begins a gap, or makes the one that is open longer: nothing was sent between."""
-        self._gap = GapSegment(lost.start if self._gap is None else self._gap.start, lost.end)
+    def _keep_open(self, lost: GapSegment, host: Host) -> None:
+        """Begins a gap, or makes the one that is open longer: nothing was sent between, and the reason is the same."""
+        if self._gap is not None and self._gap.reason != lost.reason:
+            self._send_gap(host)
+        self._gap = lost.after(self._gap)
         self.position.sent = lost.end
         self._advance(lost.end)
 
@@ -264,7 +266,7 @@ class Reader:
             return
         gap, self._gap = self._gap, None
         end = host.outside_void(gap.end)
-        self.consumer.channel.gap(self.consumer.sid, host.pubend, gap.start, end, "released early")
+        self.consumer.channel.gap(self.consumer.sid, host.pubend, gap.start, end, gap.reason)
         self._said = self.position.sent = end
         self._advance(end)
 

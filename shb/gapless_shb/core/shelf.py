@@ -261,6 +261,8 @@ class Shelf:
         hits, settled = 0, []
         for page in self._asked.values():
             hits += page.fill(knowledge.data, knowledge.lost)
+            if knowledge.damaged:
+                page.give_up(knowledge.lo, knowledge.hi)
             if page.settled:
                 settled.append(page)
         if hits and knowledge.reply:

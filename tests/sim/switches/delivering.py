@@ -153,7 +153,7 @@ PROGRESS = (
         "retired_gap_swallowed",
         ("T10",),
         "An SHB that was retired and returns passes lost ticks like silence.",
-        (Edit(f"{_CONSTREAM}._pass", "if lost:", "if ():"),),
+        (Edit(f"{_CONSTREAM}._pass", "if lost := sorted(retired + damaged):", "if lost := ():"),),
         ("I3",),
         "An SHB is down and retired (`PublisherHostingBroker.retire`), the PHB chops beyond it, it returns with its"
         " durable subscriptions.",
@@ -342,8 +342,8 @@ CONSUMERS = (
         (
             Edit(
                 f"{_READER}._send",
-                "self._keep_open(segment)",
-                "self._keep_open(segment), self._send_gap(host)",
+                "self._keep_open(segment, host)",
+                "self._keep_open(segment, host), self._send_gap(host)",
             ),
         ),
         ("I5",),

@@ -218,7 +218,7 @@ LOGGING = (
             Edit(f"{_RECOVERY}:recover", "if last != recovered.newest:", "if last < recovered.newest:"),
             Edit(
                 f"{_RECOVERY}:_replay",
-                "if record.previous != recovered.newest:",
+                "if not recovered.newest <= record.previous <= max(recovered.newest, hole):",
                 "if record.previous != recovered.newest and record.previous > recovered.saved.lost:",
             ),
             Edit(

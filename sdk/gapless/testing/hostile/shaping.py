@@ -28,9 +28,9 @@ def joined(first: Knowledge, second: Knowledge) -> Knowledge | None:
     """
     if first.pubend != second.pubend or first.hi != second.lo or first.reply != second.reply:
         return None
-    if second.lost > second.lo:
+    if second.lost > second.lo or first.damaged != second.damaged:
         return None
     batches = [said.data for said in (first, second) if said.data]
     data = EventBatch.concatenate(batches) if batches else first.data
     stamp = meet(first.stamp, second.stamp)
-    return Knowledge(first.pubend, first.lo, second.hi, data, first.lost, stamp, first.reply)
+    return Knowledge(first.pubend, first.lo, second.hi, data, first.lost, stamp, first.reply, first.damaged)

@@ -90,7 +90,7 @@ class Count:
             self.sizes.extend(sizes)
         return None
 
-    def gap(self, start: Tick, end: Tick) -> None:
+    def gap(self, start: Tick, end: Tick, reason: str) -> None:
         """What is lost uses nothing up."""
 
 

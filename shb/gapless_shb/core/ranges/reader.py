@@ -65,7 +65,7 @@ class Sink(Protocol):
     def events(self, events: EventBatch) -> EventBatch | None:
         """These match. Returns those there was no room for, or None."""
 
-    def gap(self, start: Tick, end: Tick) -> None:
+    def gap(self, start: Tick, end: Tick, reason: str) -> None:
         """Events in (start, end] may have been lost."""
 
     @property
@@ -304,8 +304,10 @@ class RangeReader:
         while self._ready:
             segment = self._ready[0]
             if isinstance(segment, GapSegment):
-                start = segment.start if self._gap is None else self._gap.start
-                self._gap = GapSegment(start, min(self.stream.voids.outside(segment.end), self.hi))
+                if self._gap is not None and self._gap.reason != segment.reason:
+                    self._say_gap()
+                end = min(self.stream.voids.outside(segment.end), self.hi)
+                self._gap = GapSegment(segment.start, end, segment.reason).after(self._gap)
                 self.horizon = max(self.horizon, self._gap.end)
                 self._ready.popleft()
                 continue
@@ -324,5 +326,5 @@ class RangeReader:
     def _say_gap(self) -> None:
         """Says the gap that is open, if one is: it ends here."""
         if self._gap is not None:
-            self._sink.gap(self._gap.start, self._gap.end)
+            self._sink.gap(self._gap.start, self._gap.end, self._gap.reason)
             self._gap = None

@@ -67,9 +67,9 @@ class Delivery:
             events = events.slice(count, len(events))
         return None
 
-    def gap(self, start: Tick, end: Tick) -> None:
+    def gap(self, start: Tick, end: Tick, reason: str) -> None:
         """Says so."""
-        gap = RangeGap(self._request, start, end, "released early")
+        gap = RangeGap(self._request, start, end, reason)
         self._hosting.effects.append(Tell(self._session, gap))
 
     def _affordable(self, events: EventBatch) -> int:

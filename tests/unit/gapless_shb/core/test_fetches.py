@@ -121,7 +121,7 @@ def test_a_lost_range_is_one_gap_that_ends_where_silence_begins() -> None:
 def test_segments_tell_everything_in_order(events: list[int], lost: list[int]) -> None:
     """Every event once, every lost tick inside a gap, no event inside a gap, everything ascending."""
     lost = [tick for tick in lost if tick not in events]
-    segments = interleave(0, batch(*events), [(tick - 1, tick) for tick in lost])
+    segments = interleave(0, batch(*events), [(tick - 1, tick, "gone") for tick in lost])
 
     told = [tick for segment in shown(segments) if isinstance(segment, list) for tick in segment]
     gaps = [segment for segment in shown(segments) if isinstance(segment, tuple)]
