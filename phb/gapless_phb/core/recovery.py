@@ -125,9 +125,8 @@ def _replay(recovered: Recovered, record: Record, hole: Tick, *, with_holes: boo
             f"the log of {pubend} lacks what was between ticks {recovered.newest} and {record.first_tick}"
         )
     batch = Batched(record.first_sequence, record.first_tick, record.count, record.crc)
-    if not recovered.table.replay(
-        record.publisher, record.epoch, batch, with_holes=with_holes or bool(recovered.saved.fault)
-    ):
+    with_holes = with_holes or bool(recovered.saved.fault)
+    if not recovered.table.replay(record.publisher, record.epoch, batch, with_holes=with_holes):
         raise VolumeCorruptError(
             f"the log of {pubend} lacks what publisher {record.publisher!r} sent before event {record.first_sequence}"
         )

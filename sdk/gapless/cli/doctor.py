@@ -178,6 +178,7 @@ async def examine_broker(examination: Examination, url: str, wait: float, *, exp
     examination.findings += abandoned(examination.pins)
     examination.findings += absent(pubends)
     examination.findings += misstamped(pubends, time.time_ns() // 1_000_000)
+    examination.findings += damaged(pubends)
 
 
 def pins_of(pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionInfo]) -> list[dict[str, Any]]:
@@ -259,6 +260,18 @@ def absent(pubends: Sequence[PubendInfo]) -> list[str]:
     ]
 
 
+def damaged(pubends: Sequence[PubendInfo]) -> list[str]:
+    """A sentence for each range that cannot be read, and for each pubend that takes nothing because of that."""
+    unreadable = [
+        f"{pubend.pubend} cannot be read from tick {start + 1} to {end}, and its subscribers wait there:"
+        f" see `gapless repair` ({why})"
+        for pubend in pubends
+        for start, end, why in pubend.damaged
+        if why
+    ]
+    return [*unreadable, *(pubend.refusal for pubend in pubends if pubend.refusal)]
+
+
 def print_examination(examination: Examination) -> None:
     """Prints all of it for a person."""
     for title, facts in examination.facts.items():
@@ -312,6 +325,11 @@ def _volume_state(examination: Examination, directory: Path, settings: NodeConfi
         open_storage = plugins.load("storage", settings.storage.plugin)
         options = settings.storage.options
         volume = open_storage(path=str(directory), identity=identity, options=options, create=Create.NO)
+        if volume.damage:
+            examination.findings.append(
+                f"the volume in {directory} is damaged: see `gapless repair`; until then it gives no space back to the"
+                f" disk ({volume.damage})"
+            )
         volume.close()
     except VolumeLockedError as error:
         return f"open: {error}", True

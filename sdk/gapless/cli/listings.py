@@ -114,6 +114,8 @@ def pubend_json(info: PubendInfo) -> dict[str, Any]:
         "undelivered_bytes": info.undelivered_bytes,
         "holds": [{"shb": shb, "since": at, "bytes": size} for shb, at, size in info.holds],
         "policy": info.policy,
+        "damaged": [{"after": start, "upto": end, "reason": why} for start, end, why in info.damaged],
+        "refusal": info.refusal,
     }
 
 

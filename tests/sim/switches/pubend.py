@@ -186,7 +186,7 @@ LOGGING = (
         (
             Edit(
                 f"{_RECOVERY}:_replay",
-                "if not recovered.table.replay(record.publisher, record.epoch, batch):",
+                "if not recovered.table.replay(record.publisher, record.epoch, batch, with_holes=with_holes):",
                 "if batch.count < 1:",
             ),
         ),

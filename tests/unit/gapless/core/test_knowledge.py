@@ -486,3 +486,45 @@ def test_costs_follow_runs_and_events_not_ticks() -> None:
     assert held.unknown(0, far + 9, {"a": 2}) == ((far // 2, far - 1), (far, far + 5))
     assert held.highest_silence_below(2, "a") == far - 1
     assert held.run_count == 2
+
+
+def damaged(lo: int, hi: int, lost: int = 0) -> Knowledge:
+    return Knowledge.of_damage("p@1", lo, hi, lost)
+
+
+def test_what_is_damaged_is_lost_and_its_neighbours_are_not() -> None:
+    held = KnowledgeStream("p@1")
+    held.accumulate(Knowledge("p@1", 0, 10))
+    held.accumulate(damaged(10, 20))
+    held.accumulate(Knowledge("p@1", 30, 40))
+
+    assert held.horizon(0, None) == 20, "nothing is known behind it"
+    assert held.horizon(10, None) == 20
+    assert held.unknown(0, 40, None) == ((20, 30),)
+    assert (held.damaged_in(0, 40, None), held.lost_in(0, 40, None)) == (((10, 20),), ())
+    assert held.damaged_in(15, 17, None) == ((15, 17),)
+
+
+def test_what_is_known_all_the_same_is_not_damaged() -> None:
+    """A cache may know what its pubend does not; and what was lost before has the older reason."""
+    held = KnowledgeStream("p@1")
+    held.accumulate(Knowledge("p@1", 12, 14))
+    held.accumulate(damaged(5, 20, lost=8))
+
+    assert held.lost_in(0, 20, None) == ((0, 8),)
+    assert held.damaged_in(0, 20, None) == ((8, 12), (14, 20))
+    assert held.answer(((9, 13),), None)[1] == ((9, 12),), "of what is damaged the pubend speaks itself"
+
+
+def test_damage_is_dropped_with_what_is_decided_and_never_forgotten_otherwise() -> None:
+    held = KnowledgeStream("p@1")
+    held.accumulate(Knowledge("p@1", 0, 30))
+    held.accumulate(damaged(30, 40))
+    held.forget(10, 40)
+    assert (held.known_upto, held.damaged_in(0, 40, None)) == (40, ((30, 40),))
+
+    held.trim(35)
+
+    assert held.damaged_in(0, 50, None) == ((35, 40),)
+    held.accumulate(damaged(0, 36))
+    assert held.damaged_in(0, 50, None) == ((35, 40),)

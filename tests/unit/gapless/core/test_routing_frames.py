@@ -247,6 +247,7 @@ def knowledge_wire(**changes: Any) -> bytes:
         "reply": False,
         "rows": b"".join(data.rows),
         "events": b"".join(data.events),
+        "damaged": False,
     }
     return msgspec.msgpack.encode(wire.KnowledgeWire(**{**fields, **changes}))
 
@@ -266,6 +267,7 @@ ROWS = b"".join(batch([2, 5]).rows)
         ({"rows": ROWS[16:] + ROWS[:16]}, "out of order"),
         ({"rows": ROWS[:12] + b"\x7f\0\0\0" + ROWS[16:]}, "longer than the event"),
         ({"events": b"\xc1" * len(b"".join(batch([2, 5]).events))}, "does not parse"),
+        ({"damaged": True}, "events in what is damaged"),
         ({"hi": 2**63}, "does not parse"),
         ({"lo": -1}, "does not parse"),
     ],
@@ -291,6 +293,12 @@ def test_ranges_out_of_order(pairs: Any) -> None:
     for message in (Want("p@1", pairs, None, "s"), Seen(PubendMeta("p@1", "b", voids=pairs))):
         with pytest.raises(RemoteProtocolError, match="ranges of ticks"):
             decode(encode(message))
+
+
+def test_what_is_damaged_says_so_to_other_brokers() -> None:
+    said = Knowledge.of_damage("p@1", 3, 9, 2)
+
+    assert decode(encode(said)).message == said
 
 
 def test_ranges_may_touch() -> None:

@@ -151,3 +151,21 @@ def test_the_window_grows_over_idle_time_and_shrinks_under_load() -> None:
     window.learn(64 << 20)
     assert window.span < span
     assert window.upto(10, 20) == 20
+
+
+def test_what_was_given_up_is_a_gap_of_its_own_reason() -> None:
+    fetch = TickFetch(0, [10, 20, 30, 40], 50)
+    fetch.offer(Knowledge("p@1", 0, 25, batch(20), 12, None))
+    before = fetch.complete
+
+    fetch.offer(Knowledge.of_damage("p@1", 25, 60, 12))
+
+    assert (before, fetch.complete) == (False, True)
+    gaps = [segment for segment in fetch.segments((0, 0)) if isinstance(segment, GapSegment)]
+    assert gaps == [GapSegment(0, 10, "released early"), GapSegment(20, 40, "damaged")]
+
+
+def test_lost_ranges_of_two_reasons_are_two_gaps() -> None:
+    segments = interleave(0, batch(), [(0, 5, "one"), (5, 9, "other"), (12, 15, "other")])
+
+    assert segments == [GapSegment(0, 5, "one"), GapSegment(5, 15, "other")]

@@ -151,3 +151,16 @@ def test_pages_made_one_tell_the_same_as_each_of_them(history: list[list[set[int
     for sid, told in expected.items():
         assert list(whole.select(whole.wanted(sid, 0)).ticks) == told
     assert dict(whole.masks.among(expected)) == {sid: whole.wanted(sid, 0) for sid in expected}
+
+
+def test_a_tick_that_was_given_up_is_settled_and_says_why() -> None:
+    shared = page([10, 20, 30, 40])
+    shared.ask(0b1111)
+    shared.fill(events(20), 10)
+    assert shared.losses(0b1111) is None
+
+    shared.give_up(25, 40)
+
+    assert settled(shared)
+    assert shared.losses(0b1111) == [(9, 10, "released early"), (29, 30, "damaged"), (39, 40, "damaged")]
+    assert shared.losses(0b0010) == []
