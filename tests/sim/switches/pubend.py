@@ -10,6 +10,7 @@ _PUBEND = "gapless_phb.core.pubend:Pubend"
 _ANSWERS = "gapless_phb.core.answering:Answers"
 _INTAKE = "gapless_phb.core.intake:Intake"
 _RECOVERY = "gapless_phb.core.recovery"
+_PUBLISHERS = "gapless_phb.core.publishers"
 
 _SAY = """\
     assert upto > self.stable, "what was decided stays decided"
@@ -297,6 +298,48 @@ PUBLISHERS = (
         "Two clients with one publisher name: the first one's link stalls with a batch in it, the second opens and is"
         " told sequence n; then the first one's batch n + 1 arrives and is logged. The model: of a publisher nothing"
         " above the sequence that an opening was answered with is logged under an earlier epoch.",
+    ),
+    Switch(
+        "equal_is_repeated",
+        ("1.5 open",),
+        "A batch with the sequences and the content of a logged one is a repetition of it, whoever sent that.",
+        (
+            Edit(f"{_PUBLISHERS}:Publisher.knows", "self.owner(first) == term_of(epoch)", "True"),
+            Edit(
+                f"{_INTAKE.removesuffix('Intake')}_repeated",
+                "if publisher.owner(pub.first) != term_of(pub.epoch):",
+                "if pub.first < 0:",
+            ),
+        ),
+        ("I7",),
+        "Several live publishers of one name that publish the same: the older one's batch has the sequences of one that"
+        " the newer one has logged, and the same content.",
+    ),
+    Switch(
+        "forgotten_is_new",
+        ("T21",),
+        "A publisher that the broker has forgotten is opened as a new one, and logs again what it had no answer for.",
+        (
+            Edit(
+                f"{_INTAKE}.open",
+                "if publisher is None and request.epoch and is_temporary(request.publisher):",
+                "if publisher is None and request.epoch < 0:",
+            ),
+        ),
+        ("I6", "I7"),
+        "A publisher without a name whose receipts are on their way when its link breaks, or its broker, and which is"
+        " away for longer than publisher_lease_seconds.",
+    ),
+    Switch(
+        "closed_is_kept",
+        ("T21",),
+        "The end of a publisher is not noted: one without a name is known for ever.",
+        (
+            Edit(f"{_INTAKE}.end", "self._table.leave(publisher, now)", "pass"),
+            Edit(f"{_INTAKE}.end", "publisher.closed = request.ending is Ending.CLOSED", "publisher.closed = False"),
+        ),
+        ("V3",),
+        "Publishers without a name that come and go at a broker that does not restart.",
     ),
     Switch(
         "opened_before_durable",

@@ -130,6 +130,9 @@ class Placings:
             attempt.said.append(said)
         if outcome.verdict is Verdict.OK and isinstance(attempt.asked[0], Pub):
             self._log(attempt.asked[0], pubend, outcome)
+        elif outcome.verdict is Verdict.FORGOTTEN:  # its sequences begin anew
+            gone = attempt.asked[0].publisher
+            self._logged = {place: tick for place, tick in self._logged.items() if place[1] != gone}
 
     def _log(self, pub: Pub, pubend: PubendId, outcome: Outcome) -> None:
         ticks = [run.first + run.step * position for run in outcome.ticks for position in range(run.count)]

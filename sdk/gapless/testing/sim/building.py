@@ -68,7 +68,7 @@ def phb_section(options: Options, name: str) -> dict[str, Any]:
     pubend |= {key: limit for key, limit in limits.items() if limit is not None}
     if options.release_policy:
         pubend["release"] = {"plugin": options.release_policy}
-    return {"pubends": [pubend]}
+    return {"pubends": [pubend], "publisher_lease_seconds": options.publisher_lease_seconds}
 
 
 def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, tuple[str, ...]]) -> Loaded:

@@ -47,7 +47,7 @@ class Model(Oracle):
         """All that were ever handed to a publisher, by key."""
         self.histories: dict[PubendId, History] = {}
         self.places: dict[int, Logged] = {}
-        """Where each letter is logged, by key."""
+        """Where each letter is logged, by key; of one that is sent often, where it is logged last."""
         self.accounts: dict[int, Account] = {}
         """By the rows' numbers."""
         self.producers: dict[Producer, int] = {}
@@ -192,7 +192,7 @@ class Model(Oracle):
     def booted(self, broker: SimBroker) -> None:
         """What a log has when its PHB starts is synced: it is the truth, even if nobody ever asks for it."""
         assert broker.syncing is not None
-        unplaced = [letter for key, letter in self.letters.items() if key not in self.places]
+        unplaced = [letter for key, letter in self.letters.items() if letter.often or key not in self.places]
         for history in self._at(broker):
             if history.sound and unplaced:
                 for end, record in broker.syncing.records(LOG + history.pubend, history.lost):
@@ -263,7 +263,7 @@ class Model(Oracle):
     def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
         """What has a receipt is logged, even if no PHB has told anybody since it recovered."""
         history = self._history(pubend, "")
-        if tick and tick not in history.events and letter.key not in self.places:
+        if tick and tick not in history.events and (letter.often or letter.key not in self.places):
             self._log(history, tick, letter.key)
 
     def subscribing(self, consumer: Consumer) -> None:

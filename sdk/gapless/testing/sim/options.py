@@ -147,6 +147,8 @@ class Options:
     release_policy: str = ""
     """The plugin of another release policy; "": the one that ships, with the limits above."""
     min_retain_seconds: float = 0.0
+    publisher_lease_seconds: float = 900.0
+    """How long a publisher without a name is known after its session."""
     subscription_lease_seconds: float | None = None
     retires: float = 0.0
     """Retirements of an SHB that is down, a second."""
@@ -272,6 +274,7 @@ def with_policies(options: Options, draws: Stream) -> Options:
     policy = draws.pick(("", "", "", "", "bytes", "bytes and age", "greedy"))
     lease = float(draws.pick((1, 2, 5))) if draws.chance(0.3) else None
     max_bytes = draws.pick((2_000, 500, 10_000))
+    options = replace(options, publisher_lease_seconds=draws.pick((900.0, 900.0, 0.3, 2.0)))
     if options.workload != "churn":
         return options
     if policy == "greedy":

@@ -26,12 +26,14 @@ KEY_BYTES = 8
 
 @dataclass(slots=True, eq=False)
 class Letter:
-    """An event as its application sees it: unique by `key`, which its body begins with."""
+    """An event as its application sees it: by `key`, which its body begins with, and which no other letter has."""
 
     key: int
     topic: str
     properties: Properties
     padding: int = 0
+    often: bool = False
+    """Whether it is sent many times, maybe by many: each sending is an event of its own, and all are equal."""
     published_at: int = -1
     """The world's time at which it was first handed to a publisher; -1: not yet."""
     sender: str = ""
@@ -53,13 +55,15 @@ def key_of(body: bytes | memoryview) -> int:
 
 @dataclass(slots=True, eq=False)
 class Outbox:
-    """What a named publisher has to publish, in order, in the application's database."""
+    """What a publisher has to publish, in order, in the application's database."""
 
     name: str
     topic: str
     letters: list[Letter] = field(default_factory=list)
     handed: int = 0
     """So many have been handed to a publisher, ever; they may or may not be logged."""
+    common: bool = False
+    """Whether others publish under the name as well: how many events that has logged says nothing of this outbox."""
 
 
 class Producer:
@@ -70,7 +74,8 @@ class Producer:
         self.client = client
         self.outbox = outbox
         self.named = named
-        self.name = outbox.name if named else f"~{outbox.name}/{client.instance}"
+        instance = f"{client.instance}/{client.serial()}"
+        self.name = outbox.name if named else f"~{outbox.name}/{instance}"
         self.life = client.life
         self.asked_at = client.world.now
         self.open = False
@@ -81,7 +86,6 @@ class Producer:
         self.on_over: Callable[[Producer, GaplessError], None] | None = None
         self._tickets: dict[int, Sequence[Letter]] = {}
         now = client.monotonic()
-        instance = f"{client.instance}/{client.serial()}"
         self.number = client.core.open_publisher(self.name, instance, outbox.topic, now)
         client.own(self.number, self)
         client.touch()
@@ -125,7 +129,7 @@ class Producer:
     def on_answered(self, ready: e.PublisherReady) -> None:
         """It is open: what was logged under its name is not published again."""
         self.open = True
-        self.next = ready.sequence if self.named else self.outbox.handed
+        self.next = ready.sequence if self.named and not self.outbox.common else self.outbox.handed
         self.client.world.observe.ready(self, ready.sequence)
         if self.on_ready is not None:
             self.on_ready(self)

@@ -20,7 +20,7 @@ from gapless.testing.sim.oracles.leasing import I8Leases
 from gapless.testing.sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
 from gapless.testing.sim.oracles.logs import I6OneLog
 from gapless.testing.sim.oracles.probing import V4Probing
-from gapless.testing.sim.oracles.publishing import I7Publish
+from gapless.testing.sim.oracles.publishing import I7Publish, V3LiveForgetting
 from gapless.testing.sim.oracles.releasing import I8Release
 from gapless.testing.sim.oracles.serving import I2Served, I5InOnePiece, P1Protocol
 from gapless.testing.sim.oracles.truth import I9Truth, I12SingleAuthority
@@ -66,6 +66,7 @@ def all_oracles(world: World) -> list[Oracle]:
         V1LiveDelivery(model, gapless),
         V2LiveCuriosity(model),
         V3LiveRelease(model),
+        V3LiveForgetting(model),
         V4NoStorm(model),
         probing,
         CatchingUp(model),

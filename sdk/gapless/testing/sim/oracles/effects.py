@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -35,8 +35,8 @@ class Database:
     owner: Consumer
     """Who may commit: whoever read the token last. (A real application fences the others.)"""
     token: dict[PubendId, Tick]
-    effects: dict[int, tuple[PubendId, Tick]] = field(default_factory=dict)
-    """By the letters' keys."""
+    effects: dict[Hashable, tuple[PubendId, Tick]] = field(default_factory=dict)
+    """By the letters' keys; of those that are sent often, by the events' places."""
     uncommitted: dict[PubendId, Uncommitted] = field(default_factory=dict)
 
 
@@ -119,14 +119,15 @@ class I4ExactlyOnce(Judge):
                 f"{len(owed)} are due; they differ in {wrong[:5]}"
             )
         for at, key in keys.items():
-            elsewhere = database.effects.get(key)
+            effect = (pubend, at) if self.model.letters[key].often else key
+            elsewhere = database.effects.get(effect)
             if elsewhere is not None and not self.model.has_lost_disks:  # else it was published once more
                 self.fail(f"{consumer.lane} has the effect of letter {key} twice: of {elsewhere} and of {(pubend, at)}")
-            database.effects[key] = (pubend, at)
+            database.effects[effect] = (pubend, at)
 
     @staticmethod
     def _go_back(database: Database, pubend: PubendId, tick: Tick) -> None:
         """The application goes on from another place, and takes back the effects of what it will be handed again."""
         effects = database.effects
-        for key in [key for key, (of, at) in effects.items() if of == pubend and at > tick]:
-            del effects[key]
+        for effect in [effect for effect, (of, at) in effects.items() if of == pubend and at > tick]:
+            del effects[effect]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gapless.errors import PublishRejectedError
@@ -17,8 +18,15 @@ if TYPE_CHECKING:
     from gapless.testing.sim.producer import Letter, Producer
 
 
+LEASE_MAX = 5.0
+"""Seconds: a longer lease nobody waits for."""
+
+
 class I7Publish(Judge):
-    """A receipt means that the event is logged under that tick; no letter is logged twice, and a refused one never."""
+    """A receipt means that the event is logged under that tick, for this sending alone; a refusal, that it is not.
+
+    No letter is logged twice; of one that is sent often there are no more events than sendings.
+    """
 
     name = "I7"
 
@@ -36,12 +44,20 @@ class I7Publish(Judge):
         """By name: when each producer published something last, or had a receipt."""
         self._claimed: dict[int, str] = {}
         """Letters that are said to be logged, and were not seen in a log yet."""
+        self._tellers: dict[tuple[PubendId, Tick], Producer] = {}
+        """Who has the receipt of an event."""
+        self._sent: Counter[int] = Counter()
+        """How often a letter was sent that is sent often, and was not refused."""
+        self._copies: Counter[int] = Counter()
+        """How often it is logged."""
         model.listeners.append(self.logged)
 
     def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
         """Whoever publishes a refused letter once more has changed his mind."""
         for letter in letters:
-            if self._hands.setdefault(letter.key, producer) is not producer:
+            if letter.often:
+                self._sent[letter.key] += 1
+            elif self._hands.setdefault(letter.key, producer) is not producer:
                 self._shared[letter.key] = None
         self._active.setdefault(producer.name, {})[producer] = self.world.now
         if self._refused:
@@ -55,6 +71,10 @@ class I7Publish(Judge):
         self._places[key] = event
         self._claimed.pop(key, None)
         if not histories[event.pubend].sound:
+            return
+        if event.letter.often:
+            self._copies[key] += 1
+            self._count(key)
             return
         if before is not None and histories[before.pubend].sound:
             places = f"at {before.tick} of {before.pubend} and at {event.tick} of {event.pubend}"
@@ -75,6 +95,13 @@ class I7Publish(Judge):
         if history is not None and not history.sound:
             return
         if tick:
+            other = self._tellers.get((pubend, tick))
+            if other is not None:
+                self.fail(
+                    f"{producer.name} of {producer.client.name} has a receipt for {tick} of {pubend}, for which "
+                    f"{other.name} of {other.client.name} has one of another sending"
+                )
+            self._tellers[pubend, tick] = producer
             event = None if history is None else history.events.get(tick)
             if event is None or event.letter is not letter:
                 found = "nothing" if event is None else f"letter {event.letter.key}"
@@ -88,6 +115,10 @@ class I7Publish(Judge):
         """A refusal says that nothing was logged."""
         if isinstance(error, PublishRejectedError):
             for letter in letters:
+                if letter.often:
+                    self._sent[letter.key] -= 1
+                    self._count(letter.key)
+                    continue
                 if letter.key in self._shared:
                     continue  # a twin published it too; whose batch it is that was logged, the log does not say
                 if letter.key in self.model.places and self.model.histories[self.model.places[letter.key].pubend].sound:
@@ -99,7 +130,7 @@ class I7Publish(Judge):
 
     def ready(self, producer: Producer, sequence: int) -> None:
         """A named publisher that comes back learns how many of its letters are logged: the first so many."""
-        if not producer.named or self.model.has_lost_disks:
+        if not producer.named or producer.outbox.common or self.model.has_lost_disks:
             return
         active = self._active.get(producer.name, {}).items()
         if any(other is not producer and (other.alive or last >= producer.asked_at) for other, last in active):
@@ -124,7 +155,51 @@ class I7Publish(Judge):
             key, why = next(iter(self._claimed.items()))
             self.fail(f"letter {key} is logged, it was said ({why}), and no log has it")
 
+    def _count(self, key: int) -> None:
+        """Refusals come behind what was logged: so whatever is there was sent, and not refused."""
+        if self._copies[key] > self._sent[key] and not self.model.has_lost_disks:
+            self.fail(f"letter {key} is logged {self._copies[key]} times, and was sent {self._sent[key]} times")
+
     def refused(self, broker: SimBroker, error: BaseException) -> None:
         """A volume that nobody touched opens."""
         if broker.name not in {**self.model.damaged_brokers, **self.model.wiped_brokers}:
             self.fail(f"{broker.name} does not open its own volume: {error}")
+
+
+class V3LiveForgetting(Judge):
+    """In the end a pubend knows the names that were opened, and of publishers without one those that live."""
+
+    name = "V3"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._names: dict[str, None] = {}
+        self._nameless: dict[Producer, None] = {}
+
+    def ready(self, producer: Producer, sequence: int) -> None:
+        """Somebody is known from now on."""
+        if producer.named:
+            self._names[producer.name] = None
+        else:
+            self._nameless[producer] = None
+
+    def settled(self) -> bool:
+        """Whether nobody is known who is gone: as soon as leases are over, where they are short.
+
+        Where frames get lost between brokers, nobody need hear that a session has ended.
+        """
+        options = self.world.options
+        if options.router != "local" or options.publisher_lease_seconds > LEASE_MAX:
+            return True
+        alive = sum(producer.alive and producer.client.running for producer in self._nameless)
+        return all(known <= len(self._names) + alive for known in self._known())
+
+    def unsettled(self) -> str:
+        """Who knows how many."""
+        return f"pubends know {list(self._known())} publishers; there are {len(self._names)} names"
+
+    def _known(self) -> Iterator[int]:
+        for broker in self.world.brokers.values():
+            pubends = broker.status().get("phb", {}).get("pubends", {})
+            assert isinstance(pubends, Mapping)
+            yield from (status["publishers"] for status in pubends.values())

@@ -51,6 +51,9 @@ KINDS: tuple[type[Story], ...] = (
 )
 """Every kind of story."""
 
+LATER_SHARE = 0.5
+"""So many worlds have a story that came later than the others."""
+
 TROUBLE = {**story_troubling.TROUBLE, **story_outages.TROUBLE, **story_returning.TROUBLE}
 """Those that have the world for themselves, by the names that options have for them."""
 
@@ -73,6 +76,9 @@ class Stories:
             return [TROUBLE[story]]
         kinds: list[type[Story]] = [draws.pick(story_publishing.STORIES), draws.pick(story_reading.STORIES)]
         kinds += [draws.pick(KINDS) for _ in range(draws.between(1, self._world.options.subscriptions))]
+        later = self._world.choices.stream("workload/later")
+        if later.chance(LATER_SHARE):
+            kinds.append(later.pick(story_publishing.LATER))
         return kinds
 
     def begin(self) -> None:

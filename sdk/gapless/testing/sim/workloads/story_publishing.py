@@ -34,6 +34,13 @@ PROBES = (
     "story.meters.burst in one batch",
     "story.meters.nameless",
     "story.meters.batch of many",
+    "story.workers.fenced",
+    "story.workers.took the name back",
+    "story.workers.uncertain",
+    "story.visitors.closed with letters unanswered",
+    "story.visitors.closed in order",
+    "story.visitors.killed",
+    "story.visitors.cut off with letters unanswered",
 )
 
 ROOM = 60
@@ -218,4 +225,78 @@ class Meters(Publishing):
             yield either(self.world, answered(producer), 20 * SECOND)
 
 
+class Workers(Publishing):
+    """Processes that all took one name and live at the same time; what they publish is all the same."""
+
+    kind = "workers"
+
+    def plan(self) -> None:
+        """Two or three of them, and what they say."""
+        topic = self.draws.pick(ORDER_TOPICS)
+        self.click = Letter(self.book.key(), topic, properties_of(topic, self.draws), often=True)
+        self.portion = self.draws.pick((1, 1, 2, 5))
+        clients = dict.fromkeys((self.client, self.book.other_process(self.client), self.draws.pick(self.book.clients)))
+        for client in clients:
+            outbox = Outbox(f"{self.name}/common", topic, common=True)
+            self.part(partial(self.serve, outbox=outbox), client)
+
+    def serve(self, client: SimClient, outbox: Outbox) -> Script:
+        """A worker that takes its name back whenever it was lost."""
+        while True:
+            producer = yield from self.open(client, outbox)
+            if outbox.handed:
+                self.probe("took the name back")
+            while not producer.over:
+                outbox.letters += [self.click] * self.portion
+                producer.publish(self.portion)
+                yield self.pace()
+                if producer.waiting > ROOM:
+                    yield answered(producer, ROOM // 2)
+            yield self.time(100, 3_000)
+
+    def on_over(self, producer: Producer, error: GaplessError) -> None:
+        """Another one has the name, or all is over."""
+        self.probe("fenced" if isinstance(error, PublisherFencedError) else "uncertain")
+        self.book.check(error, PublisherFencedError, PublishUncertainError, PublishRejectedError)
+
+
+class Visitors(Publishing):
+    """Web requests: each has a publisher without a name, which is closed, or killed with its process."""
+
+    kind = "visitors"
+
+    def plan(self) -> None:
+        """How many letters each writes, and how they end."""
+        self.topic = self.draws.pick(ORDER_TOPICS + METER_TOPICS)
+        self.kills = self.draws.pick((0.0, 0.05, 0.2))
+        self.stays = self.draws.pick((0.3, 0.0, 0.8))
+        self.visits = 0
+        self.part(self.visit)
+
+    def visit(self, client: SimClient) -> Script:
+        """One request after the other."""
+        while True:
+            self.visits += 1
+            outbox = Outbox(f"{self.name}/{self.visits}", self.topic)
+            self.write(outbox, self.draws.between(1, 4))
+            producer = yield from self.open(client, outbox, named=False)
+            while producer.publish(self.draws.between(1, 2)):
+                yield self.pace()
+            if producer.waiting and not client.core.connected:
+                self.probe("cut off with letters unanswered")
+            if self.draws.chance(self.kills):
+                self.probe("killed")
+                self.book.crash(client, self.time(50, 2_000))
+                return
+            if self.draws.chance(self.stays):
+                yield answered(producer)
+                self.probe("closed in order")
+            elif producer.waiting:
+                self.probe("closed with letters unanswered")
+            producer.close()
+            yield self.time(10, 500)
+
+
 STORIES: tuple[type[Publishing], ...] = (OrderService, Meters, Twins)
+LATER: tuple[type[Publishing], ...] = (Workers, Visitors)
+"""Drawn apart from all others: the seeds that do not draw them are what they were."""

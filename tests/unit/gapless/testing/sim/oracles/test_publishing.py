@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.errors import PublishRejectedError, PublishUncertainError, VolumeCorruptError
-from gapless.testing.sim.oracles.publishing import I7Publish
+from gapless.testing.sim.oracles.publishing import I7Publish, V3LiveForgetting
 from unit.gapless.testing.sim.oracles.hands import Hands, violates
 
 
@@ -160,3 +160,67 @@ def test_a_broker_opens_its_own_volume() -> None:
         hands.observe.refused(broker, VolumeCorruptError("a hole"))
     hands.model.restored(broker)
     hands.observe.refused(broker, VolumeCorruptError("a hole"))
+
+
+def test_a_receipt_is_of_one_sending_alone() -> None:
+    """Equal events of two publishers are two events: what one of them sent is no receipt for the other."""
+    hands = Hands(I7Publish)
+    hands.log((10, 1))
+    hands.receipt(1, 10)
+    hands.producer = hands.publisher("twin")
+
+    with violates("I7"):
+        hands.receipt(1, 10)
+
+
+def often(hands: Hands, sendings: int) -> None:
+    """A letter that was sent so many times, by two publishers."""
+    hands.letter(1).often = True
+    hands.letter(1).sender = "pub"
+    for number in range(sendings):
+        hands.observe.published(hands.publisher(f"pub{number}"), [hands.letter(1)])
+
+
+def test_a_letter_that_is_sent_often_is_logged_as_often_as_it_was_sent() -> None:
+    hands = Hands(I7Publish)
+    often(hands, 2)
+    hands.log((10, 1), (20, 1))
+    hands.receipt(1, 10)
+    hands.receipt(1, 20)
+
+    with violates("I7"):
+        hands.log((30, 1))
+
+
+def test_a_sending_that_was_refused_is_not_logged() -> None:
+    hands = Hands(I7Publish)
+    often(hands, 2)
+    hands.log((10, 1))
+    hands.observe.not_published(hands.producer, [hands.letter(1)], PublishUncertainError("who knows"))
+    hands.observe.not_published(hands.producer, [hands.letter(1)], PublishRejectedError("no"))
+
+    with violates("I7"):
+        hands.observe.not_published(hands.producer, [hands.letter(1)], PublishRejectedError("no"))
+
+
+class TestForgetting:
+    """Of publishers without a name those are known that live."""
+
+    def hands(self, router: str, lease: float, known: int) -> Hands:
+        hands = Hands(V3LiveForgetting, router=router, publisher_lease_seconds=lease)
+        for broker in hands.world.brokers.values():
+            broker.status = lambda: {"phb": {"pubends": {"p@1": {"publishers": known}}}}  # type: ignore[method-assign]
+        for named in (True, False):
+            hands.observe.ready(hands.publisher("one", named=named, alive=True), 0)
+        hands.observe.ready(hands.publisher("two", named=False, alive=False), 0)
+        return hands
+
+    @pytest.mark.parametrize(
+        ("router", "lease", "known", "settled"),
+        [("local", 1.0, 2, True), ("local", 1.0, 3, False), ("local", 900.0, 3, True), ("hostile", 1.0, 3, True)],
+    )
+    def test_when_it_is_settled(self, router: str, lease: float, known: int, settled: bool) -> None:
+        oracle = self.hands(router, lease, known).oracles[V3LiveForgetting]
+
+        assert oracle.settled() is settled
+        assert settled or "[3] publishers; there are 1 names" in oracle.unsettled()

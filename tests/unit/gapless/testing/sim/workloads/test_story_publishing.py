@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gapless.testing.sim.options import SECOND, DiskFaults
 from gapless.testing.sim.producer import Producer
-from gapless.testing.sim.workloads.story_publishing import ROOM, Meters, OrderService, Twins
+from gapless.testing.sim.workloads.story_publishing import ROOM, Meters, OrderService, Twins, Visitors, Workers
 from unit.gapless.testing.sim.workloads.staging import Stage, play_until
 
 SLOW_DISK = DiskFaults(sync_time=SECOND // 4)
@@ -61,6 +61,27 @@ def test_meters_sleep_and_burst() -> None:
     for stage in stages:
         assert sorted(stage.log.keys) == stage.letters()
         assert len(stage.letters()) % stage.stories.stories[0].burst == 0  # type: ignore[attr-defined]
+
+
+def test_workers_of_one_name_take_it_from_each_other_and_each_event_is_one_sending() -> None:
+    """Their events are equal: the oracles count them."""
+    stages = play_until("workers.fenced", "workers.took the name back", kinds=(Workers,), rate=20.0)
+    for stage in stages:
+        assert len(stage.log.keys) > 10
+        assert len(set(stage.log.keys)) == 1
+
+
+def test_visitors_come_and_go_and_are_forgotten() -> None:
+    stages = play_until(
+        "visitors.closed in order",
+        "visitors.closed with letters unanswered",
+        "visitors.killed",
+        kinds=(Visitors,),
+        disk=SLOW_DISK,
+        publisher_lease_seconds=0.5,
+    )
+    for stage in stages:
+        assert len(stage.log.keys) == len(set(stage.log.keys)) > 0
 
 
 def test_a_publisher_that_ends_for_no_reason_is_a_failure() -> None:
