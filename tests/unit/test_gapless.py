@@ -37,7 +37,7 @@ def test_every_error_is_public() -> None:
         gapless.AckMode.AUTO,
         gapless.Event("t", {"a": 1}, None, b"x", 5, "p@1"),
         gapless.Batch("p@1", [gapless.Event("t", {}, None, b"x", 5, "p@1")], gapless.CheckpointToken("net", {})),
-        gapless.SubscriptionInfo("", "s", ("t",), "", True, gapless.CheckpointToken("net", {}), 1, 2.0),
+        gapless.SubscriptionInfo("", "s", ("t",), "", True, gapless.CheckpointToken("net", {}), 1, 2.0, True),
     ],
     ids=lambda value: type(value).__name__,
 )

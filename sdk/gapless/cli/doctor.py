@@ -19,7 +19,7 @@ import typer
 
 from gapless.cli.connecting import connected, run, within
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait
-from gapless.cli.output import print_json, print_table, shown_bytes, shown_duration, table_of
+from gapless.cli.output import print_json, print_table, shown_bytes, shown_duration, shown_lag, table_of
 from gapless.errors import ConfigurationError, GaplessError, PluginError, VolumeLockedError
 
 if TYPE_CHECKING:
@@ -193,13 +193,21 @@ def pins_of(pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionI
 
 
 def abandoned(pins: Sequence[dict[str, Any]]) -> list[str]:
-    """A sentence for each subscription that nobody has consumed for long, and that holds events."""
+    """A sentence for each subscription that nobody has consumed for long, and that holds events.
+
+    Where not all of these were counted, the log that is kept for them says for how long it was not consumed.
+    """
+
+    def kept(pin: dict[str, Any]) -> str:
+        if pin["lag_complete"]:
+            return f"{pin['lag_events']:,} events, the oldest {shown_duration(pin['lag_seconds'])} old"
+        return f"at least {pin['lag_events']:,} events, from {pin['since_time']} on"
+
     return [
         f"nobody consumes subscription {pin['name']!r} of client {pin['client_id']!r}, and for it {pin['pubend']}"
-        f" keeps {pin['lag_events']:,} events, the oldest {shown_duration(pin['lag_seconds'])} old:"
-        " consume it, or end it with `gapless unsubscribe`"
+        f" keeps {kept(pin)}: consume it, or end it with `gapless unsubscribe`"
         for pin in pins
-        if not pin["connected"] and pin["lag_seconds"] > ABANDONED
+        if not pin["connected"] and pin["lag_seconds" if pin["lag_complete"] else "held_seconds"] > ABANDONED
     ]
 
 
@@ -280,7 +288,9 @@ def print_examination(examination: Examination) -> None:
             print(f"  {name}: {_fact(value)}")
     if examination.pins:
         rows = [
-            pin | {"lag": shown_duration(pin["lag_seconds"]), "about": shown_bytes(pin["about_bytes"])}
+            pin
+            | shown_lag(pin["lag_events"], pin["lag_seconds"], complete=pin["lag_complete"])
+            | {"about": shown_bytes(pin["about_bytes"])}
             for pin in examination.pins
         ]
         print_table(table_of(rows, PIN_COLUMNS))
@@ -291,12 +301,12 @@ def print_examination(examination: Examination) -> None:
 
 
 def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] | None:
-    from gapless.core.ticks import tick_at_time, time_at
+    from gapless.core.ticks import SECOND, tick_at_time, time_at
 
     acknowledged = subscription.acknowledged.ticks.get(pubend.pubend)
     if acknowledged is None or acknowledged >= pubend.newest:
         return None
-    if not subscription.lag_events and not subscription.lag_seconds and acknowledged < pubend.released:
+    if subscription.lag_complete and not subscription.lag_events and acknowledged < pubend.released:
         return None  # what came since was not for it, and was released
     oldest = max(pubend.lost, tick_at_time(pubend.created))
     held = pubend.newest - max(acknowledged, oldest)
@@ -310,6 +320,8 @@ def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] |
         "since_time": f"{time_at(max(acknowledged, oldest)):%Y-%m-%d %H:%M:%S}",
         "lag_events": subscription.lag_events,
         "lag_seconds": subscription.lag_seconds,
+        "lag_complete": subscription.lag_complete,
+        "held_seconds": held / SECOND,
         "about_bytes": round(pubend.log_bytes * min(1.0, share)),
     }
 

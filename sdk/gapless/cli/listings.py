@@ -8,7 +8,7 @@ import typer
 
 from gapless.cli.connecting import connected, run
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
-from gapless.cli.output import print_json, print_listing, shown_bytes, shown_duration
+from gapless.cli.output import print_json, print_listing, shown_bytes, shown_lag
 
 if TYPE_CHECKING:
     from gapless import PubendInfo, SubscriptionInfo
@@ -88,12 +88,16 @@ def subscription_json(info: SubscriptionInfo) -> dict[str, Any]:
         "acknowledged": dict(info.acknowledged.ticks),
         "lag_events": info.lag_events,
         "lag_seconds": info.lag_seconds,
+        "lag_complete": info.lag_complete,
     }
 
 
 def subscription_cells(info: SubscriptionInfo) -> dict[str, Any]:
     """A subscription as a table shows it."""
-    return {**subscription_json(info), "lag": shown_duration(info.lag_seconds)}
+    return {
+        **subscription_json(info),
+        **shown_lag(info.lag_events, info.lag_seconds, complete=info.lag_complete),
+    }
 
 
 def pubend_json(info: PubendInfo) -> dict[str, Any]:

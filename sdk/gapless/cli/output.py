@@ -75,6 +75,13 @@ def shown_bytes(count: int) -> str:
     return f"{count / 1024**power:.1f} {_UNITS[power]}" if power else f"{count} bytes"
 
 
+def shown_lag(events: int, seconds: float, *, complete: bool) -> dict[str, Any]:
+    """How far a subscription lags, as a person reads it: cells of a table."""
+    if complete:
+        return {"lag_events": events, "lag": shown_duration(seconds)}
+    return {"lag_events": f"at least {events:,}", "lag": f"at least {shown_duration(seconds)}"}
+
+
 def shown_duration(seconds: float) -> str:
     """A duration as a person reads it, in the two largest units that it has."""
     left = round(seconds)

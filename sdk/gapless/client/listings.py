@@ -23,9 +23,13 @@ class SubscriptionInfo:
     acknowledged: CheckpointToken
     """The position up to which it is acknowledged."""
     lag_events: int
-    """How many events it has not acknowledged."""
+    """How many events it has not acknowledged; at least so many, unless `lag_complete`."""
     lag_seconds: float
-    """How old the oldest of them is."""
+    """How old the oldest of them is by its pubend's clock, 0 without any; at least so old, unless `lag_complete`."""
+    lag_complete: bool
+    """Whether all that is due to it was counted. What was there before its broker knew of it is read from the log when
+    somebody consumes it, and is not counted before: a subscription that begins in the past, or that nobody has
+    consumed yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ def subscription_info(row: SubscriptionRow, network: str) -> SubscriptionInfo:
         acknowledged=CheckpointToken(network, ticks),
         lag_events=row.lag_events,
         lag_seconds=row.lag_seconds,
+        lag_complete=row.lag_complete,
     )
 
 

@@ -1,8 +1,11 @@
-"""The list of subscriptions, with an exact count of what each has not acknowledged yet.
+"""The list of subscriptions, with a count of what each has not acknowledged yet.
 
 The count is read from the PFS, batch by batch, so that nothing has to be counted while events flow. A long
 list is told in parts, with room between them for what else is to be done.
-Events of a range that the PFS does not cover for a subscription (it is still joining) are not counted.
+
+What the PFS does not cover for a subscription only the log knows: what was there before it joined, and what
+could not be read. That is not counted, for there may be a hundred thousand of them and years of it; the row
+says so, and its numbers are what there is at least.
 """
 
 from __future__ import annotations
@@ -35,6 +38,12 @@ class Listing:
     request: int
     todo: list[PubendId]
     counts: Counter[int] = field(default_factory=Counter)
+    oldest: dict[int, Tick] = field(default_factory=dict)
+    """The first event that each has not acknowledged, of the pubend that is being read."""
+    behind: dict[int, int] = field(default_factory=dict)
+    """How many milliseconds before the head it was, of the pubends that were read: the most."""
+    uncounted: dict[PubendId, None] = field(default_factory=dict)
+    """The pubends whose PFS could not be read."""
     untold: Iterator[Subscription] = field(default_factory=lambda: iter(()))
 
 
@@ -63,7 +72,7 @@ class Listings:
                 self._telling.append(listing)
                 break
             if self._hosting.registry.get(subscription.sid) is not None:
-                rows.append(self._row(subscription, listing.counts[subscription.sid]))
+                rows.append(self._row(subscription, listing))
                 size += len(subscription.selector) + sum(map(len, subscription.topics))
         more = bool(self._telling) and self._telling[-1] is listing
         self._hosting.effects.append(Tell(listing.session, SubscriptionList(listing.request, rows, more)))
@@ -81,6 +90,8 @@ class Listings:
             return
         stream = self._hosting.streams.get(listing.todo[0])
         if stream is None or result.error or not result.records:
+            if result.error:
+                listing.uncounted[listing.todo[0]] = None
             self._finish_stream(number, listing, stream)
             return
         for index, data in result.records:
@@ -95,13 +106,21 @@ class Listings:
             for ticks, masks in stream.pfs.open_blocks():
                 for sid, mask in masks:
                     self._count_in(listing, stream, sid, ticks, mask)
+            head = wall_at(stream.head)
+            for sid, tick in listing.oldest.items():
+                listing.behind[sid] = max(head - wall_at(tick), listing.behind.get(sid, 0))
+            listing.oldest.clear()
         listing.todo.pop(0)
         self._read(number, 0)
 
     def _count_in(self, listing: Listing, stream: Constream, sid: int, ticks: Sequence[Tick], mask: int) -> None:
         position = stream.positions.get(sid)
         if position is not None and ticks[-1] > position.settled:
-            listing.counts[sid] += (mask >> bisect_right(ticks, position.settled)).bit_count()
+            at = bisect_right(ticks, position.settled)
+            due = mask >> at
+            listing.counts[sid] += due.bit_count()
+            if due and sid not in listing.oldest:
+                listing.oldest[sid] = ticks[at + (due & -due).bit_length() - 1]
 
     def _read(self, number: int, after: int) -> None:
         listing = self._listings[number]
@@ -120,9 +139,10 @@ class Listings:
         if len(self._telling) == 1:
             self.tell()
 
-    def _row(self, subscription: Subscription, lag_events: int) -> SubscriptionRow:
+    def _row(self, subscription: Subscription, listing: Listing) -> SubscriptionRow:
         sid = subscription.sid
         streams = self._hosting.streams.values()
+        complete = all(stream.pubend not in listing.uncounted and _is_covered(stream, sid) for stream in streams)
         return SubscriptionRow(
             sid,
             subscription.client_id,
@@ -131,14 +151,15 @@ class Listings:
             subscription.selector,
             sid in self._hosting.around.consumers,
             [PositionMessage(stream.pubend, stream.positions[sid].settled) for stream in streams],
-            lag_events,
-            max((_lag_seconds(stream, sid) for stream in streams), default=0.0),
+            listing.counts[sid],
+            listing.behind.get(sid, 0) / 1000,
+            complete,
         )
 
 
-def _lag_seconds(stream: Constream, sid: int) -> float:
+def _is_covered(stream: Constream, sid: int) -> bool:
+    """Whether the PFS names all that a subscription has not settled, as far as the pubend is known here."""
     position = stream.positions[sid]
-    settled = position.settled
-    if not position.held and max(position.since, position.last_tick) <= settled:
-        return 0.0
-    return max(0.0, (wall_at(stream.head) - wall_at(settled)) / 1000)
+    stream.release(position)
+    unknown_upto = max(position.since, stream.pfs.chopped, stream.turns.shelf.unreadable_upto)
+    return position.settled >= min(unknown_upto, stream.head)

@@ -41,6 +41,8 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     acknowledged: list[Position]
     lag_events: int
     lag_seconds: float
+    lag_complete: bool
+    """Whether all that it has not acknowledged was counted; else there are at least so many, and so old."""
 
 
 class SubscriptionList(ServerMessage, frozen=True, tag=31):

@@ -40,10 +40,16 @@ def pubend(newest: int = TICK + 100 * SECOND, lost: int = 0, released: int = 0) 
 
 
 def subscription(
-    name: str, acknowledged: int | None, lag: float = 0, *, events: int = 7, connected: bool = False
+    name: str,
+    acknowledged: int | None,
+    lag: float = 0,
+    *,
+    events: int = 7,
+    connected: bool = False,
+    complete: bool = True,
 ) -> SubscriptionInfo:
     ticks = {} if acknowledged is None else {"p@1": acknowledged}
-    return SubscriptionInfo("desk", name, ("#",), "", connected, CheckpointToken("here", ticks), events, lag)
+    return SubscriptionInfo("desk", name, ("#",), "", connected, CheckpointToken("here", ticks), events, lag, complete)
 
 
 @pytest.fixture
@@ -199,6 +205,19 @@ def test_who_was_not_there_for_a_day_is_found() -> None:
     [finding] = abandoned(pins)
     assert "'away' of client 'desk'" in finding
     assert "the oldest 1 d 1 h old" in finding
+
+
+def test_what_was_not_counted_whole_is_found_by_what_is_kept() -> None:
+    """A subscription from `earliest` that nobody consumes: it may hold a log of which no event was counted."""
+    long_ago, lately = TICK + 100 * SECOND, TICK + 100_000 * SECOND
+    never = [subscription("never", 0, 0, events=0, complete=False)]
+
+    assert abandoned(pins_of([pubend(newest=long_ago, released=TICK)], never)) == []
+    [pin] = pins = pins_of([pubend(newest=lately, released=TICK)], never)
+    [finding] = abandoned(pins)
+
+    assert (pin["lag_events"], pin["lag_complete"], pin["held_seconds"]) == (0, False, 100_000)
+    assert "keeps at least 0 events, from 2026-01-31 12:00:00 on" in finding
 
 
 def test_a_log_is_told_why_it_is_as_long_as_it_is() -> None:

@@ -82,10 +82,19 @@ def test_an_address_that_is_none_is_said(gapless: Gapless) -> None:
 
 
 def test_a_subscription_is_shown_to_people_with_units() -> None:
-    info = SubscriptionInfo("desk", "late", ("a",), "", True, CheckpointToken("here", {"p@1": 7}), 12, 61.0)
+    info = SubscriptionInfo("desk", "late", ("a",), "", True, CheckpointToken("here", {"p@1": 7}), 1200, 61.0, True)
 
     assert subscription_json(info)["acknowledged"] == {"p@1": 7}
-    assert subscription_cells(info)["lag"] == "1 min 1 s"
+    assert (subscription_cells(info)["lag_events"], subscription_cells(info)["lag"]) == (1200, "1 min 1 s")
+
+
+def test_what_was_not_counted_whole_is_at_least() -> None:
+    info = SubscriptionInfo("desk", "late", ("a",), "", True, CheckpointToken("here", {"p@1": 7}), 1200, 61.0, False)
+
+    said, cells = subscription_json(info), subscription_cells(info)
+
+    assert (said["lag_events"], said["lag_seconds"], said["lag_complete"]) == (1200, 61.0, False)
+    assert (cells["lag_events"], cells["lag"]) == ("at least 1,200", "at least 1 min 1 s")
 
 
 @pytest.mark.parametrize(

@@ -504,6 +504,7 @@ class FakeBroker:
                 [m.Position(*pair) for pair in sub.acknowledged.items()],
                 3,
                 1.5,
+                False,
             )
             for sub in self.subscriptions.values()
             if sub.name is not None

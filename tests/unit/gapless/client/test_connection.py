@@ -115,7 +115,7 @@ async def test_subscriptions_are_listed(network: FakeNetwork) -> None:
             (info,) = await connection.subscriptions()
 
     assert (info.client_id, info.name, info.topics, info.selector) == ("c", "s", ("t", "u"), "a = 1")
-    assert (info.connected, info.lag_events, info.lag_seconds) == (True, 3, 1.5)
+    assert (info.connected, info.lag_events, info.lag_seconds, info.lag_complete) == (True, 3, 1.5, False)
     assert info.acknowledged.ticks == {PUBEND: BASE}
     assert info.acknowledged.network == "net"
 

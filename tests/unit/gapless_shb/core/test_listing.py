@@ -1,12 +1,12 @@
-"""Listings count exactly what is not acknowledged, open and sealed records alike."""
+"""Listings count what is not acknowledged, open and sealed records alike, and say whether that is all."""
 
 from __future__ import annotations
 
 import pytest
 
 from gapless.core import messages as m
-from gapless.core.effects import Tell
-from gapless.core.ticks import FOREVER, SECOND
+from gapless.core.effects import ReadResult, Tell
+from gapless.core.ticks import FOREVER, SECOND, wall_at
 from gapless_shb.core import listing
 from gapless_shb.core.positions import Position
 from unit.gapless_shb.core.harness import PUBEND, World
@@ -34,6 +34,12 @@ def listed(world: World) -> m.SubscriptionRow:
     return row
 
 
+def pause(world: World, seconds: int) -> None:
+    """Nothing is published for a while."""
+    lo, world.stable = world.stable, world.stable + seconds * SECOND
+    world.deliver(world.knowledge(lo, world.stable, raw=True, reply=False))
+
+
 def test_the_lag_counts_matching_events_that_are_not_acknowledged() -> None:
     """In records that are still open, and in sealed ones, over several reads."""
     world, client, _ = world_with("w < 2")
@@ -50,6 +56,8 @@ def test_the_lag_counts_matching_events_that_are_not_acknowledged() -> None:
 
     row = listed(world)
     assert row.lag_events == len(due) - 5
+    assert row.lag_seconds == (wall_at(world.stable) - wall_at(due[5])) / 1000
+    assert row.lag_complete
     assert row.acknowledged == [m.Position(PUBEND, due[4])]
     assert row.connected
 
@@ -99,17 +107,82 @@ def test_who_is_at_the_head_lags_by_nothing() -> None:
 
     assert row.lag_events == 0
     assert row.lag_seconds == 0.0
+    assert row.lag_complete
 
 
-@pytest.mark.parametrize("position", [Position(0, since=FOREVER), Position(0, held=True)], ids=["joining", "held"])
-def test_who_needs_what_the_pfs_never_named_lags_by_time_alone(position: Position) -> None:
-    """A subscription from `earliest` keeps a log of which nothing was ever matched: an operator must see it."""
-    world, client, stream = world_with("w = 9")
-    push(world, 5)
-    position.acked = stream.head - 2 * SECOND
-    stream.positions[client.sid] = position
+def test_the_age_is_that_of_the_oldest_event_that_is_due() -> None:
+    """Whatever else was logged since the position that was acknowledged."""
+    world, _, _ = world_with("w = 1")
+    pause(world, 100)
+    push(world, 30)
+    due = [row[0] for row in world.log if row[1]["w"] == 1]
+    pause(world, 2)
 
     row = listed(world)
 
-    assert row.lag_events == 0
-    assert row.lag_seconds == 2.0
+    assert row.lag_events == len(due)
+    assert row.lag_seconds == (wall_at(world.stable) - wall_at(due[0])) / 1000
+
+
+def test_of_several_pubends_the_oldest_event_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, client, stream = world_with("")
+    push(world, 3)
+    first = world.log[0][0]
+    world.shb._hosting.streams["q@1"] = other = world_with("")[2]
+    other.positions[client.sid] = Position(0, since=0)
+    other.head = first + 7 * SECOND
+    other.pfs.append([first]).masks[client.sid] = 1
+    monkeypatch.setattr(stream, "head", first + 5 * SECOND)
+
+    row = listed(world)
+
+    assert row.lag_events == 4
+    assert row.lag_seconds == 7.0
+
+
+def test_what_cannot_be_read_is_not_said_to_be_nothing() -> None:
+    world, _, _ = world_with("w < 2")
+    push(world, 9)
+    world.pass_time(300)
+    world.sync()
+    answered = world.answer_reads
+
+    def failing() -> None:
+        for read in world.reads:
+            world._answers.pop(id(read))
+            world.shb.on_read(ReadResult(read.cookie, [], 0, "the disk is bad"), world.now, world.wall)
+        world.reads = []
+        answered()
+
+    world.answer_reads = failing  # type: ignore[method-assign]
+
+    assert not listed(world).lag_complete
+
+
+@pytest.mark.parametrize("since", [FOREVER, 1 << 50], ids=["joining", "joined"])
+def test_what_was_there_before_a_subscription_is_not_counted_and_the_row_says_so(since: int) -> None:
+    """A subscription from `earliest` that nobody consumes: the PFS knows nothing of what was there before."""
+    world, client, stream = world_with("w < 2")
+    push(world, 5)
+    stream.positions[client.sid] = Position(0, since=since if since == FOREVER else stream.head, held=True)
+    stream.pfs.forget(client.sid)
+    before = len(world.log)
+    push(world, 40)
+    due = [] if since == FOREVER else [row[0] for row in world.log[before:] if row[1]["w"] < 2]
+
+    row = listed(world)
+
+    assert row.lag_events == len(due)
+    assert row.lag_seconds == ((wall_at(world.stable) - wall_at(due[0])) / 1000 if due else 0.0)
+    assert not row.lag_complete
+
+
+def test_who_has_settled_all_from_before_it_joined_is_counted_whole() -> None:
+    """What it holds back of the log is another question."""
+    world, client, stream = world_with("w = 9")
+    push(world, 5)
+    stream.positions[client.sid] = Position(0, since=stream.head, acked=stream.head, held=True)
+
+    row = listed(world)
+
+    assert (row.lag_events, row.lag_seconds, row.lag_complete) == (0, 0.0, True)

@@ -50,7 +50,7 @@ class Broker:
     def subscriptions(self, timeout: float) -> list[SubscriptionInfo]:
         token = gapless.CheckpointToken(NETWORK, {P: at(0), Q: at(0)})
         return [
-            SubscriptionInfo(client_id, name, ("#",), "", True, token, 3, 0.0)
+            SubscriptionInfo(client_id, name, ("#",), "", True, token, 3, 0.0, True)
             for client_id, name in (("", "sub"), ("desk", "late"))
         ]
 

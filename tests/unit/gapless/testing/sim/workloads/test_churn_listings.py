@@ -24,6 +24,7 @@ ROW: dict[str, Any] = {
     "acknowledged": [Position(P, 7)],
     "lag_events": 0,
     "lag_seconds": 0.0,
+    "lag_complete": True,
 }
 PUBEND: dict[str, Any] = {
     "pubend": P,

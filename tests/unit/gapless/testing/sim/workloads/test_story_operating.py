@@ -14,7 +14,7 @@ from gapless.testing.sim.workloads.story_reading import Odd, Report
 from unit.gapless.testing.sim.workloads.staging import Stage, play_until
 
 PUBEND = PubendRow("p@1", ("#",), 10, 20, 40, 50, 30, 100, 1)
-SUBSCRIPTION = SubscriptionRow(1, "client1", "report1", (), "", False, [Position("p@1", 5)], 0, 0.0)
+SUBSCRIPTION = SubscriptionRow(1, "client1", "report1", (), "", False, [Position("p@1", 5)], 0, 0.0, True)
 
 
 class Given:
