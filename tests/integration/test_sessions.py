@@ -229,6 +229,31 @@ async def test_listings_say_who_is_there_and_how_far(url: str) -> None:
             await connection.unsubscribe("s")
 
 
+async def test_a_lag_says_whether_all_that_is_due_was_counted(url: str) -> None:
+    """What was there before a subscription is due to it, and is counted when somebody consumes it."""
+    async with gapless.connect(url, client_id="desk") as connection, connection.session() as session:
+        await publish(session, range(100))
+        await connection.attach("past", "t", start="earliest")
+        await connection.attach("present", "t")
+        await publish(session, range(100, 110))
+
+        past, present = sorted(await connection.subscriptions(), key=lambda info: info.name)
+        assert present.lag_events == 10
+        assert past.lag_events <= 110
+        assert past.lag_complete == (past.lag_events == 110)
+
+        async with session.subscribe("t", name="past") as subscription:
+            taken = await take(subscription, 105)
+            await subscription.acknowledge(subscription.token)
+            assert [event.properties["n"] for event in taken] == list(range(105))
+        for _ in range(100):  # the acknowledgement is on its way
+            past = next(info for info in await connection.subscriptions() if info.name == "past")
+            if past.lag_complete:
+                break
+            await asyncio.sleep(0.1)
+        assert (past.lag_events, past.lag_complete) == (5, True)
+
+
 async def test_unsubscribing_ends_the_iteration_with_the_reason(url: str) -> None:
     async with gapless.connect(url) as connection, connection.session() as session:
         async with session.subscribe("t", name="s") as subscription:

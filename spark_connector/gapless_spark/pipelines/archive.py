@@ -54,7 +54,7 @@ class Archived:
     gaps: int = 0
     seconds: float = 0.0
     waiting: int = 0
-    """How many events the subscription had for the archive when the run began."""
+    """How many events the subscription had for the archive when the run began; 0 if its broker had not counted all."""
     lag_seconds: float = 0.0
     """How old the newest archived event was when its batch was committed."""
 
@@ -201,8 +201,8 @@ class _Run:
             if last is not None:
                 connection.ack(name, self.position)
         mine = (description.client_id, name)
-        waiting = [each.lag_events for each in connection.subscriptions() if (each.client_id, each.name) == mine]
-        self.done = replace(self.done, waiting=sum(waiting))
+        listed = [each for each in connection.subscriptions() if (each.client_id, each.name) == mine]
+        self.done = replace(self.done, waiting=sum(each.lag_events for each in listed if each.lag_complete))
         self._tell()
         head = connection.heads(name, after=self.position)
         return None if head == self.position else head

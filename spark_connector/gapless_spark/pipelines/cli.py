@@ -347,6 +347,7 @@ def _cells(each: Figures) -> dict[str, Any]:
         **each.fields(),
         "subscription": owner,
         "lag": None if each.lag_seconds is None else shown_duration(each.lag_seconds),
+        "lag_events": each.lag_events if each.complete else f"at least {each.lag_events:,}",
         "gap_time": shown_duration(each.gap_seconds) if each.gaps else None,
         "silence": f"{each.silence_share:.1%}",
         "since": each.since and f"{each.since:%Y-%m-%d %H:%M:%S}",

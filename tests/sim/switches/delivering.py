@@ -361,6 +361,20 @@ CONSUMERS = (
         " looks for the end of the gap.",
     ),
     Switch(
+        "lag_counts_what_the_pfs_has",
+        (),
+        "A subscription's lag is said to be complete although what was there before it joined is not in the PFS.",
+        (
+            Edit(
+                "gapless_shb.core.listing:_is_covered",
+                "return position.settled >= min(unknown_upto, stream.head)",
+                "return True",
+            ),
+        ),
+        ("L1",),
+        "A subscription that begins in the past, listed before its application has come to the present.",
+    ),
+    Switch(
         "silence_past_readers",
         ("T28",),
         "The silence of an idle pubend is said to all consumers of a session, also to those that a reader serves.",

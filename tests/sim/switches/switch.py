@@ -25,7 +25,8 @@ class Switch:
     edits: tuple[Edit, ...]
     oracle: tuple[str, ...]
     """The invariants of algorithms.md 1.6 and 8.2 that are meant to find it. Beyond those, `cores`: our cores keep
-    their side of the routing seam; `P1`: no two parts of ours break the protocol of a session between them."""
+    their side of the routing seam; `P1`: no two parts of ours break the protocol of a session between them; `L1`: what
+    is listed is true."""
     needs: str
     """What must happen for it to show."""
     workload: str | None = None

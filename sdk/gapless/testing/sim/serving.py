@@ -11,14 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.codec import decode_server
 from gapless.core.effects import Tell, Transmit
-from gapless.core.messages import Acknowledge, AttachedTo, Detach, ReadRange, Settle, Subscribe, Subscribed
+from gapless.core.messages import (
+    Acknowledge,
+    AttachedTo,
+    Detach,
+    ListSubscriptions,
+    ReadRange,
+    Settle,
+    Subscribe,
+    Subscribed,
+)
 from gapless.core.roles import SessionEnded
 
 if TYPE_CHECKING:
     from gapless.core.roles import ClientSession, RequestHandler, Role, RoleContext
     from gapless.testing.sim.world import World
 
-HEARD = (Subscribe, Acknowledge, Detach, Settle, ReadRange)
+HEARD = (Subscribe, Acknowledge, Detach, Settle, ReadRange, ListSubscriptions)
 """The requests that are watched."""
 
 

@@ -181,7 +181,7 @@ class Connection:
             for number in numbers
             if tick(number) > self._broker.acknowledged.get(pubend, 0)
         ]
-        return [SimpleNamespace(client_id="", name="sub", lag_events=len(behind))]
+        return [SimpleNamespace(client_id="", name="sub", lag_events=len(behind), lag_complete=True)]
 
     def lease(self, name: str, owner: str, in_use: str, timeout: float) -> Any:
         if self._broker.in_use:

@@ -182,7 +182,7 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_module, "report", called)
     text = invoke("report", tmp_path, "--subscription", "late").stdout
 
-    for part in ("desk/late", P, "0.1", "3 s", "10 s", "98.9%", "the first 200,000 events were counted"):
+    for part in ("desk/late", P, "0.1", "at least 5", "3 s", "10 s", "98.9%", "the first 200,000 events were counted"):
         assert part in text
     assert called["places"] == ("gapless://127.0.0.1:7400", [tmp_path])
     [row] = json.loads(invoke("report", tmp_path, "--no-broker", "--json").stdout)

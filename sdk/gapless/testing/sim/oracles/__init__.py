@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.testing.sim.model import Model
-from gapless.testing.sim.oracles import catching, gaps, leasing
+from gapless.testing.sim.oracles import catching, gaps, leasing, listing
 from gapless.testing.sim.oracles.catching import CatchingUp
 from gapless.testing.sim.oracles.contract import Routing
 from gapless.testing.sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
@@ -17,6 +17,7 @@ from gapless.testing.sim.oracles.effects import I4ExactlyOnce
 from gapless.testing.sim.oracles.gaps import I5GapLegal
 from gapless.testing.sim.oracles.keeping import I7Kept, I8Counted
 from gapless.testing.sim.oracles.leasing import I8Leases
+from gapless.testing.sim.oracles.listing import L1Lag
 from gapless.testing.sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
 from gapless.testing.sim.oracles.logs import I6OneLog
 from gapless.testing.sim.oracles.probing import V4Probing
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from gapless.testing.sim.observing import Oracle
     from gapless.testing.sim.world import World
 
-PROBES = (*gaps.PROBES, *catching.PROBES, *leasing.PROBES)
+PROBES = (*gaps.PROBES, *catching.PROBES, *leasing.PROBES, *listing.PROBES)
 """What should happen sometimes under the eyes of the oracles."""
 
 
@@ -69,5 +70,6 @@ def all_oracles(world: World) -> list[Oracle]:
         V3LiveForgetting(model),
         V4NoStorm(model),
         probing,
+        L1Lag(model),
         CatchingUp(model),
     ]
