@@ -263,6 +263,8 @@ def subscriptions(seed: int) -> list[Plan]:
                 batch=random.choice((20, 200, 1000)),
             )
         )
+    # One gets everything, so that what nobody else wants is seen, too.
+    plans[0] = replace(plans[0], topics=("#",), selector="", start="earliest", stay=0)
     return plans
 
 

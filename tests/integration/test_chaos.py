@@ -145,6 +145,12 @@ def not_the_end(history: History) -> None:
     session.end = {KEPT: 20_000, EARLY: 9_999}
 
 
+def recovered_and_nowhere(history: History) -> None:
+    """Its publisher was told that it is logged, and not where."""
+    history.published.sent["trades", 3] = "one"
+    history.published.receipts["trades", 3] = "", None
+
+
 def recovered_too_few(history: History) -> None:
     history.published.recovered.append(("orders", 8, 8))
 
@@ -168,6 +174,7 @@ WRONG: list[tuple[Callable[[History], object], str]] = [
     (rejected, "rejected, and logged"),
     (overtaken, "publisher's order"),
     (recovered_too_few, "recovered too few"),
+    (recovered_and_nowhere, "lost"),
     (not_the_end, "not at the end"),
     (refused, "position refused"),
     (lambda history: slow(history).insert(0, gap(0, 500, KEPT)), "false gap"),
@@ -197,6 +204,14 @@ def test_what_does_not_fit_is_seen(break_it: Callable[[History], object], kind: 
     verdict = judge(history)
     assert kind in verdict.findings
     assert verdict.examples
+
+
+def test_what_was_released_before_anybody_saw_it_is_not_lost() -> None:
+    history = right()
+    history.published.sent["ticker", 30] = "one"
+    history.published.receipts["ticker", 30] = "", None
+
+    assert judge(history).is_right
 
 
 def test_what_is_for_somebody_else_is_seen() -> None:
