@@ -189,6 +189,20 @@ GIVING_UP = (
         "A policy of some seconds; a broker is restarted with its clock hours ahead, and perhaps back again.",
     ),
     Switch(
+        "leap_is_followed",
+        ("C01",),
+        "A wall clock that leaps while the broker runs is followed by what new events are stamped with.",
+        (
+            Edit(
+                "gapless_phb.core.clock:TickClock.read",
+                "self.suspect = shown > explained + WALL_LEAD_MAX",
+                "self.suspect = False",
+            ),
+        ),
+        ("I12",),
+        "A clock that leaps by hours while a broker runs, and anything that is published after that.",
+    ),
+    Switch(
         "leap_across_a_stop_is_believed",
         ("C01",),
         "A wall clock that is hours ahead at a start is believed at once.",

@@ -15,6 +15,9 @@ LEAP_MS = 60_000
 """A wall clock that is further ahead than this makes no event older (C01): not within a run of its broker, nor across
 its restarts, which this may have been down or set wrong. Runs here are shorter than `phb.clock_doubt_seconds`."""
 
+PROMISED_MS = 5_000
+"""So far ahead of the present a pubend may decide: what a lease covers, and some more."""
+
 
 class Ages:
     """What PHBs were told to keep at most, and what the present is to their pubends."""
@@ -26,6 +29,8 @@ class Ages:
         self._retains_bytes: dict[str, list[int]] = {}
         """How many bytes PHBs were told to keep at most, likewise."""
         self._presents: dict[PubendId, Present] = {}
+        self._stamps: dict[PubendId, Present] = {}
+        """What new events are stamped with at most: as that, but that a start believes what the wall clock shows."""
         self._began: dict[str, tuple[int, int]] = {}
         """When each broker began to recover the last time, and how often its clock had been set by then."""
 
@@ -45,6 +50,13 @@ class Ages:
         present = self._presents[history.pubend].latest(self._world.now)
         return present - wall_at(tick) >= int(seconds * 1000)
 
+    def may_stamp(self, history: History, upto: Tick) -> bool:
+        """Whether a pubend may decide what comes up to a tick: it is not too far in the future, whatever clocks do."""
+        if history.pubend not in self._stamps:
+            return True  # when it began is not known
+        self._note_clock(history.broker, history.pubend)
+        return wall_at(upto) <= self._stamps[history.pubend].latest(self._world.now) + PROMISED_MS
+
     def vanished(self, broker: str) -> None:
         """A broker is about to recover."""
         self._began[broker] = self._world.now, len(self._world.brokers[broker].node_clock.jumps)
@@ -52,10 +64,16 @@ class Ages:
     def opened(self, broker: str, pubend: PubendId, created: Tick) -> None:
         """A pubend of it is there, under the policy that its PHB has now."""
         self._note_policy(broker)
+        began, jumps = self._began.get(broker, (0, 0))
         if pubend not in self._presents:
-            began, jumps = self._began.get(broker, (0, 0))
             self._presents[pubend] = Present(wall_at(created), began, jumps)
+            self._stamps[pubend] = Present(wall_at(created), began, jumps)
         self._note_clock(broker, pubend)
+        clock, now = self._world.brokers[broker].node_clock, self._world.now
+        since = clock.jumps[jumps:]
+        shown = max(clock.wall(now) - sum(since[at:]) for at in range(len(since) + 1))
+        # It goes on behind what it may have promised before.
+        self._stamps[pubend].believe(now, max(shown, self._stamps[pubend].latest(now) + PROMISED_MS))
 
     def _note_policy(self, broker: str) -> None:
         section = self._world.brokers[broker].loaded.config.role("phb")
@@ -69,14 +87,15 @@ class Ages:
 
     def _note_clock(self, broker: str, pubend: PubendId) -> None:
         """What the wall clock has shown since it was looked at: each time that it was set, and now."""
-        clock, present = self._world.brokers[broker].node_clock, self._presents[pubend]
-        now, jumps = self._world.now, clock.jumps[present.jumps :]
-        shown = clock.wall(now) - sum(jumps)
-        present.show(now, shown)
-        for jump in jumps:
-            shown += jump
+        clock, now = self._world.brokers[broker].node_clock, self._world.now
+        for present in (self._presents[pubend], self._stamps[pubend]):
+            jumps = clock.jumps[present.jumps :]
+            shown = clock.wall(now) - sum(jumps)
             present.show(now, shown)
-        present.jumps = len(clock.jumps)
+            for jump in jumps:
+                shown += jump
+                present.show(now, shown)
+            present.jumps = len(clock.jumps)
 
 
 class Present:
@@ -89,8 +108,12 @@ class Present:
 
     def show(self, now: int, shown: int) -> None:
         """The wall clock shows a time. One that has leapt is not followed."""
-        latest = self.latest(now)
-        if latest < shown <= latest + LEAP_MS:
+        if shown <= self.latest(now) + LEAP_MS:
+            self.believe(now, shown)
+
+    def believe(self, now: int, shown: int) -> None:
+        """It may be as late as that."""
+        if shown > self.latest(now):
             self._highest = shown, now
 
     def latest(self, now: int) -> int:

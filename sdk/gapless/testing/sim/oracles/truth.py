@@ -59,6 +59,8 @@ class I12SingleAuthority(Judge):
             self.fail(f"{pubend} is spoken for by {said.broker} and by {broker}")
         if not lo < hi or (data.ticks and not lo < data.ticks[0] <= data.ticks[-1] <= hi):
             self.fail(f"{pubend} says events {list(data.ticks)} of ({lo}, {hi}]")
+        if not knowledge.reply and not self.model.ages.may_stamp(self.model.histories[pubend], hi):
+            self.fail(f"{pubend} decides everything up to {hi}: it follows a wall clock that has leapt")
         silent_from = min(max(lo, knowledge.lost), hi)
         for index, tick in enumerate(data.ticks):
             event = data.events[index]

@@ -71,3 +71,16 @@ def test_the_present_goes_on_and_never_back() -> None:
     assert present.latest(SECOND) == later + passed_at_most(0) - 1
     present.show(SECOND, later + LEAP_MS)
     assert present.latest(SECOND) == later + LEAP_MS + passed_at_most(0)
+
+
+def test_stamps_follow_a_leap_across_a_start_and_none_else() -> None:
+    hands = with_an_event()
+    history, clock = hands.model.histories[P], hands.world.brokers[NODE].node_clock
+
+    clock.jump(2 * LEAP_MS)
+    assert hands.model.ages.may_stamp(history, AT)
+    assert not hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 2 * LEAP_MS))
+    hands.model.vanished(NODE)
+    hands.opens()
+    assert hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 2 * LEAP_MS))
+    assert not hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 3 * LEAP_MS))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.routing import Interest
+from gapless.core.ticks import SECOND, tick_at
 from gapless.selectors import Filter
+from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.oracles.truth import I9Truth, I12SingleAuthority
 from unit.gapless.testing.sim.oracles.hands import NODE, SHB, Hands, violates
 
@@ -69,6 +71,17 @@ def test_i12_and_has_no_place_in_silence() -> None:
 
     with violates("I12"):
         hands.receipt(1, 3)
+
+
+def test_i12_a_clock_that_leaps_stamps_nothing() -> None:
+    hands = Hands(I12SingleAuthority)
+    at = tick_at(WALL_BEGIN)
+    hands.opens()
+    hands.world.brokers[NODE].node_clock.jump(7_200_000)
+
+    hands.say(at, at + 5 * SECOND)
+    with violates("I12"):
+        hands.say(at + 5 * SECOND, at + 7200 * SECOND)
 
 
 def test_i12_one_broker_speaks_for_a_pubend() -> None:
