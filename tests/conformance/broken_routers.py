@@ -160,7 +160,8 @@ class Filtering(LocalRouter):
     def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
         decision = self.table.decide(None, list(self._versions))
         if reply_to is None and not decision.flood and self.may_filter(knowledge.pubend):
-            data = knowledge.data.select(self.table.matches(knowledge.data.headers)) if knowledge.data else EMPTY
+            wanted = self.table.matches(knowledge.pubend, knowledge.data) if knowledge.data else 0
+            data = knowledge.data.select(wanted) if wanted else EMPTY
             knowledge = replace(knowledge, data=data, stamp=decision.stamp)
         return super().know(now, knowledge, reply_to)
 

@@ -17,13 +17,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from gapless.errors import InvalidMessageError
+from gapless.selectors.headers import SENT_FIELDS, HeaderField, sent_headers
 
 if TYPE_CHECKING:
     from gapless import Event, Gap, Message
 
-HEADERS: Final = {"priority": int, "expiration": str, "correlation_id": str, "reply_to": str, "type": str}
-"""The headers that a sender sets, and what JSON has for them."""
-KEYS: Final = ("body", "properties", *HEADERS)
+_SENT: Final = {field.name: field for field in SENT_FIELDS}
+KEYS: Final = ("body", "properties", *_SENT)
 
 
 def message_of(line: str | bytes) -> Message:
@@ -39,8 +39,12 @@ def message_of(line: str | bytes) -> Message:
     properties = fields.get("properties")
     if not isinstance(properties, (dict, type(None))):
         raise InvalidMessageError(f"properties must be an object, not {_kind(properties)}")
-    headers = {key: _header(key, fields[key]) for key in HEADERS if fields.get(key) is not None}
-    return Message(_body(fields["body"]), properties or {}, **headers)
+    return Message(_body(fields["body"]), properties or {}, **headers_of(fields))
+
+
+def headers_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The headers that a sender sets, of those that an object has. Raises InvalidMessageError."""
+    return {key: _header(field, fields[key]) for key, field in _SENT.items() if fields.get(key) is not None}
 
 
 def object_of(line: str | bytes) -> dict[str, Any]:
@@ -70,13 +74,9 @@ def fields_of_event(event: Event) -> dict[str, Any]:
         "tick": event.tick,
         "timestamp": event.timestamp.isoformat(),
     }
-    if event.expiration is not None:
-        fields["expiration"] = event.expiration.isoformat()
-    if event.priority != 4:
-        fields["priority"] = event.priority
-    for name in ("correlation_id", "reply_to", "type"):
-        if getattr(event, name) is not None:
-            fields[name] = getattr(event, name)
+    for field, value in zip(SENT_FIELDS, sent_headers(event), strict=True):
+        if value != field.default:
+            fields[field.name] = value.isoformat() if isinstance(value, datetime) else value
     return fields
 
 
@@ -126,17 +126,17 @@ def _body(value: Any) -> bytes:
     raise InvalidMessageError(f'body must be a string or {{"base64": "…"}}, not {_kind(value)}')
 
 
-def _header(name: str, value: Any) -> Any:
-    if not isinstance(value, HEADERS[name]) or isinstance(value, bool):
-        wanted = "a number" if HEADERS[name] is int else "a string"
-        raise InvalidMessageError(f"{name} must be {wanted}, not {_kind(value)}")
-    return _expiration(value) if name == "expiration" else value
+def _header(field: HeaderField, value: Any) -> Any:
+    if not isinstance(value, int if field.type is int else str) or isinstance(value, bool):
+        wanted = "a number" if field.type is int else "a string"
+        raise InvalidMessageError(f"{field.name} must be {wanted}, not {_kind(value)}")
+    return _time(field.name, value) if field.type is datetime else value
 
 
-def _expiration(text: Any) -> datetime:
+def _time(name: str, text: Any) -> datetime:
     time = aware_time(text)
     if time is None:
-        raise InvalidMessageError(f"expiration must be a time with its zone, as 2026-01-31T12:00:00Z, not {text!r}")
+        raise InvalidMessageError(f"{name} must be a time with its zone, as 2026-01-31T12:00:00Z, not {text!r}")
     return time
 
 

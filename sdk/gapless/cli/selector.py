@@ -8,13 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from gapless.cli.lines import object_of
+from gapless.cli.lines import headers_of, object_of
 from gapless.cli.options import AsJson
 from gapless.cli.output import print_json
 from gapless.errors import ConfigurationError, InvalidMessageError
-
-HEADER_NAMES = {"priority": "JMSPriority", "type": "JMSType", "correlation_id": "JMSCorrelationID"}
-"""How selectors call the headers that a printed event has beside its properties."""
+from gapless.selectors.headers import HEADER_KINDS, sent_headers
 
 
 def selector(
@@ -33,7 +31,7 @@ def selector(
     """Check a selector, and try it on an event: the exit status is 1 if it does not match.
 
     EVENT.json holds {"origin": "JFK", …}, or {"properties": {…}, "headers": {"JMSPriority": 7}}, or a line
-    as `subscribe --json` prints it.
+    as `subscribe --json` prints it. Header fields that it does not name are as if the sender had not set them.
     """
     from gapless import Selector
 
@@ -62,16 +60,33 @@ def read_event(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def event_fields(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Properties and headers of an object that says either. Raises InvalidMessageError."""
-    properties, headers = fields, dict[str, Any]()
-    if isinstance(fields.get("properties"), dict):
-        properties = fields["properties"]
-        headers = {jms: fields[name] for name, jms in HEADER_NAMES.items() if name in fields}
-        if isinstance(fields.get("headers"), dict):
-            headers |= fields["headers"]
+    if not isinstance(fields.get("properties"), dict):
+        fields = {"properties": fields}
+    properties = fields["properties"]
+    headers = _headers_of_event(fields)
+    if isinstance(named := fields.get("headers"), dict):
+        unknown = [name for name in named if name not in HEADER_KINDS]
+        if unknown:
+            raise InvalidMessageError(f"there is no header {unknown[0]}; there are {', '.join(HEADER_KINDS)}")
+        headers |= named
     for name, value in {**properties, **headers}.items():
         if not isinstance(value, (bool, int, float, str, type(None))):
             raise InvalidMessageError(f"the value of {name} must be true, false, null, a number or a string")
     return properties, headers
+
+
+def _headers_of_event(fields: dict[str, Any]) -> dict[str, Any]:
+    """What a selector sees of an event's headers; what the broker sets is NULL where the object does not have it."""
+    from gapless import Event
+    from gapless.client.messages import Message, extras_of
+
+    extras = extras_of(sent_headers(Message(b"", **headers_of(fields))))
+    tick, pubend = fields.get("tick"), fields.get("pubend")
+    if isinstance(tick, int) and isinstance(pubend, str):
+        return dict(Event("", {}, extras, b"", tick, pubend).headers)
+    headers = dict(Event("", {}, extras, b"").headers)
+    del headers["JMSMessageID"], headers["JMSTimestamp"]
+    return headers
 
 
 def _print(fields: dict[str, Any], text: str, *, as_json: bool) -> None:

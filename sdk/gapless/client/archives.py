@@ -140,11 +140,11 @@ class Selection:
         yield Portion(chosen, end, is_last=True)
 
     def _selects(self, event: Event) -> bool:
-        """Whether a broker would deliver it now: it has not expired, and matches by topic and properties."""
+        """Whether a broker would deliver it now: it has not expired, and matches by topic, properties and headers."""
         expiration = event.extras.expiration if event.extras is not None and not self._keeps_expired else 0
         if 0 < expiration <= time.time_ns() // 1_000_000:
             return False
-        return self._filter.matches(event.topic, event.properties)
+        return self._filter.matches(event.topic, event.properties, event.headers)
 
 
 def selection_of(archive: Archive | None, topics: Sequence[str], selector: str, who: str) -> Selection | None:

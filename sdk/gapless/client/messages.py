@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from math import isfinite
 from sys import float_info
 from time import time_ns
@@ -16,19 +16,15 @@ from msgspec.structs import astuple
 
 from gapless.core.events import Extras, Property, encode_event, encode_events, shorten
 from gapless.errors import GaplessError, InvalidMessageError, InvalidTopicError
-from gapless.selectors.filters import check_topic
+from gapless.selectors.headers import PRIORITY, SENT_DEFAULTS, SENT_FIELDS, sent_headers
+from gapless.selectors.topics import check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]
 
 INTEGER_MIN = -(1 << 63)
 INTEGER_MAX = (1 << 63) - 1
-PRIORITY = 4
-"""The priority of a message that names none."""
 TOPICS_REMEMBERED = 4096
-
-_UNIX = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 _Integer = Annotated[int, Meta(ge=INTEGER_MIN, le=INTEGER_MAX)]
@@ -126,15 +122,9 @@ class Encoder:
             properties: Any = convert((message.properties,), _Plain).properties
         except ValidationError:
             properties = _plain_properties(message.properties)
-        plain = (
-            message.priority == PRIORITY
-            and message.expiration is None
-            and message.correlation_id is None
-            and message.reply_to is None
-            and message.type is None
-        )
+        headers = sent_headers(message)
         try:
-            event = encode_event(topic, properties, None if plain else _extras(message), body)
+            event = encode_event(topic, properties, None if headers == SENT_DEFAULTS else _extras_to_send(headers), body)
         except UnicodeEncodeError as error:
             raise InvalidMessageError(f"a text of the message cannot be written as UTF-8: {error}") from error
         if len(event) > bytes_max:
@@ -164,9 +154,11 @@ class Encoder:
         if self._topic is None or set(map(type, messages)) != {Message}:
             return None
         columns = zip(*map(astuple, messages), strict=True)
-        bodies, properties, topics, priorities, *others = columns
+        bodies, properties, topics, *headers = columns
         count = len(messages)
-        if priorities.count(PRIORITY) != count or any(column.count(None) != count for column in (topics, *others)):
+        if topics.count(None) != count:
+            return None
+        if any(column.count(default) != count for column, default in zip(headers, SENT_DEFAULTS, strict=True)):
             return None
         if set(map(type, bodies)) != {bytes}:
             return None
@@ -219,36 +211,22 @@ def _plain(name: str, value: Any) -> Property:
     )
 
 
-def _extras(message: Message) -> Extras:
-    """The headers of a message that sets one."""
-    priority: Any = message.priority
-    if not isinstance(priority, int) or not 0 <= priority <= 9:
-        raise InvalidMessageError(f"a priority is an int from 0 to 9, not {priority!r}")
-    if message.reply_to is not None:
-        check_topic(message.reply_to)
-    texts = {
-        "correlation_id": message.correlation_id,
-        "reply_to": message.reply_to,
-        "type": message.type,
-    }
-    for name, text in texts.items():
-        if text is not None and not isinstance(text, str):
-            raise InvalidMessageError(f"{name} is a str, not {type(text).__name__}")
-    return Extras(
-        priority=int(priority),
-        expiration=_expiration(message.expiration),
-        correlation_id=message.correlation_id or "",
-        reply_to=message.reply_to or "",
-        type=message.type or "",
-    )
+def extras_of(headers: Sequence[Any]) -> Extras:
+    """The wire form of what a sender sets, given in the order of `SENT_FIELDS`.
+
+    Raises InvalidMessageError, InvalidTopicError.
+    """
+    extras: dict[str, Any] = {}
+    for field, value in zip(SENT_FIELDS, headers, strict=True):
+        assert field.check is not None
+        if value is not None or field.default is not None:
+            extras[field.name] = field.check(field.name, value)
+    return Extras(**extras)
 
 
-def _expiration(time: Any) -> int:
-    if time is None:
-        return 0
-    if not isinstance(time, datetime) or time.tzinfo is None:
-        raise InvalidMessageError(f"an expiration is a datetime with a time zone, not {time!r}")
-    wall = max(1, (time - _UNIX) // _MILLISECOND)
-    if wall <= time_ns() // 1_000_000:
-        warnings.warn(f"a message expired before it was sent, at {time.isoformat()}: nobody gets it", stacklevel=2)
-    return wall
+def _extras_to_send(headers: Sequence[Any]) -> Extras:
+    extras = extras_of(headers)
+    if 0 < extras.expiration <= time_ns() // 1_000_000:
+        when = datetime.fromtimestamp(extras.expiration / 1000, tz=timezone.utc)
+        warnings.warn(f"a message expired before it was sent, at {when.isoformat()}: nobody gets it", stacklevel=2)
+    return extras

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from typing_extensions import Self
 
 from gapless.client.driver import Driver, Owner
-from gapless.client.messages import PRIORITY, Encoder, Message
+from gapless.client.messages import Encoder, Message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
 from gapless.client.receipts import Receipt, Recovery, Submission
 from gapless.core.client.effects import NotPublished, PublisherReady, Receipted
@@ -23,6 +23,7 @@ from gapless.errors import (
     PublishRejectedError,
     PublishUncertainError,
 )
+from gapless.selectors.headers import PRIORITY
 
 if TYPE_CHECKING:
     from gapless.core.events import Property

@@ -141,7 +141,7 @@ class Session:
         Args:
             topics: Patterns: levels separated by `.`, `*` for one level, a trailing `#` for none or more.
             name: Makes it durable, under this name and the connection's client id. None: not durable.
-            selector: A condition on properties and headers; blank selects every event.
+            selector: A condition on properties and header fields, as `JMSPriority > 4`; blank selects every event.
             start: Where it begins when it is created: "latest" (as None), "earliest", an aware datetime. One
                 that exists resumes at its acknowledged position. A CheckpointToken always sets the position.
             silence: Whether the iteration yields `Silence` too.

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress, pairwise
 from operator import attrgetter
 from struct import Struct, pack
 
 import msgspec
 
-from gapless.core.events import CheckedHeader, Header
-from gapless.core.ticks import Tick
+from gapless.core.events import CheckedHeader, Event, Header
+from gapless.core.ticks import PubendId, Tick
+from gapless.selectors.headers import HeaderValues
+from gapless.selectors.index import BatchMatcher
 
 _decode_headers = msgspec.msgpack.Decoder(list[Header]).decode
 _decode_whole = msgspec.msgpack.Decoder(CheckedHeader).decode
@@ -212,6 +214,18 @@ class EventBatch:
                 raise ValueError(f"an event is malformed: {error}") from error
         return self._headers
 
+    def event(self, pubend: PubendId, place: int) -> Event:
+        """One event of a pubend as an application gets it, but without its body."""
+        header = self.headers[place]
+        return Event(header.topic, header.properties, header.extras, b"", self.ticks[place], pubend)
+
+    def match(self, pubend: PubendId, matcher: BatchMatcher) -> list[tuple[int, Collection[int]]]:
+        """Whom of the matcher's filters these events of a pubend are for, as `BatchMatcher.match` says it."""
+        headers = self.headers
+        topics = [header.topic for header in headers]
+        properties = [header.properties for header in headers]
+        return matcher.match(topics, properties, BatchHeaders(pubend, self))
+
     @property
     def rows(self) -> list[bytes]:
         """The fixed-length row of each event (`ROW`); built once, shared by all deliveries."""
@@ -297,6 +311,20 @@ class EventBatch:
             list(chain.from_iterable(batch.body_lengths for batch in batches)),
             headers,
         )
+
+
+class BatchHeaders:
+    """The header fields of the events of a batch: `gapless.selectors.headers.HeaderRows`."""
+
+    __slots__ = ("_batch", "_pubend")
+
+    def __init__(self, pubend: PubendId, batch: EventBatch) -> None:
+        self._pubend = pubend
+        self._batch = batch
+
+    def __getitem__(self, place: int, /) -> HeaderValues:
+        """Read from the event that an application would get, so that both see the same."""
+        return HeaderValues(self._batch.event(self._pubend, place))
 
 
 EMPTY = EventBatch((), (), ())

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from gapless.core.ticks import PubendId, Tick, time_at
+from gapless.selectors.headers import PRIORITY, SENT_FIELDS, HeaderValues, sent_headers
 
 Property: TypeAlias = bool | int | float | str
 Properties: TypeAlias = Mapping[str, Property]
@@ -36,7 +37,7 @@ def shorten(value: object) -> str:
 class Extras(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The headers a sender may set, apart from the topic; absent as a whole when none is set."""
 
-    priority: int = 4
+    priority: int = PRIORITY
     expiration: int = 0
     """Milliseconds since 1970; 0 = never."""
     correlation_id: str = ""
@@ -76,7 +77,7 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
         *,
         pubend: PubendId = "",
         tick: Tick = 0,
-        priority: int = 4,
+        priority: int = PRIORITY,
         expiration: datetime | None = None,
         correlation_id: str | None = None,
         reply_to: str | None = None,
@@ -94,12 +95,10 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
         """What it is, on a line of bounded length: of a long body or property only the beginning is shown."""
         shown = [f"topic={self.topic!r}", f"body={shorten(self.body)}", f"properties={shorten(self.properties)}"]
         shown += [f"pubend={self.pubend!r}", f"tick={self.tick}"]
-        if self.priority != 4:
-            shown.append(f"priority={self.priority}")
-        texts = {"correlation_id": self.correlation_id, "reply_to": self.reply_to, "type": self.type}
-        shown += [f"{name}={shorten(text)}" for name, text in texts.items() if text is not None]
-        if self.expiration is not None:
-            shown.append(f"expiration={self.expiration.isoformat()}")
+        for field, value in zip(SENT_FIELDS, sent_headers(self), strict=True):
+            if value != field.default:
+                text = value.isoformat() if isinstance(value, datetime) else shorten(value)
+                shown.append(f"{field.name}={text}")
         if self.redelivered:
             shown.append(f"delivery_count={self.delivery_count}")
         return f"Event({', '.join(shown)})"
@@ -117,7 +116,7 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
     @property
     def priority(self) -> int:
         """0 to 9; 4 when the sender set none."""
-        return self.extras.priority if self.extras else 4
+        return self.extras.priority if self.extras else PRIORITY
 
     @property
     def expiration(self) -> datetime | None:
@@ -140,6 +139,11 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
     def type(self) -> str | None:
         """The sender's name for the kind of event, or None."""
         return (self.extras and self.extras.type) or None
+
+    @property
+    def headers(self) -> Mapping[str, bool | int | float | str | None]:
+        """The header fields under their JMS names, as a selector sees them: for `Selector.matches`."""
+        return HeaderValues(self)
 
     @property
     def redelivered(self) -> bool:
@@ -167,7 +171,7 @@ Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 class CheckedExtras(Extras, array_like=True, frozen=True, gc=False):
     """Headers of which every value is one that a sender may set."""
 
-    priority: Annotated[int, msgspec.Meta(ge=0, le=9)] = 4
+    priority: Annotated[int, msgspec.Meta(ge=0, le=9)] = PRIORITY
     expiration: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)] = 0  # the year 10000
 
 
@@ -179,8 +183,6 @@ class CheckedHeader(Header, array_like=True, forbid_unknown_fields=True, gc=Fals
     body: memoryview
     """Not a copy: a view of the event."""
 
-
-_encode = msgspec.msgpack.Encoder().encode
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -8,18 +8,17 @@ versions the table has not reached is passed on whole (flooded). Changes are tak
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
-from gapless.core.events import Header
+from gapless.core.columns import EventBatch
 from gapless.core.routing import RAW, Interest, Stamp
 from gapless.core.stamps import covers, restrict
-from gapless.core.ticks import ShbId
+from gapless.core.ticks import PubendId, ShbId
 from gapless.selectors import BatchMatcher, Filter
-from gapless.selectors.values import Value
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -135,15 +134,10 @@ class InterestTable:
             return Decision(flood=False, stamp=here)
         return Decision(flood=not covers(here, passed_on), stamp=passed_on)
 
-    def matches(self, headers: Sequence[Header], fields: Sequence[Mapping[str, Value]] | None = None) -> int:
-        """Which of these events anyone wants: bit i for event i.
-
-        `fields` are the header fields under their JMS names, as the SHBs match with: a filter that sees
-        fewer of them than an SHB does would drop what the SHB wants.
-        """
+    def matches(self, pubend: PubendId, events: EventBatch) -> int:
+        """Which of these events of a pubend anyone wants: bit i for event i."""
         wanted = 0
-        topics = [header.topic for header in headers]
-        for mask, _ in self._matcher.match(topics, [header.properties for header in headers], fields):
+        for mask, _ in events.match(pubend, self._matcher):
             wanted |= mask
         return wanted
 

@@ -119,7 +119,7 @@ def collect(entries: Iterable[tuple[Entry, MaskNode | None]], batch: Batch, mask
         elif event is None:
             selected = mask & rest.mask(batch)
         else:
-            selected = mask if rest.holds(batch.properties[event], batch.headers_of(event)) else 0
+            selected = mask if rest.holds(batch.properties[event], batch.headers[event]) else 0
         if selected:
             finds += selected.bit_count()
             found[entry] = found.get(entry, 0) | selected

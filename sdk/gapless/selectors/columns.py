@@ -9,14 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, repeat
+from itertools import accumulate
 from operator import or_
 from typing import Final
 
-from gapless.selectors.syntax import HEADER_KINDS
+from gapless.selectors.headers import HEADER_KINDS, HeaderRows
 from gapless.selectors.values import Value
 
-_NO_HEADERS: Final[Mapping[str, Value]] = {}
 _PLAIN_TYPES: Final = frozenset((str, int, float, bool, type(None)))
 
 
@@ -130,11 +129,12 @@ class Batch:
     def __init__(
         self,
         properties: Sequence[Mapping[str, Value]],
-        headers: Sequence[Mapping[str, Value]] | None,
+        headers: HeaderRows,
         bits: Sequence[int],
     ) -> None:
         self.properties = properties
-        self.headers = headers
+        self._headers = headers
+        self._rows = headers if isinstance(headers, list) else None
         self.full = (1 << len(properties)) - 1
         self.bits = bits
         self.masks: dict[object, int] = {}
@@ -146,19 +146,21 @@ class Batch:
         column = self._columns.get(name)
         if column is None:
             source = self.headers if name in HEADER_KINDS else self.properties
-            values = [mapping.get(name) for mapping in source] if source is not None else [None] * len(self.properties)
-            column = self._columns[name] = Column(values, self.bits, self.full)
+            column = self._columns[name] = Column([mapping.get(name) for mapping in source], self.bits, self.full)
         return column
 
-    def headers_of(self, event: int) -> Mapping[str, Value]:
-        """The headers of one event."""
-        return _NO_HEADERS if self.headers is None else self.headers[event]
+    @property
+    def headers(self) -> Sequence[Mapping[str, Value]]:
+        """The headers of each event."""
+        rows = self._rows
+        if rows is None:
+            rows = self._rows = [self._headers[event] for event in range(len(self.properties))]
+        return rows
 
     def where(self, test: Callable[[Mapping[str, Value], Mapping[str, Value]], bool]) -> int:
         """Which events pass a test of their properties and headers."""
-        headers = repeat(_NO_HEADERS) if self.headers is None else self.headers
         mask = 0
-        for properties, header, bit in zip(self.properties, headers, self.bits):  # noqa: B905  # more bits than events
+        for properties, header, bit in zip(self.properties, self.headers, self.bits):  # noqa: B905  # more bits than events
             if test(properties, header):
                 mask |= bit
         return mask

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from gapless.selectors.columns import Batch
+from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.normal import AllOf, AnyOf, Normal
-from gapless.selectors.predicates import Bound, Computed, EventTest, Is, OneOf, Predicate, Unary, Values
-from gapless.selectors.syntax import HEADER_KINDS
+from gapless.selectors.predicates import Bound, Computed, EventTest, Is, OneOf, Predicate, Unary, Values, names_header
 
 
 def event_test(normal: Normal) -> EventTest:
@@ -147,6 +147,8 @@ class MaskCompiler:
 
     def __init__(self) -> None:
         self._shared: dict[Predicate, SharedPredicate] = {}
+        self.naming_headers = 0
+        """How many of the predicates in use ask for a header field."""
 
     def __len__(self) -> int:
         """How many distinct predicates are in use."""
@@ -158,6 +160,7 @@ class MaskCompiler:
             shared = self._shared.get(normal)
             if shared is None:
                 shared = self._shared[normal] = SharedPredicate(normal)
+                self.naming_headers += names_header(normal)
             shared.references += 1
             return shared
         parts = tuple(self.acquire(part) for part in sorted(normal.parts, key=cost))
@@ -169,6 +172,7 @@ class MaskCompiler:
             node.references -= 1
             if node.references == 0:
                 del self._shared[node.predicate]
+                self.naming_headers -= names_header(node.predicate)
             return
         for part in node.parts:
             self.release(part)

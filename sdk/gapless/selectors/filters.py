@@ -52,7 +52,7 @@ class Filter:
         """The selector, parsed."""
         return _selector(self.selector)
 
-    def matches(self, topic: str, properties: Mapping[str, Value], headers: Mapping[str, Value] | None = None) -> bool:
+    def matches(self, topic: str, properties: Mapping[str, Value], headers: Mapping[str, Value]) -> bool:
         """Whether an event of this topic, with these properties and headers, is asked for."""
         wanted = any(topic_matches(pattern, topic) for pattern in self.topics)
         return wanted and self.compiled.matches(properties, headers)

@@ -18,12 +18,12 @@ from typing import Final, NamedTuple
 from gapless.selectors.buckets import FEW_MAX, Bucket, Entry, Filed, collect
 from gapless.selectors.columns import Batch
 from gapless.selectors.compile import AllMasks, MaskNode, SharedPredicate
+from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.masks import select
 from gapless.selectors.normal import ALWAYS
 from gapless.selectors.predicates import Bound, OneOf, Values
 from gapless.selectors.slots import SlotIndex
 from gapless.selectors.spans import LIMIT_MAX, Spans
-from gapless.selectors.syntax import HEADER_KINDS
 from gapless.selectors.values import Value
 
 GATE_CONSTANTS_MAX: Final = 16
@@ -212,7 +212,7 @@ class Group:
         for event in select(range(len(batch.properties)), mask):
             bit = batch.bits[event]
             for index in indexes:
-                entries = index.match(batch.properties[event], batch.headers_of(event))
+                entries = index.match(batch.properties[event], batch.headers[event])
                 finds += len(entries)
                 for entry in entries:
                     found[entry] = found.get(entry, 0) | bit

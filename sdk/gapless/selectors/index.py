@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from gapless.selectors.buckets import Bucket, Entry, Filed
 from gapless.selectors.columns import Batch
 from gapless.selectors.compile import MaskCompiler, MaskNode
 from gapless.selectors.filters import Filter
+from gapless.selectors.headers import HeaderRows, HeaderValues
 from gapless.selectors.normal import ALWAYS
 from gapless.selectors.topics import PatternTree
 from gapless.selectors.values import Value
@@ -16,7 +17,19 @@ from gapless.selectors.values import Value
 TOPICS_CACHED_MAX: Final = 4096
 """For how many topics it is remembered which patterns they match."""
 
-_NO_HEADERS: Final[Mapping[str, Value]] = {}
+
+class _Unread(HeaderValues):
+    """Stands for the header fields of events where no selector names any: whoever asks for one is mistaken."""
+
+    def __init__(self) -> None:
+        """Of no event."""
+
+    def get(self, name: str, _default: Any = None) -> Any:
+        """Never called."""
+        raise AssertionError(f"{name} is asked for, and no predicate in use names a header field")
+
+
+_UNREAD: Final = _Unread()
 
 
 class BatchMatcher:
@@ -76,16 +89,19 @@ class BatchMatcher:
         self,
         topics: Sequence[str],
         properties: Sequence[Mapping[str, Value]],
-        headers: Sequence[Mapping[str, Value]] | None = None,
+        headers: HeaderRows,
     ) -> list[tuple[int, Collection[int]]]:
         """For each distinct filter that selects something: a mask with bit i for event i, and its keys.
 
-        The columns are of one length; values are such as properties may hold. The keys are a view, good
-        until the next `add` or `remove`. Two results may have equal masks, and no key is in two of them.
+        The columns are of one length; values are such as properties may hold. `headers` has the header fields
+        of each event, and is only looked at if some selector here names one. The keys are a view, good until
+        the next `add` or `remove`. Two results may have equal masks, and no key is in two of them.
         """
         found: dict[Entry, int] = {}
+        if not self._compiler.naming_headers:
+            headers = [_UNREAD] * len(topics)
         if len(topics) == 1:
-            for entry in self._entries_for(topics[0], properties[0], headers[0] if headers else _NO_HEADERS):
+            for entry in self._entries_for(topics[0], properties[0], headers[0]):
                 found[entry] = 1
         else:
             batch = Batch(properties, headers, self._bits_for(len(topics)))
@@ -93,15 +109,9 @@ class BatchMatcher:
                 bucket.match(batch, mask, found)
         return [(mask, entry.keys) for entry, mask in found.items()]
 
-    def match_one(
-        self,
-        topic: str,
-        properties: Mapping[str, Value],
-        headers: Mapping[str, Value] | None = None,
-    ) -> list[int]:
+    def match_one(self, topic: str, properties: Mapping[str, Value], headers: Mapping[str, Value]) -> list[int]:
         """The keys of all filters that select an event, each once."""
-        entries = self._entries_for(topic, properties, _NO_HEADERS if headers is None else headers)
-        return [key for entry in entries for key in entry.keys]
+        return [key for entry in self._entries_for(topic, properties, headers) for key in entry.keys]
 
     def _entries_for(
         self, topic: str, properties: Mapping[str, Value], headers: Mapping[str, Value]

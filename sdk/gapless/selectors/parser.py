@@ -10,11 +10,11 @@ from enum import IntEnum
 from typing import Final
 
 from gapless.errors import InvalidSelectorError
+from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.lexer import EXACT_LITERAL_MAX, Token, TokenKind, tokens
 from gapless.selectors.like import LikePattern
 from gapless.selectors.syntax import (
     FALSE,
-    HEADER_KINDS,
     TRUE,
     And,
     Arithmetic,

@@ -16,8 +16,9 @@ from typing import Final, TypeAlias
 
 from gapless.selectors.columns import Batch, Column
 from gapless.selectors.evaluate import truth_of
+from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.like import LikePattern
-from gapless.selectors.syntax import HEADER_KINDS, Node, names_in
+from gapless.selectors.syntax import Node, names_in
 from gapless.selectors.values import ORDERINGS, Kind, Value
 
 Values: TypeAlias = Mapping[str, Value]
@@ -259,6 +260,14 @@ class Computed(Predicate):
             return batch.where(holds) if column.has_floats else column.where(holds_for)
 
         return mask
+
+
+def names_header(predicate: Predicate) -> bool:
+    """Whether a predicate asks for a header field."""
+    if isinstance(predicate, Unary):
+        return predicate.name in HEADER_KINDS
+    assert isinstance(predicate, Computed)
+    return any(name in HEADER_KINDS for name in names_in(predicate.node))
 
 
 def _lookup(properties: Values, headers: Values) -> Callable[[str], Value]:

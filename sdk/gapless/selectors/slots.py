@@ -16,10 +16,10 @@ from math import prod
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from gapless.selectors.compile import event_test
+from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.masks import select
 from gapless.selectors.normal import AllOf, Normal
 from gapless.selectors.predicates import Absent, Bound, EventTest, OneOf, Predicate, Unary, Values, ValueTest
-from gapless.selectors.syntax import HEADER_KINDS
 from gapless.selectors.values import Kind, Value, kind_of
 
 ALTERNATIVES_MAX: Final = 8

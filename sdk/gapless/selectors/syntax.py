@@ -6,18 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Final, TypeAlias
 
+from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.like import LikePattern
 from gapless.selectors.values import Kind
-
-HEADER_KINDS: Final = {
-    "JMSDeliveryMode": Kind.STRING,
-    "JMSPriority": Kind.NUMBER,
-    "JMSMessageID": Kind.STRING,
-    "JMSTimestamp": Kind.NUMBER,
-    "JMSCorrelationID": Kind.STRING,
-    "JMSType": Kind.STRING,
-}
-"""The header fields a selector may name, and their kinds (Jakarta Messaging 3.1 section 3.8.1.1)."""
 
 
 def is_reserved(name: str) -> bool:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import Self
 
-from gapless.client.messages import PRIORITY, Encoder, Message
+from gapless.client.messages import Encoder, Message
 from gapless.client.pipeline import Portion, cut
+from gapless.selectors.headers import PRIORITY
 
 if TYPE_CHECKING:
     import gapless.client.publisher as awaited

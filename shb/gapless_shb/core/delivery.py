@@ -36,9 +36,7 @@ class Delivery:
 
     def run(self, matcher: BatchMatcher) -> None:
         """Matches, records and sends."""
-        headers = self._batch.headers
-        topics = [header.topic for header in headers]
-        for mask, sids in matcher.match(topics, [header.properties for header in headers]):
+        for mask, sids in self._batch.match(self._stream.pubend, matcher):
             self._to_all(mask, sids)
         self._stream.pfs.step_done()
         if self._step.masks:

@@ -54,9 +54,10 @@ class TickFetch:
     """Wants exactly these ticks; all others up to `upto` are silence for the subscription."""
 
     def __init__(
-        self, start: Tick, ticks: Sequence[Tick], upto: Tick, imprecise_for: BatchMatcher | None = None
+        self, pubend: PubendId, start: Tick, ticks: Sequence[Tick], upto: Tick, imprecise_for: BatchMatcher | None
     ) -> None:
         """`imprecise_for`: the subscription's matcher, where not all of these ticks may have matched it."""
+        self._pubend = pubend
         self.start = start
         self.upto = upto
         self._imprecise_for = imprecise_for
@@ -101,7 +102,7 @@ class TickFetch:
         lost = [tick for tick in self._missing if not silent[0] < tick <= silent[1]]
         events = merge(self._pieces)
         if self._imprecise_for is not None:
-            events = refilter(events, self._imprecise_for)
+            events = refilter(self._pubend, events, self._imprecise_for)
         reasons = [RELEASED_EARLY if tick <= self._lost else DAMAGED for tick in lost]
         return interleave(self.start, events, [(tick - 1, tick, why) for tick, why in zip(lost, reasons, strict=True)])
 
@@ -138,6 +139,7 @@ class RangeFetch:
     """Wants all of (start, upto], unfiltered, and keeps what the subscription's filter matches."""
 
     def __init__(self, pubend: PubendId, start: Tick, upto: Tick, matcher: BatchMatcher) -> None:
+        self._pubend = pubend
         self.start = start
         self._asked_upto = upto
         self._known = KnowledgeStream(pubend, start)
@@ -172,19 +174,19 @@ class RangeFetch:
         lost = without(self._known.lost_in(self.start, upto, RAW), silent)
         damaged = without(self._known.damaged_in(self.start, upto, RAW), silent)
         gone = sorted([(lo, hi, RELEASED_EARLY) for lo, hi in lost] + [(lo, hi, DAMAGED) for lo, hi in damaged])
-        return interleave(self.start, refilter(self._known.take(self.start, upto), self._matcher), gone)
+        events = refilter(self._pubend, self._known.take(self.start, upto), self._matcher)
+        return interleave(self.start, events, gone)
 
 
-def refilter(batch: EventBatch, matcher: BatchMatcher) -> EventBatch:
+def refilter(pubend: PubendId, batch: EventBatch, matcher: BatchMatcher) -> EventBatch:
     """The events of a batch that a matcher with a single filter matches."""
-    return batch.select(matches(batch, matcher)) if len(batch) else batch
+    return batch.select(matches(pubend, batch, matcher)) if len(batch) else batch
 
 
-def matches(batch: EventBatch, matcher: BatchMatcher) -> int:
+def matches(pubend: PubendId, batch: EventBatch, matcher: BatchMatcher) -> int:
     """The same as a mask."""
-    headers = batch.headers
     mask = 0
-    for matched, _ in matcher.match([header.topic for header in headers], [header.properties for header in headers]):
+    for matched, _ in batch.match(pubend, matcher):
         mask |= matched
     return mask
 

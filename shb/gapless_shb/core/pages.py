@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from gapless.core.columns import EventBatch
-from gapless.core.ticks import Tick
+from gapless.core.ticks import PubendId, Tick
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected
@@ -214,14 +214,14 @@ class Page:
             if at is not None and header.extras is not None and header.extras.expiration > 0:
                 self._expirations[at] = header.extras.expiration
 
-    def matching(self, mask: int, matcher: BatchMatcher, selected_by: Filter) -> int:
+    def matching(self, pubend: PubendId, mask: int, matcher: BatchMatcher, selected_by: Filter) -> int:
         """Those of the mask's ticks, all of which are here, whose events the filter in the matcher matches."""
         if not self.masks.imprecise or not mask:
             return mask
         known = self._matching.get((selected_by, mask))
         if known is None:
             places = selected(range(len(self.ticks)), mask)
-            hits = matches(self.select(mask), matcher)
+            hits = matches(pubend, self.select(mask), matcher)
             known = self._matching[selected_by, mask] = sum(1 << place for place in selected(places, hits))
         return known
 

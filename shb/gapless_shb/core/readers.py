@@ -166,7 +166,7 @@ class Reader:
         mask = page.wanted(sid, self.horizon)
         missing = page.missing(mask)
         if not missing:
-            matching = page.matching(mask, self._matcher, self.consumer.subscription.filter)
+            matching = page.matching(host.pubend, mask, self._matcher, self.consumer.subscription.filter)
             self._send_page(page, matching & ~page.expired(wall), host)
         elif mask & ~page.asked & ~page.have or (losses := page.losses(mask)) is None:
             self._waits = True
@@ -174,7 +174,7 @@ class Reader:
         else:
             low, high = host.silent(self.position)
             lost = [loss for loss in losses if not low < loss[1] <= high]
-            matching = page.matching(mask & page.have, self._matcher, self.consumer.subscription.filter)
+            matching = page.matching(host.pubend, mask & page.have, self._matcher, self.consumer.subscription.filter)
             self._ready.extend(interleave(self.horizon, page.select(matching), lost))
             self._ready_upto = page.index
 
@@ -226,7 +226,7 @@ class Reader:
         if not ticks:
             self._ready_upto = max(self._ready_upto, upto)
             return
-        self._fetch = TickFetch(self.horizon, ticks, upto, imprecise_for)
+        self._fetch = TickFetch(host.pubend, self.horizon, ticks, upto, imprecise_for)
         host.fetch_for(self, self._fetch.ranges(), now)
 
     def _harvest(self, host: Host) -> None:

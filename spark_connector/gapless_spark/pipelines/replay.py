@@ -25,6 +25,7 @@ import msgspec
 import gapless
 from gapless.core.ticks import FOREVER, PubendId, Tick, tick_at_time
 from gapless.errors import ConfigurationError, PublishRejectedError
+from gapless.selectors.headers import sent_headers
 from gapless.selectors.topics import check_topic, topic_matches
 from gapless_spark.pipelines.broker import WAIT, connected
 from gapless_spark.pipelines.manifest import ArchiveFolder, DataFile, Description, write_whole
@@ -251,7 +252,9 @@ class _Replay:
             return
         events = self.archive.events(pubend, max(wanted.start, done.tick), wanted.end)
         for chunk in chunks(events, CHUNK):
-            chosen = chunk if selector.selects_everything else [e for e in chunk if selector.matches(e.properties)]
+            chosen = chunk
+            if not selector.selects_everything:
+                chosen = [event for event in chunk if selector.matches(event.properties, event.headers)]
             published = duplicates = 0
             for topic, group in self._groups(chosen):
                 first = done.counts.get(topic, 0)
@@ -301,16 +304,7 @@ class _Replay:
 
 def message_of(event: gapless.Event, topic: str | None) -> gapless.Message:
     """An event as it is published again, with all that its sender set."""
-    return gapless.Message(
-        event.body,
-        event.properties,
-        topic=topic,
-        priority=event.priority,
-        expiration=event.expiration,
-        correlation_id=event.correlation_id,
-        reply_to=event.reply_to,
-        type=event.type,
-    )
+    return gapless.Message(event.body, event.properties, topic, *sent_headers(event))
 
 
 def chunks(events: Iterable[gapless.Event], size: int) -> Iterator[list[gapless.Event]]:

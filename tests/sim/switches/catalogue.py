@@ -17,6 +17,7 @@ SWITCHES: tuple[Switch, ...] = (
     *release.LEASES,
     *subscribing.JOINING,
     *subscribing.HOLDING,
+    *delivering.HEADERS,
     *delivering.PFS,
     *delivering.PROGRESS,
     *delivering.CONSUMERS,
@@ -53,6 +54,9 @@ RULES: tuple[str, ...] = (
     "C01",
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
+
+SECTIONS: tuple[str, ...] = ("3.11.6 header fields",)
+"""Rules that are neither a trap nor a row of that table, by the section that has them and a word of each."""
 
 _DELTA = "the delta router is not there yet"
 _SHARDED = "the sharded router is not there yet"

@@ -276,6 +276,59 @@ SHARING = (
     ),
 )
 
+_NO_HEADERS = (
+    "matcher.match([each.topic for each in {0}.headers], [each.properties for each in {0}.headers], [{{}}] * len({0}))"
+)
+
+HEADERS = (
+    Switch(
+        "delivered_without_headers",
+        ("3.11.6 header fields",),
+        "What is live is matched by topic and properties alone: to a selector every header field is NULL.",
+        (
+            Edit(
+                f"{_DELIVERY}.run",
+                "self._batch.match(self._stream.pubend, matcher)",
+                _NO_HEADERS.format("self._batch"),
+            ),
+        ),
+        ("I3",),
+        "A subscription whose selector asks for a header field, and an event that has it.",
+    ),
+    Switch(
+        "read_without_headers",
+        ("3.11.6 header fields",),
+        "What is fetched for who catches up is filtered by topic and properties alone.",
+        (Edit("gapless_shb.core.fetches:matches", "batch.match(pubend, matcher)", _NO_HEADERS.format("batch")),),
+        ("I3",),
+        "A subscription whose selector asks for a header field reads what its SHB's PFS knows nothing of: it begins in"
+        " the past, or is not durable.",
+    ),
+    Switch(
+        "range_read_without_headers",
+        ("3.11.6 header fields",),
+        "What is fetched for a range is filtered by topic and properties alone.",
+        (Edit("gapless_shb.core.fetches:matches", "batch.match(pubend, matcher)", _NO_HEADERS.format("batch")),),
+        ("I3",),
+        "An application whose selector asks for a header field reads by ranges what was published before it came.",
+        workload="ranges",
+    ),
+    Switch(
+        "filtered_without_headers",
+        ("3.11.6 header fields",),
+        "A router filters by topic and properties alone what SHBs match by header fields too.",
+        (
+            Edit(
+                "gapless.core.interest:InterestTable.matches",
+                "events.match(pubend, self._matcher)",
+                _NO_HEADERS.replace("matcher.match", "self._matcher.match").format("events"),
+            ),
+        ),
+        ("C1", "I3"),
+        "A subscription whose selector asks for a header field, at an SHB apart from the PHB (hostile).",
+    ),
+)
+
 CONSUMERS = (
     Switch(
         "switch_not_atomic",

@@ -19,7 +19,8 @@ class Switch:
 
     name: str
     breaks: tuple[str, ...]
-    """The traps of algorithms.md 9 (`T2`), or the rows of its table 1.5 (`1.5 Hold`), that it falls into."""
+    """The traps of algorithms.md 9 (`T2`), or the rows of its table 1.5 (`1.5 Hold`), that it falls into; or the rule
+    of another section (`3.11.6 header fields`)."""
     wrong: str
     """What is wrong with it, in a sentence."""
     edits: tuple[Edit, ...]

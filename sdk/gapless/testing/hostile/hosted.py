@@ -246,7 +246,7 @@ class PublisherSide:
             return
         data, stamp = knowledge.data, decision.stamp
         if data:
-            wanted = table.matches(data.headers)
+            wanted = table.matches(knowledge.pubend, data)
             if hostility.happens("over_deliver"):
                 wanted |= hostility.random.getrandbits(len(data))
             data = data.select(wanted)
@@ -274,7 +274,7 @@ class PublisherSide:
             table = self._tables.get(broker)
             version = table.versions.get(shb, -1) if table else -1
             if table and shb in hosted.members and version >= need:
-                data = knowledge.data.select(table.matches(knowledge.data.headers))
+                data = knowledge.data.select(table.matches(knowledge.pubend, knowledge.data))
                 knowledge = replace(knowledge, data=data, stamp={shb: version})
         self._mesh.send(broker, knowledge)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gapless.core.events import Header
+from gapless.core.events import Event
 from gapless.core.routing import Interest
 from gapless.core.ticks import ShbId
 from gapless.selectors.filters import Filter
@@ -88,17 +88,17 @@ class InterestHistory:
         """Whether this version, or a later one, was announced: honouring less than was wanted is no lie."""
         return version <= max(self._versions, default=0)
 
-    def wanted(self, version: int, header: Header) -> Filter | None:
+    def wanted(self, version: int, event: Event) -> Filter | None:
         """A filter that came with this version or before, is still there, and matches the event; or None."""
         if self._distinct is None:
             self._distinct = {}
             for wanted in self._wanted.values():
                 since = self._distinct.get(wanted.filter, wanted.since)
                 self._distinct[wanted.filter] = min(since, wanted.since)
-        found = (wanted for wanted, since in self._distinct.items() if since <= version and matches(wanted, header))
+        found = (wanted for wanted, since in self._distinct.items() if since <= version and matches(wanted, event))
         return next(found, None)
 
 
-def matches(wanted: Filter, header: Header) -> bool:
-    """Whether an SHB would deliver the event under this filter; it matches by topic and properties alone."""
-    return wanted.matches(header.topic, header.properties)
+def matches(wanted: Filter, event: Event) -> bool:
+    """Whether an SHB would deliver the event under this filter; its body does not matter."""
+    return wanted.matches(event.topic, event.properties, event.headers)

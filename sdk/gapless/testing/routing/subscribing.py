@@ -238,8 +238,9 @@ class SubscribingStandIn:
             what = f"{pubend} gave up {lost} before {self.shb} was done with it"
             raise ContractError(Clause.MINIMA, what, self.host.name, self._now)
         batch = stream.take(following.head, horizon)
-        for tick, header in zip(batch.ticks, batch.headers, strict=True):
-            if any(matches(wanted, header) for wanted in self.filters.values()):
+        for place, tick in enumerate(batch.ticks):
+            event = batch.event(pubend, place)
+            if any(matches(wanted, event) for wanted in self.filters.values()):
                 following.received.append(tick)
         following.head = horizon
         following.moved_at = self._now

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from operator import lt
 
 from gapless.core.columns import EventBatch
-from gapless.core.events import Header
+from gapless.core.events import Event
 from gapless.core.intervals import IntervalSet
 from gapless.core.routing import Knowledge
 from gapless.core.ticks import PubendId, ShbId, Tick
@@ -73,10 +73,10 @@ class PubendTruth:
         """The ticks of the events in (lo, hi]."""
         return self._ticks[bisect_right(self._ticks, lo) : bisect_right(self._ticks, hi)]
 
-    def header(self, tick: Tick) -> Header:
-        """What an event is matched by."""
+    def event(self, tick: Tick) -> Event:
+        """An event, without its body."""
         data, index = self._events[tick]
-        return data.headers[index]
+        return data.event(self.pubend, index)
 
     def check(self, knowledge: Knowledge, interests: Mapping[ShbId, InterestHistory]) -> None:
         """Raises ContractError if a router's knowledge says more than the pubend did."""
@@ -116,7 +116,7 @@ class PubendTruth:
         for shb, version in knowledge.stamp.items():
             if version < 1 or (shb, version) in cleared:
                 continue
-            wanted = interests[shb].wanted(version, self.header(tick))
+            wanted = interests[shb].wanted(version, self.event(tick))
             if wanted is not None:
                 what = f"silence of {self.pubend} at {tick} under version {version} of {shb}"
                 raise _breach(f"{what}, which wants the event there by {wanted}")

@@ -199,7 +199,7 @@ class World:
         due = [
             tick
             for tick in truth.between(following.start, following.head)
-            if any(matches(wanted, truth.header(tick)) for wanted in shb.versions[shb.version_at(following, tick)])
+            if any(matches(wanted, truth.event(tick)) for wanted in shb.versions[shb.version_at(following, tick)])
         ]
         if due != following.received:
             wrong = sorted(set(due).symmetric_difference(following.received))[:5]

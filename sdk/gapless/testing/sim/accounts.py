@@ -164,15 +164,15 @@ class Account:
         """Looks anew at everything above a tick."""
         history, matches = share.history, self.row.matches
         share.base = base
-        letters = ((tick, history.events[tick].letter) for tick in history.ticks[bisect_right(history.ticks, base) :])
-        share.ticks = [tick for tick, letter in letters if matches(letter.topic, letter.properties)]
+        above = history.ticks[bisect_right(history.ticks, base) :]
+        share.ticks = [tick for tick in above if matches(history.events[tick])]
 
     def note(self, event: Logged) -> None:
         """An event has come to light: it may match."""
         share = self.shares.get(event.pubend)
         if share is None or event.tick <= share.base:
             return
-        if self.row.matches(event.letter.topic, event.letter.properties):
+        if self.row.matches(event):
             add_tick(share.ticks, event.tick)
 
     def excuse(self, consumer: Consumer, pubend: PubendId, spans: Iterable[tuple[Tick, Tick]]) -> None:

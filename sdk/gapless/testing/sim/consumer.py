@@ -13,13 +13,13 @@ from gapless.core.client import Wanted
 from gapless.core.client import effects as e
 from gapless.core.messages import InUse, StartAt
 from gapless.core.tokens import CheckpointToken
-from gapless.testing.sim.producer import Properties
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.client.subscribing import SubscriptionCore
     from gapless.core.ticks import PubendId, Tick
     from gapless.errors import GaplessError
+    from gapless.testing.sim.accounts import Logged
     from gapless.testing.sim.application import SimClient
 
 
@@ -34,7 +34,7 @@ class Row:
     """None: not durable."""
     topics: tuple[str, ...]
     selector: str
-    matches: Callable[[str, Properties], bool]
+    matches: Callable[[Logged], bool]
     """What `topics` and `selector` mean, written down apart from both."""
     start: StartAt = StartAt.LATEST
     start_token: CheckpointToken | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import effects as e
 from gapless.core.columns import EventColumns
-from gapless.core.events import encode_event
+from gapless.core.events import Extras, encode_event
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
@@ -32,6 +32,8 @@ class Letter:
     topic: str
     properties: Properties
     padding: int = 0
+    headers: Properties = field(default_factory=dict)
+    """The headers that its sender sets, by the names that they have in `gapless.Message`."""
     often: bool = False
     """Whether it is sent many times, maybe by many: each sending is an event of its own, and all are equal."""
     published_at: int = -1
@@ -45,7 +47,8 @@ class Letter:
 
     def __post_init__(self) -> None:
         self.body = self.key.to_bytes(KEY_BYTES, "big") + bytes(self.padding)
-        self.event = encode_event(self.topic, self.properties, None, self.body)
+        extras = Extras(**self.headers) if self.headers else None
+        self.event = encode_event(self.topic, self.properties, extras, self.body)
 
 
 def key_of(body: bytes | memoryview) -> int:

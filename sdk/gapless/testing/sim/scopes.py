@@ -118,8 +118,8 @@ class Script:
 
     def _row(self, number: int, reader: SimClient) -> Row:
         if number % 2:
-            return Row(number, reader.name, f"s{number}", (TOPIC,), "k = 1", lambda _, properties: properties["k"] == 1)
-        return Row(number, reader.name, f"s{number}", (TOPIC,), "", lambda _topic, _properties: True, silence=True)
+            return Row(number, reader.name, f"s{number}", (TOPIC,), "k = 1", lambda e: e.letter.properties["k"] == 1)
+        return Row(number, reader.name, f"s{number}", (TOPIC,), "", lambda _: True, silence=True)
 
     def _open(self, client: SimClient) -> None:
         self._producer = Producer(client, self._outbox)

@@ -215,7 +215,7 @@ class Script:
             raise ScriptError(f"no subscription can be read from {rest!r}")
         name, selector = asked["name"], asked["selector"] or ""
         start = StartAt(asked["start"] or "latest")
-        row = Row(len(self._rows) + 1, "subscriber", name, ("#",), selector, lambda *_: True, start, silence=True)
+        row = Row(len(self._rows) + 1, "subscriber", name, ("#",), selector, lambda _: True, start, silence=True)
         pace = _time(asked["pace"]) if asked["pace"] else 0
         self._rows[name] = row
         self._manners[name] = pace, int(asked["window"] or WINDOW_EVENTS)

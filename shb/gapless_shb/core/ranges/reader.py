@@ -23,7 +23,7 @@ from typing import Final, Protocol
 from gapless.core.columns import EventBatch
 from gapless.core.effects import ReadResult
 from gapless.core.routing import Knowledge
-from gapless.core.ticks import MILLISECOND, Tick
+from gapless.core.ticks import MILLISECOND, PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.blocks import Block, Column
 from gapless_shb.core.constream import Constream
@@ -76,8 +76,10 @@ class Sink(Protocol):
 class NearTicks(TickFetch):
     """Wants exactly these ticks, and asks for those that are close to each other in one range."""
 
-    def __init__(self, start: Tick, ticks: Sequence[Tick], upto: Tick, near: Tick, *, imprecise: bool) -> None:
-        super().__init__(start, ticks, upto)
+    def __init__(
+        self, pubend: PubendId, start: Tick, ticks: Sequence[Tick], upto: Tick, near: Tick, *, imprecise: bool
+    ) -> None:
+        super().__init__(pubend, start, ticks, upto, None)
         self._asked = near_ranges(ticks, near)
         self.imprecise = imprecise
         self.others = 0
@@ -213,7 +215,7 @@ class RangeReader:
         mask = page.wanted(self.sid, self.horizon) & ((1 << bisect_right(page.ticks, head)) - 1)
         if page.missing(mask):
             return False
-        mask = page.matching(mask, self._matcher, self._filter)
+        mask = page.matching(self.stream.pubend, mask, self._matcher, self._filter)
         if mask:
             self._ready.append(page.select(mask))
         self._ready_upto = min(page.index, head)
@@ -265,7 +267,7 @@ class RangeReader:
             if len(ticks) > self._ticks_most and self._ticks_most < TICKS_MAX:  # the events are large, or may be
                 ticks = ticks[: self._ticks_most]
                 upto = ticks[-1]
-            self._fetch = NearTicks(self.horizon, ticks, upto, self._near, imprecise=imprecise)
+            self._fetch = NearTicks(self.stream.pubend, self.horizon, ticks, upto, self._near, imprecise=imprecise)
             self.stream.turns.fetch(self._fetch.ranges(), now)
             return
         if ticks:
@@ -284,7 +286,8 @@ class RangeReader:
         else:
             self._learn(fetch, segments)
             if fetch.imprecise:
-                segments = [s if isinstance(s, GapSegment) else refilter(s, self._matcher) for s in segments]
+                pubend, matcher = self.stream.pubend, self._matcher
+                segments = [s if isinstance(s, GapSegment) else refilter(pubend, s, matcher) for s in segments]
         self._ready.extend(segment for segment in segments if isinstance(segment, GapSegment) or len(segment))
         self._ready_upto = fetch.upto
 

@@ -45,6 +45,7 @@ def test_an_event_is_tried(gapless: Gapless, tmp_path: Path, event: object, matc
     [
         {"properties": {}, "headers": {"JMSPriority": 7}},
         {"body": "x", "properties": {}, "priority": 7},
+        {"body": "x", "properties": {}, "priority": 1, "headers": {"JMSPriority": 7}},
     ],
 )
 def test_headers_can_be_selected_by(gapless: Gapless, tmp_path: Path, event: object) -> None:
@@ -55,9 +56,28 @@ def test_headers_can_be_selected_by(gapless: Gapless, tmp_path: Path, event: obj
     gapless("selector", "JMSPriority = 6", path, status=1)
 
 
+def test_what_is_tried_is_what_a_broker_would_see(gapless: Gapless, tmp_path: Path) -> None:
+    """Of a line that `subscribe --json` printed; and of one whose sender set nothing, and that no broker has yet."""
+    path = tmp_path / "event.json"
+    printed = {"properties": {}, "type": "q", "pubend": "p@1", "tick": 912777230421998592}
+    path.write_text(json.dumps(printed), "utf-8")
+    gapless("selector", "JMSMessageID = 'ID:p@1:912777230421998592' AND JMSTimestamp = 1795459850313", path)
+    gapless("selector", "JMSType = 'q' AND JMSPriority = 4 AND JMSDeliveryMode = 'PERSISTENT'", path)
+
+    path.write_text(json.dumps({"a": 1}), "utf-8")
+    gapless("selector", "JMSPriority = 4 AND JMSType IS NULL AND JMSTimestamp IS NULL", path)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [("{", "it is not JSON"), ("[]", "not a list"), ('{"a": [1]}', "the value of a must be")],
+    [
+        ("{", "it is not JSON"),
+        ("[]", "not a list"),
+        ('{"a": [1]}', "the value of a must be"),
+        ('{"properties": {}, "priority": "high"}', "priority must be a number"),
+        ('{"properties": {}, "priority": 12}', "from 0 to 9"),
+        ('{"properties": {}, "headers": {"Priority": 1}}', "there is no header Priority"),
+    ],
 )
 def test_what_is_no_event_is_said(gapless: Gapless, tmp_path: Path, content: str, reason: str) -> None:
     path = tmp_path / "event.json"

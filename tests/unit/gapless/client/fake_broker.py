@@ -464,7 +464,7 @@ class FakeBroker:
         return [
             i
             for i, (tick, header) in enumerate(zip(stream.ticks, stream.headers, strict=True))
-            if tick > position and sub.filter.matches(header.topic, header.properties)
+            if tick > position and sub.filter.matches(header.topic, header.properties, {})
         ]
 
     def _number(self, session: Session, pubend: PubendId) -> int:

@@ -84,6 +84,15 @@ def test_a_portion_is_what_the_subscription_selects() -> None:
     assert portion == Portion([event for event in events_of(broker) if event.body in b"579"], tick(9), is_last=True)
 
 
+def test_header_fields_are_selected_by() -> None:
+    broker = logged(3)
+    for header, priority in zip(broker.streams[PUBEND].headers, (9, 4, 5), strict=True):
+        header.extras = Extras(priority=priority)
+    [portion] = portions(broker, selector=f"JMSPriority > 4 AND JMSMessageID <> 'ID:{PUBEND}:{tick(0)}'")
+
+    assert [event.body for event in portion.events] == [b"2"]
+
+
 def test_portions_are_small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "EVENTS_AT_ONCE", 4)
     assert [len(portion.events) for portion in portions(logged(10))] == [4, 4, 2]

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.columns import EMPTY, EventBatch, EventColumns, mask_flags
-from gapless.core.events import encode_event
+from gapless.core.columns import EMPTY, BatchHeaders, EventBatch, EventColumns, mask_flags
+from gapless.core.events import Extras, encode_event
 from gapless.core.ticks import STEP
+from gapless.selectors import BatchMatcher, Filter
 
 values = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(max_size=20))
 plain_events = st.lists(
@@ -127,6 +128,33 @@ def test_flags_are_the_bits_lowest_first(bits: int, count: int) -> None:
     mask = bits & ((1 << count) - 1)
 
     assert list(mask_flags(mask, count)) == [mask >> at & 1 for at in range(count)]
+
+
+def test_a_batch_is_matched_by_header_fields_too() -> None:
+    extras = [None, Extras(priority=9, type="x"), Extras(priority=5)]
+    batch = EventColumns.of([encode_event("t", {"n": 1}, each, b"") for each in extras], [0] * 3).batch([7, 8, 9])
+    for count in (1, 2, 3):
+        matcher = BatchMatcher()
+        matcher.add(1, Filter(("t",), "JMSPriority > 4"))
+        matcher.add(2, Filter(("t",), "n = 1 AND JMSMessageID = 'ID:p@1:8'"))
+        some = batch.slice(3 - count, 3)
+        found = {key: mask << (3 - count) for mask, keys in some.match("p@1", matcher) for key in keys}
+
+        assert found == {1: 0b110 >> (3 - count) << (3 - count)} | ({2: 0b010} if count > 1 else {})
+
+
+def test_headers_that_nobody_asks_for_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = EventColumns.of([encode_event("t", {"n": 1}, None, b"")] * 3, [0] * 3).batch([7, 8, 9])
+    monkeypatch.setattr(BatchHeaders, "__getitem__", None)
+    matcher = BatchMatcher()
+    matcher.add(1, Filter(("t",), "n = 1"))
+
+    assert [(mask, list(keys)) for mask, keys in batch.match("p@1", matcher)] == [(0b111, [1])]
+    matcher.add(2, Filter(("t",), "n = 1 AND JMSPriority = 4"))
+    with pytest.raises(TypeError):
+        batch.match("p@1", matcher)
+    matcher.remove(2)
+    assert [(mask, list(keys)) for mask, keys in batch.match("p@1", matcher)] == [(0b111, [1])]
 
 
 def test_batches_compare_by_value() -> None:

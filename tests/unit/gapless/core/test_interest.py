@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gapless.core.events import Header
+from gapless.core.columns import EventColumns
+from gapless.core.events import Extras, encode_event
 from gapless.core.interest import Decision, InterestTable, digest
 from gapless.core.routing import RAW, Interest, Stamp
 from gapless.core.stamps import covers
 from gapless.selectors import Filter
 
+PUBEND = "p@1"
 SHBS = ("a", "b")
-EVENTS = [Header("t", {"n": n}, None) for n in range(4)]
+EVENTS = EventColumns.of([encode_event("t", {"n": n}, None, b"") for n in range(4)], [0] * 4).batch([1, 2, 3, 4])
 """One event for each filter that the tests use."""
 
 
@@ -33,7 +35,7 @@ def full(shb: str, version: int, filters: Mapping[int, Filter] = {}) -> Interest
 
 def selected(table: InterestTable) -> set[int]:
     """Which of the events match."""
-    mask = table.matches(EVENTS)
+    mask = table.matches(PUBEND, EVENTS)
     return {number for number in range(4) if mask >> number & 1}
 
 
@@ -216,13 +218,25 @@ def test_an_shb_that_is_gone_wants_nothing(table: InterestTable) -> None:
     assert table.decide(RAW, ("a", "b")).flood
 
 
-def test_a_table_matches_with_the_header_fields_it_is_given() -> None:
+@pytest.mark.parametrize(
+    ("selector", "mask"),
+    [
+        ("JMSPriority > 5", 0b1010),
+        ("JMSPriority = 4", 0b0001),
+        ("JMSType = 'x'", 0b0010),
+        ("JMSType IS NULL", 0b1101),
+        (f"JMSMessageID = 'ID:{PUBEND}:3'", 0b0100),
+        ("JMSTimestamp = 1577836800000", 0b1111),
+    ],
+)
+def test_a_table_matches_with_header_fields(selector: str, mask: int) -> None:
+    """As the SHBs do: a table that sees fewer of them would filter out what an SHB wants."""
+    extras = [None, Extras(priority=9, type="x"), Extras(priority=5), Extras(priority=6)]
+    events = [encode_event("t", {}, each, b"") for each in extras]
     table = InterestTable()
-    table.apply(full("a", 1, {1: Filter(("t",), "JMSPriority > 5")}))
-    priorities = [{"JMSPriority": priority} for priority in (4, 9, 5, 6)]
+    table.apply(full("a", 1, {1: Filter(("t",), selector)}))
 
-    assert table.matches(EVENTS, priorities) == 0b1010
-    assert table.matches(EVENTS) == 0
+    assert table.matches(PUBEND, EventColumns.of(events, [0] * 4).batch([1, 2, 3, 4])) == mask
 
 
 # ---------------------------------------------------------------------------------------------- the digest

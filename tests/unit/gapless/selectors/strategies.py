@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from gapless.selectors.evaluate import truth_of
+from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.parser import parse
-from gapless.selectors.syntax import HEADER_KINDS
 from gapless.selectors.values import Truth, Value
 
 unhurried = settings(deadline=None)

@@ -46,7 +46,7 @@ def test_few_and_many_find_the_same(count: int) -> None:
     for one in entries:
         bucket.add(Filed(one, one.node))
     bucket.remove(entries[2])
-    batch = Batch([{"a": 0}, {"a": 2}, {"a": 4}], None, [1, 2, 4])
+    batch = Batch([{"a": 0}, {"a": 2}, {"a": 4}], [{}] * 3, [1, 2, 4])
     found: dict[Entry, int] = {}
     finds = bucket.match(batch, 0b110, found)
     alone: list[Entry] = []

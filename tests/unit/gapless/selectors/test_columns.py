@@ -101,7 +101,7 @@ def test_floats_are_told(row: tuple[Value, ...], *, expected: bool) -> None:
 
 
 def test_a_batch_makes_a_column_once() -> None:
-    batch = Batch([{"a": 1}, {}], None, BITS)
+    batch = Batch([{"a": 1}, {}], [{}] * 2, BITS)
 
     assert batch.column("a") is batch.column("a")
     assert batch.column("a").groups == {1: 0b01}
@@ -111,7 +111,7 @@ def test_a_batch_makes_a_column_once() -> None:
 def test_header_fields_come_from_the_headers() -> None:
     properties: list[dict[str, Value]] = [{"JMSPriority": 9, "a": 1}, {}]
     with_headers = Batch(properties, [{"a": 2}, {"JMSPriority": 4}], BITS)
-    without = Batch(properties, None, BITS)
+    without = Batch(properties, [{}, {}], BITS)
 
     assert with_headers.column("JMSPriority").groups == {4: 0b10}
     assert with_headers.column("a").groups == {1: 0b01}

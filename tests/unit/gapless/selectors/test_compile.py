@@ -28,7 +28,7 @@ def test_a_test_and_a_mask_say_what_the_rules_say(
 
 
 def test_always_and_never() -> None:
-    batch = Batch([{}, {}], None, BITS)
+    batch = Batch([{}, {}], [{}] * 2, BITS)
 
     assert event_test(ALWAYS)({}, {})
     assert not event_test(NEVER)({}, {})
@@ -52,18 +52,18 @@ def test_equal_predicates_are_shared_until_the_last_is_given_back() -> None:
 def test_a_shared_predicate_answers_once_per_batch() -> None:
     shared = MaskCompiler().acquire(normal_form(parse("a = 1")))
     assert isinstance(shared, SharedPredicate)
-    batch = Batch([{"a": 1}, {"a": 2}], None, BITS)
+    batch = Batch([{"a": 1}, {"a": 2}], [{}] * 2, BITS)
 
     assert shared.mask(batch) == 0b01
     batch.masks[shared] = 0b10
     assert shared.mask(batch) == 0b10
-    assert shared.mask(Batch([{"a": 2}, {"a": 1}], None, BITS)) == 0b10
+    assert shared.mask(Batch([{"a": 2}, {"a": 1}], [{}] * 2, BITS)) == 0b10
 
 
 def test_what_cannot_matter_is_not_asked() -> None:
     compiler = MaskCompiler()
     node = compiler.acquire(normal_form(parse("a + b > 1 AND c = 'x'")))
-    batch = Batch([{"c": "y"}], None, BITS)
+    batch = Batch([{"c": "y"}], [{}], BITS)
 
     assert node.mask(batch) == 0
     assert len(batch.masks) == 1

@@ -12,19 +12,19 @@ from gapless.selectors import Filter
 def test_it_asks_for_topics_and_for_a_condition() -> None:
     wanted = Filter(("flights.*", "news"), "delay > 60")
 
-    assert wanted.matches("flights.JFK", {"delay": 75})
-    assert wanted.matches("news", {"delay": 75})
-    assert not wanted.matches("flights", {"delay": 75})
-    assert not wanted.matches("news", {"delay": 5})
+    assert wanted.matches("flights.JFK", {"delay": 75}, {})
+    assert wanted.matches("news", {"delay": 75}, {})
+    assert not wanted.matches("flights", {"delay": 75}, {})
+    assert not wanted.matches("news", {"delay": 5}, {})
 
 
 def test_headers_may_be_asked_for() -> None:
     assert Filter(("a",), "JMSPriority = 9").matches("a", {}, {"JMSPriority": 9})
-    assert not Filter(("a",), "JMSPriority = 9").matches("a", {})
+    assert not Filter(("a",), "JMSPriority = 9").matches("a", {}, {})
 
 
 def test_without_a_selector_everything_of_its_topics() -> None:
-    assert Filter(("#",)).matches("a.b", {})
+    assert Filter(("#",)).matches("a.b", {}, {})
 
 
 @pytest.mark.parametrize("topics", [(), "flights", ["flights"], ("a..b",), ("a", "#.b")])

@@ -93,7 +93,7 @@ def test_equal_filters_are_one_result() -> None:
     matcher = BatchMatcher()
     for key in range(100):
         matcher.add(key, Filter(("a",), f"w = {key % 4}"))
-    found = matcher.match(["a"] * 8, [{"w": event % 5} for event in range(8)])
+    found = matcher.match(["a"] * 8, [{"w": event % 5} for event in range(8)], [{}] * 8)
 
     assert len(found) == 4
     assert {mask: list(keys) for mask, keys in found}[0b00100001] == list(range(0, 100, 4))
@@ -104,15 +104,17 @@ def test_spelling_makes_no_other_filter() -> None:
     matcher.add(1, Filter(("a", "b"), "x = 1 AND y"))
     matcher.add(2, Filter(("b", "a", "b"), "(y AND x=1.0)"))
 
-    assert [(mask, list(keys)) for mask, keys in matcher.match(["a", "c"], [{"x": 1, "y": True}] * 2)] == [(1, [1, 2])]
+    assert [(mask, list(keys)) for mask, keys in matcher.match(["a", "c"], [{"x": 1, "y": True}] * 2, [{}] * 2)] == [
+        (1, [1, 2])
+    ]
 
 
 def test_overlapping_patterns_of_a_filter_are_one_result() -> None:
     matcher = BatchMatcher()
     matcher.add(1, Filter(("a.*", "a.b", "#")))
 
-    assert by_key(matcher.match(["a.b", "c", "a.b"], [{}, {}, {}])) == {1: 0b111}
-    assert matcher.match_one("a.b", {}) == [1]
+    assert by_key(matcher.match(["a.b", "c", "a.b"], [{}, {}, {}], [{}] * 3)) == {1: 0b111}
+    assert matcher.match_one("a.b", {}, {}) == [1]
 
 
 def test_a_key_has_one_filter() -> None:
@@ -121,7 +123,7 @@ def test_a_key_has_one_filter() -> None:
 
     with pytest.raises(ValueError, match="key 1"):
         matcher.add(1, Filter(("b",)))
-    assert matcher.match_one("b", {}) == []
+    assert matcher.match_one("b", {}, {}) == []
     assert 1 in matcher
     assert 2 not in matcher
 
@@ -135,14 +137,14 @@ def test_an_empty_batch_matches_nothing() -> None:
     matcher = BatchMatcher()
     matcher.add(1, Filter(("#",)))
 
-    assert matcher.match([], []) == []
+    assert matcher.match([], [], []) == []
 
 
 def test_an_emptied_matcher_keeps_nothing() -> None:
     matcher = BatchMatcher()
     for key in range(20):
         matcher.add(key, Filter((f"a.{key % 3}", "b.*"), f"x = {key % 5} AND y > {key}"))
-    matcher.match(["a.1"] * 3, [{"x": 1}] * 3)
+    matcher.match(["a.1"] * 3, [{"x": 1}] * 3, [{}] * 3)
     for key in range(20):
         matcher.remove(key)
 
@@ -155,13 +157,13 @@ def test_what_is_remembered_of_topics_is_bounded_and_forgotten_when_patterns_cha
     matcher = BatchMatcher()
     matcher.add(1, Filter(("a.#",)))
     for topic in range(TOPICS_CACHED_MAX + 100):
-        matcher.match_one(f"a.{topic}", {})
+        matcher.match_one(f"a.{topic}", {}, {})
     assert len(matcher._buckets_of_topic) == TOPICS_CACHED_MAX
 
     matcher.add(2, Filter(("a.9",)))
-    assert matcher.match_one("a.9", {}) == [1, 2]
+    assert matcher.match_one("a.9", {}, {}) == [1, 2]
     matcher.remove(1)
-    assert matcher.match_one("a.9", {}) == [2]
+    assert matcher.match_one("a.9", {}, {}) == [2]
 
 
 SCENARIO = """
@@ -171,9 +173,9 @@ for key in range(60):
     selector = f"a IN ('x{key % 7}', 'y', 'z') OR b > {key} AND NOT c = 'q{key % 5}'"
     matcher.add(key, Filter((f"t.{key % 3}", "t.*"), selector))
 rows = [{"a": f"x{n % 9}", "b": n, "c": f"q{n % 6}"} for n in range(40)]
-for mask, keys in matcher.match([f"t.{n % 4}" for n in range(40)], rows):
+for mask, keys in matcher.match([f"t.{n % 4}" for n in range(40)], rows, [{}] * 40):
     print(mask, list(keys))
-print(matcher.match_one("t.1", rows[7]))
+print(matcher.match_one("t.1", rows[7], {}))
 """
 
 

@@ -98,6 +98,6 @@ def test_equal_predicates_are_equal_and_unlike_ones_are_not() -> None:
 
 def test_what_depends_on_one_name_is_computed_once_for_each_value() -> None:
     predicate = Computed(parse("a * 2 = 4"), wanted=True)
-    batch = Batch([{"a": event % 3} for event in range(12)], None, BITS)
+    batch = Batch([{"a": event % 3} for event in range(12)], [{}] * 12, BITS)
 
     assert predicate.batch_mask()(batch) == sum(BITS[event] for event in range(12) if event % 3 == 2)

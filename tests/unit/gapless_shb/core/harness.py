@@ -105,7 +105,7 @@ class Client:
     removed: bool = False
 
     def matches(self, properties: dict[str, int]) -> bool:
-        return Filter(("#",), self.selector).matches("t", properties)
+        return Filter(("#",), self.selector).matches("t", properties, {})
 
 
 class World:
@@ -250,7 +250,7 @@ class World:
     def knowledge(self, lo: int, hi: int, *, raw: bool, reply: bool) -> r.Knowledge:
         events = [row for row in self.log if lo < row[0] <= hi and row[0] > self.lost]
         if not raw:
-            events = [row for row in events if any(f.matches("t", row[1]) for f in self.filters.values())]
+            events = [row for row in events if any(f.matches("t", row[1], {}) for f in self.filters.values())]
         batch = EventBatch([row[0] for row in events], [row[2] for row in events], [1] * len(events))
         stamp = None if raw else {self.shb._shb: self.known_version}
         lost = min(self.lost, hi)

@@ -26,7 +26,7 @@ def shown(segments: list[Segment]) -> list[object]:
 
 def test_ticks_are_complete_when_each_is_an_event_or_lost() -> None:
     """And only then: a hole in the middle is waited for."""
-    fetch = TickFetch(0, [10, 20, 30], 40)
+    fetch = TickFetch("p@1", 0, [10, 20, 30], 40, None)
     fetch.offer(Knowledge("p@1", 15, 40, batch(20, 25, 30)))
     early = fetch.complete
 
@@ -38,7 +38,7 @@ def test_ticks_are_complete_when_each_is_an_event_or_lost() -> None:
 
 def test_a_gap_covers_no_more_than_lost_ticks_of_the_subscription() -> None:
     """T29: the PFS knows where it had none, so the gap ends at the last one that is lost."""
-    fetch = TickFetch(5, [10, 20], 400)
+    fetch = TickFetch("p@1", 5, [10, 20], 400, None)
     fetch.offer(Knowledge("p@1", 0, 400, lost=300))
 
     assert shown(fetch.segments((0, 0))) == [(5, 20)]
@@ -46,7 +46,7 @@ def test_a_gap_covers_no_more_than_lost_ticks_of_the_subscription() -> None:
 
 def test_what_was_released_quietly_is_no_gap() -> None:
     """(quiet_from, released] is silence although the pubend does not know it any more."""
-    fetch = TickFetch(5, [10, 20], 400)
+    fetch = TickFetch("p@1", 5, [10, 20], 400, None)
     fetch.offer(Knowledge("p@1", 0, 400, lost=300))
 
     assert shown(fetch.segments((9, 100))) == []
@@ -54,7 +54,7 @@ def test_what_was_released_quietly_is_no_gap() -> None:
 
 def test_an_event_that_a_cache_kept_is_delivered_between_two_gaps() -> None:
     """L fills only what nobody knows: a known event stays an event (1.2)."""
-    fetch = TickFetch(0, [10, 20, 30], 40)
+    fetch = TickFetch("p@1", 0, [10, 20, 30], 40, None)
     fetch.offer(Knowledge("p@1", 15, 25, batch(20)))
     fetch.offer(Knowledge("p@1", 0, 40, lost=40))
 
@@ -63,7 +63,7 @@ def test_an_event_that_a_cache_kept_is_delivered_between_two_gaps() -> None:
 
 def test_pieces_that_come_out_of_order_are_put_in_order() -> None:
     """The network may reorder."""
-    fetch = TickFetch(0, [10, 20, 30, 40], 40)
+    fetch = TickFetch("p@1", 0, [10, 20, 30, 40], 40, None)
     fetch.offer(Knowledge("p@1", 25, 40, batch(30, 40)))
     fetch.offer(Knowledge("p@1", 0, 25, batch(10, 20)))
     fetch.offer(Knowledge("p@1", 0, 25, batch(10, 20)))
@@ -75,7 +75,7 @@ def test_ticks_of_which_some_may_not_have_matched_are_filtered_again() -> None:
     """What is lost of them may have matched."""
     matcher = BatchMatcher()
     matcher.add(1, Filter(("#",), "n > 12"))
-    fetch = TickFetch(0, [5, 10, 20, 30], 40, matcher)
+    fetch = TickFetch("p@1", 0, [5, 10, 20, 30], 40, matcher)
     fetch.offer(Knowledge("p@1", 5, 40, batch(10, 20, 30), lost=5))
 
     assert shown(fetch.segments((0, 0))) == [(0, 5), [20, 30]]
@@ -83,7 +83,10 @@ def test_ticks_of_which_some_may_not_have_matched_are_filtered_again() -> None:
 
 def test_far_ticks_are_asked_for_one_by_one_and_near_ones_together() -> None:
     """A sparse subscriber does not fetch what lies between."""
-    assert TickFetch(0, [1 << 10, 2 << 10, 1 << 40], 1 << 41).ranges() == ((1023, 2 << 10), ((1 << 40) - 1, 1 << 40))
+    assert TickFetch("p@1", 0, [1 << 10, 2 << 10, 1 << 40], 1 << 41, None).ranges() == (
+        (1023, 2 << 10),
+        ((1 << 40) - 1, 1 << 40),
+    )
 
 
 def test_a_range_is_filtered_again_and_handed_out_as_far_as_it_is_known() -> None:

@@ -125,8 +125,8 @@ def test_an_imprecise_share_is_filtered_again_once_its_events_are_here() -> None
     chosen, matcher = Filter(("#",), "n = 20 OR n = 40"), BatchMatcher()
     matcher.add(7, chosen)
 
-    assert shared.matching(wanted, matcher, chosen) == 0b1010
-    assert shared.matching(wanted, BatchMatcher(), chosen) == 0b1010, "looked at once for all who choose alike"
+    assert shared.matching("p@1", wanted, matcher, chosen) == 0b1010
+    assert shared.matching("p@1", wanted, BatchMatcher(), chosen) == 0b1010, "looked at once for all who choose alike"
 
 
 steps = st.lists(st.lists(st.sets(st.integers(1, 3)), min_size=1, max_size=4), min_size=1, max_size=6)

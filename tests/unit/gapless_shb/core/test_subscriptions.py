@@ -67,5 +67,5 @@ def test_a_filter_that_was_checked_once_is_not_parsed_before_it_is_used() -> Non
     subscription, _ = registry.create("c", "one", ("t",), "a = 1", LATE, {})
 
     assert "compiled" not in vars(subscription.filter)
-    assert subscription.filter.matches("t", {"a": 1})
-    assert not subscription.filter.matches("t", {"a": 2})
+    assert subscription.filter.matches("t", {"a": 1}, {})
+    assert not subscription.filter.matches("t", {"a": 2}, {})

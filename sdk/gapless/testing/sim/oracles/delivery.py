@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.messages import StartAt
@@ -15,12 +15,14 @@ from gapless.testing.sim.oracles.judging import Judge
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.client.effects import Attached
+    from gapless.core.events import Event
     from gapless.core.ticks import PubendId, Tick
     from gapless.core.tokens import CheckpointToken
     from gapless.errors import GaplessError
     from gapless.testing.sim.accounts import Account, Logged, Share
     from gapless.testing.sim.consumer import Consumer
     from gapless.testing.sim.model import Model
+    from gapless.testing.sim.producer import Letter
 
 
 class I1Match(Judge):
@@ -39,16 +41,27 @@ class I1Match(Judge):
                         f"{consumer.lane} was handed an event of {item.pubend} at {event.tick}, where none is logged"
                     )
                 letter = logged.letter
-                if (event.body, event.topic, event.properties) != (letter.body, letter.topic, letter.properties):
+                if _said(event) != (letter.body, letter.topic, letter.properties, _set(letter)):
                     self.fail(
                         f"{consumer.lane} was handed {event} in place of letter {letter.key}, which is logged there"
                     )
-                if not consumer.row.matches(letter.topic, letter.properties):
+                if not consumer.row.matches(logged):
+                    what = f"{letter.topic}, {letter.properties}, {letter.headers}"
                     self.fail(
-                        f"{consumer.lane} was handed letter {letter.key} ({letter.topic}, {letter.properties}) of "
-                        f"{item.pubend} at {event.tick}, which {consumer.row.selector!r} on {consumer.row.topics} "
-                        "does not match"
+                        f"{consumer.lane} was handed letter {letter.key} ({what}) of {item.pubend} at {event.tick}, "
+                        f"which {consumer.row.selector!r} on {consumer.row.topics} does not match"
                     )
+
+
+def _said(event: Event) -> tuple[bytes, str, Mapping[str, Any], tuple[object, ...]]:
+    """What an application sees of an event that it did not choose itself."""
+    return event.body, event.topic, event.properties, (event.priority, event.type, event.correlation_id)
+
+
+def _set(letter: Letter) -> tuple[object, ...]:
+    """What an application sees of the headers that a sender has set, or has not."""
+    headers = letter.headers
+    return headers.get("priority", 4), headers.get("type") or None, headers.get("correlation_id") or None
 
 
 class I2Order(Judge):

@@ -131,7 +131,7 @@ class I6OneLog(Judge):
         event = history.events.get(tick)
         if event is None:
             self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, where nothing is logged")
-        matches = sum(account.row.matches(event.letter.topic, event.letter.properties) for account in self._at(broker))
+        matches = sum(account.row.matches(event) for account in self._at(broker))
         if not matches:
             self.fail(f"the PFS of {broker.name} has {tick} of {pubend}, which matches nobody there")
         if self.world.options.pfs == "imprecise":

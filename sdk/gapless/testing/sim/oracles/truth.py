@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gapless.core.events import Event, Extras
 from gapless.core.intervals import IntervalMap, IntervalSet
 from gapless.core.stamps import join
 from gapless.testing.sim.oracles.judging import Judge
@@ -127,7 +128,7 @@ class I9Truth(Judge):
         self._silent: dict[PubendId, IntervalMap[Stamp]] = {}
         """What any SHB was told is silent, under the highest stamp."""
         self._interests: dict[ShbId, Interest] = {}
-        self._predicates: dict[tuple[tuple[str, ...], str], Callable[[str, Mapping[str, Any]], bool]] = {}
+        self._predicates: dict[tuple[tuple[str, ...], str], Callable[[Logged], bool]] = {}
         model.listeners.append(self.logged)
 
     def subscribing(self, consumer: Consumer) -> None:
@@ -155,7 +156,7 @@ class I9Truth(Judge):
             return
         if self.model.histories[event.pubend].sound:
             for _, _, stamp in silent.overlapping(event.tick - 1, event.tick):
-                self._judge(event.pubend, event.tick, event.letter, stamp)
+                self._judge(event, stamp)
 
     def restored(self, broker: SimBroker) -> None:
         """What its disk knew is another thing now."""
@@ -163,7 +164,8 @@ class I9Truth(Judge):
             if history.broker == broker.name:
                 self._silent.pop(pubend, None)
 
-    def _judge(self, pubend: PubendId, tick: Tick, letter: Letter, stamp: Stamp) -> None:
+    def _judge(self, event: Logged, stamp: Stamp) -> None:
+        pubend, tick, letter = event.pubend, event.tick, event.letter
         if stamp is None:
             self.fail(
                 f"letter {letter.key} is logged at {tick} of {pubend}, which an SHB was told is silent for everybody"
@@ -171,12 +173,16 @@ class I9Truth(Judge):
         for shb, version in stamp.items():
             filters = self._interests[shb].filters.get(version, {}) if shb in self._interests else {}
             for sid, wanted in filters.items():
-                if self._matches(wanted, letter):
+                if self._matches(wanted, event):
                     self.fail(
                         f"letter {letter.key} is logged at {tick} of {pubend}, which was called silent under version "
                         f"{version} of {shb}, and its subscription {sid} wants it by {wanted}"
                     )
 
-    def _matches(self, wanted: Filter, letter: Letter) -> bool:
+    def _matches(self, wanted: Filter, event: Logged) -> bool:
         matches = self._predicates.get((tuple(wanted.topics), wanted.selector))
-        return (matches or wanted.matches)(letter.topic, letter.properties)
+        if matches is not None:
+            return matches(event)
+        letter = event.letter
+        told = Event(letter.topic, dict(letter.properties), Extras(**letter.headers), b"", event.tick, event.pubend)
+        return wanted.matches(told.topic, told.properties, told.headers)

@@ -40,7 +40,7 @@ class Scene(Oracle):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.choices = world.choices.stream("workload")
-        self.letters = Letters(world.choices.stream("letters"))
+        self.letters = Letters(world.choices.stream("letters"), world.choices.stream("letters/headers"))
         self.calm_now = False
         """Whether faults are over, and everything has to come right."""
         self.closing: SimClient | None = None

@@ -1,8 +1,8 @@
 """What applications of the workload `churn` subscribe to: topics and a selector, and what both mean in Python.
 
 The meaning is written down by hand, apart from the parser and the matchers of the product: it is what an
-oracle judges by. A selector is about properties that may be absent; then it is neither true nor false, and
-only what is true matches.
+oracle judges by. A selector is about properties and header fields that may be absent; then it is neither true
+nor false, and only what is true matches.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gapless.testing.sim.workloads.headers import HEADER_SELECTORS
+
 if TYPE_CHECKING:
+    from gapless.testing.sim.accounts import Logged
     from gapless.testing.sim.choices import Stream
 
 Properties = Mapping[str, Any]
@@ -21,7 +24,7 @@ class Terms(NamedTuple):
 
     topics: tuple[str, ...]
     selector: str
-    matches: Callable[[str, Properties], bool]
+    matches: Callable[[Logged], bool]
 
 
 PATTERNS: tuple[tuple[str, Callable[[str], bool]], ...] = (
@@ -36,7 +39,7 @@ PATTERNS: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("nothing.at.all", lambda _: False),
 )
 
-SELECTORS: tuple[tuple[str, Callable[[Properties], bool]], ...] = (
+_OF_PROPERTIES: tuple[tuple[str, Callable[[Properties], bool]], ...] = (
     ("", lambda _: True),
     ("k = 1", lambda p: p.get("k") == 1),
     ("k <> 1", lambda p: "k" in p and p["k"] != 1),
@@ -67,6 +70,14 @@ SELECTORS: tuple[tuple[str, Callable[[Properties], bool]], ...] = (
     ("k = 1 AND k = 2", lambda _: False),
 )
 
+
+def _by_properties(true_of: Callable[[Properties], bool]) -> Callable[[Logged], bool]:
+    return lambda event: true_of(event.letter.properties)
+
+
+SELECTORS = (*((selector, _by_properties(true_of)) for selector, true_of in _OF_PROPERTIES), *HEADER_SELECTORS)
+"""Those on properties, and those that ask for header fields."""
+
 NONSENSE_SELECTORS = ("k = ", "k = 'ash' AND", "tree LIKE 5", "(k = 1", "k BETWEEN 1")
 NONSENSE_TOPICS = ("", "a..b", "a.#.b", "a.b*")
 
@@ -81,15 +92,16 @@ def draw_terms(choices: Stream) -> Terms:
 
 
 def combine(
-    patterns: list[tuple[str, Callable[[str], bool]]], selector: str, true_of: Callable[[Properties], bool]
+    patterns: list[tuple[str, Callable[[str], bool]]], selector: str, true_of: Callable[[Logged], bool]
 ) -> Terms:
     """The terms of any of these patterns, and a selector."""
     wanted = [is_one for _, is_one in patterns]
 
-    def matches(topic: str, properties: Properties) -> bool:
+    def matches(event: Logged) -> bool:
+        topic = event.letter.topic
         for is_one in wanted:
             if is_one(topic):
-                return true_of(properties)
+                return true_of(event)
         return False
 
     return Terms(tuple(pattern for pattern, _ in patterns), selector, matches)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gapless.testing.sim.producer import Letter
+from gapless.testing.sim.workloads.headers import draw_headers
 
 if TYPE_CHECKING:
     from gapless.testing.sim.choices import Stream
@@ -26,8 +27,10 @@ PADDINGS = (0, 0, 0, 16, 300, 4_000)
 class Letters:
     """Writes letters; no key occurs twice."""
 
-    def __init__(self, choices: Stream) -> None:
+    def __init__(self, choices: Stream, headers: Stream) -> None:
+        """`headers` draws what is set beside the properties."""
         self._choices = choices
+        self._headers = headers
         self._last_key = 0
 
     def write(self) -> Letter:
@@ -40,7 +43,7 @@ class Letters:
     def write_to(self, topic: str) -> Letter:
         """A letter to this topic."""
         letter = self.write()
-        return Letter(letter.key, topic, letter.properties, letter.padding)
+        return Letter(letter.key, topic, letter.properties, letter.padding, letter.headers)
 
     def write_bad(self) -> Letter:
         """A letter that every broker refuses."""
@@ -48,7 +51,7 @@ class Letters:
 
     def _letter(self, topic: str, properties: dict[str, Any], padding: int) -> Letter:
         self._last_key += 1
-        return Letter(self._last_key, topic, properties, padding)
+        return Letter(self._last_key, topic, properties, padding, draw_headers(self._headers))
 
 
 def properties_of(number: int) -> dict[str, Any]:

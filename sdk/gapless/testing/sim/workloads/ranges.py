@@ -174,7 +174,7 @@ class Ranges(Oracle):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.draws = world.choices.stream("workload/ranges")
-        self.letters = Letters(self.draws)
+        self.letters = Letters(self.draws, world.choices.stream("workload/ranges/headers"))
         self.is_calm = False
         self._rows = 0
         self.applications = [

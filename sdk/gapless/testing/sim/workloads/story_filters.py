@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
+    from gapless.testing.sim.accounts import Logged
     from gapless.testing.sim.choices import Stream
 
 Properties: TypeAlias = "Mapping[str, Any]"
@@ -20,7 +21,7 @@ class Interest(NamedTuple):
 
     topics: tuple[str, ...]
     selector: str
-    matches: Callable[[str, Properties], bool]
+    matches: Callable[[Logged], bool]
 
 
 ORDER_TOPICS = ("shop.orders.eu.new", "shop.orders.us.new", "shop.orders.eu.paid", "shop.orders.us.sent")
@@ -90,16 +91,33 @@ def _in_no_hurry_in_europe(topic: str, properties: Properties) -> bool:
     return known and currency not in ("USD", "GBP")
 
 
+def _by(matches: Callable[[str, Properties], bool]) -> Callable[[Logged], bool]:
+    """Of those who look at topic and properties alone."""
+    return lambda event: matches(event.letter.topic, event.letter.properties)
+
+
+def _urgent(event: Logged) -> bool:
+    headers = event.letter.headers
+    return int(headers.get("priority", 4)) > 4 or event.letter.properties.get("urgent") is True
+
+
+def _plain_shop(event: Logged) -> bool:
+    headers = event.letter.headers
+    return _is_shop(event.letter.topic) and headers.get("type") in {None, ""} and headers.get("correlation_id") == "ash"
+
+
 INTERESTS = (
-    Interest(("#",), "", lambda _topic, _properties: True),
-    Interest(("shop.orders.*.new",), "amount > 500 AND currency IN ('EUR', 'USD')", _new_and_dear),
-    Interest(("shop.#",), "amount BETWEEN 100 AND 300 AND amount IS NOT NULL", _middling),
-    Interest(("shop.orders.#",), "customer LIKE 'A%'", _of_a_customer_with_a),
-    Interest(("#",), "note IS NULL", _without_note),
-    Interest(("meters.#", "shop.*.eu"), "note IS NOT NULL OR urgent = TRUE", _noted_or_urgent),
-    Interest(("meters.*.power",), "value >= 0.5 AND NOT (station = 'north')", _high_and_not_north),
-    Interest(("shop.stock.#", "meters.#", "shop.orders.#"), "urgent = FALSE", _not_urgent),
-    Interest(("shop.*.eu.*",), "currency NOT IN ('USD', 'GBP')", _in_no_hurry_in_europe),
+    Interest(("#",), "", lambda _: True),
+    Interest(("shop.orders.*.new",), "amount > 500 AND currency IN ('EUR', 'USD')", _by(_new_and_dear)),
+    Interest(("shop.#",), "amount BETWEEN 100 AND 300 AND amount IS NOT NULL", _by(_middling)),
+    Interest(("shop.orders.#",), "customer LIKE 'A%'", _by(_of_a_customer_with_a)),
+    Interest(("#",), "note IS NULL", _by(_without_note)),
+    Interest(("meters.#", "shop.*.eu"), "note IS NOT NULL OR urgent = TRUE", _by(_noted_or_urgent)),
+    Interest(("meters.*.power",), "value >= 0.5 AND NOT (station = 'north')", _by(_high_and_not_north)),
+    Interest(("shop.stock.#", "meters.#", "shop.orders.#"), "urgent = FALSE", _by(_not_urgent)),
+    Interest(("shop.*.eu.*",), "currency NOT IN ('USD', 'GBP')", _by(_in_no_hurry_in_europe)),
+    Interest(("#",), "JMSPriority > 4 OR urgent", _urgent),
+    Interest(("shop.#",), "JMSType IS NULL AND JMSCorrelationID = 'ash'", _plain_shop),
 )
 """What a subscription may be interested in: from everything to little."""
 
@@ -107,8 +125,8 @@ INTERESTS = (
 def only(marker: str) -> Interest:
     """The interest in what is marked with this word, whatever its topic."""
 
-    def is_marked(_topic: str, properties: Properties) -> bool:
-        return properties.get("marker") == marker
+    def is_marked(event: Logged) -> bool:
+        return event.letter.properties.get("marker") == marker
 
     return Interest(("#",), f"marker = '{marker}'", is_marked)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from gapless.errors import PublisherFencedError, PublishRejectedError, PublishUncertainError
 from gapless.testing.sim.options import MILLISECOND, SECOND
 from gapless.testing.sim.producer import Letter, Outbox, Producer
+from gapless.testing.sim.workloads.headers import draw_headers
 from gapless.testing.sim.workloads.story_book import Story
 from gapless.testing.sim.workloads.story_filters import METER_TOPICS, ORDER_TOPICS, STOCK_TOPICS, properties_of
 from gapless.testing.sim.workloads.story_telling import Wait, answered, either, opened
@@ -61,7 +62,8 @@ class Publishing(Story):
         for _ in range(count):
             properties = properties_of(outbox.topic, self.draws) | marks
             padding = self.draws.pick((0, 0, 0, 100, 5_000))
-            letters.append(Letter(self.book.key(), outbox.topic, properties, padding))
+            headers = draw_headers(self.world.choices.stream(f"workload.{self.name}/headers"))
+            letters.append(Letter(self.book.key(), outbox.topic, properties, padding, headers))
         outbox.letters += letters
         return letters
 

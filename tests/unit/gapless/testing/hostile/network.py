@@ -340,7 +340,7 @@ class Shb:
         assert version == 0 or self.shb in phb.members, "C5"
         for sid, wanted in self.history.get(version, {}).items():
             if sid in self.filters:  # what was given up since is nobody's loss: a later version is called a lower one
-                assert not [tick for tick in silent if wanted.matches(phb.truth[tick][0], {})], version
+                assert not [tick for tick in silent if wanted.matches(phb.truth[tick][0], {}, {})], version
 
 
 class Network:

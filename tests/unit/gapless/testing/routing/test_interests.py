@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.events import Header
+from gapless.core.events import Event
 from gapless.core.routing import Interest
 from gapless.testing.routing.breaches import Clause
 from gapless.testing.routing.interests import InterestHistory
 from unit.gapless.testing.routing.seam import FISH, MEAT, breaks, full
 
-A_FISH = Header("fish", {}, None)
-A_MEAT = Header("meat", {}, None)
+A_FISH = Event("fish", {}, None, b"")
+A_MEAT = Event("meat", {}, None, b"")
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def test_an_answer_repeats_what_was_said(truth: PubendTruth) -> None:
     assert truth.between(0, 100) == [8, 15, 25, 26]
     assert truth.between(8, 25) == [15, 25]
     assert (truth.stable, truth.lost) == (50, 10)
-    assert truth.header(25).topic == "fish"
+    assert truth.event(25).topic == "fish"
 
 
 @pytest.mark.parametrize(

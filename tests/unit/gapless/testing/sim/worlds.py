@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gapless.core.client import Delivery, Item
+from gapless.testing.sim.accounts import Logged
 from gapless.testing.sim.application import SimClient
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
@@ -19,7 +20,7 @@ from gapless.testing.sim.world import World
 TOPIC = "a.b"
 
 
-def everything(_topic: str, _properties: Mapping[str, Any]) -> bool:
+def everything(_event: Logged) -> bool:
     """Matches all."""
     return True
 

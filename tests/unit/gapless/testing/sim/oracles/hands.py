@@ -20,6 +20,7 @@ from gapless.core.messages import Acknowledge, Acknowledged, StartAt, Subscribed
 from gapless.core.routing import Interest, Knowledge, Progress, PubendMeta, Stamp, Want
 from gapless.core.ticks import tick_at
 from gapless.core.tokens import CheckpointToken
+from gapless.testing.sim.accounts import Logged
 from gapless.testing.sim.building import build
 from gapless.testing.sim.choices import Choices
 from gapless.testing.sim.clocks import WALL_BEGIN
@@ -164,7 +165,10 @@ class Hands:
         """A subscription to everything, or to letters of one kind."""
         self.rows += 1
         selector = "" if k is None else f"k = {k}"
-        matches = (lambda _t, _p: True) if k is None else (lambda _t, p: p["k"] == k)
+
+        def matches(event: Logged) -> bool:
+            return k is None or event.letter.properties["k"] == k
+
         return Row(self.rows, "client1", fields.pop("name", f"s{self.rows}"), ("#",), selector, matches, **fields)
 
     def attach(self, row: Row, sid: int = 1, *, created: bool | None = None, **begins: int) -> Any:

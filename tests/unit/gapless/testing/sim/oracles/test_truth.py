@@ -170,7 +170,7 @@ def test_i9_what_was_called_lost_was_not_called_silent() -> None:
 def test_i9_the_application_says_what_a_filter_means() -> None:
     hands = Hands(I9Truth)
     row = hands.row(k=1)
-    row.matches = lambda _topic, properties: properties["k"] == 2
+    row.matches = lambda event: event.letter.properties["k"] == 2
     hands.subscribe(row)
     wants(hands, 3, one="k = 1")
     hands.deliver(0, 20, stamp={SHB: 3})

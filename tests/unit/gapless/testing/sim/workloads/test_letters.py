@@ -10,7 +10,7 @@ ALL = prod(map(len, (NUMBERS, FLAGS, PRICES, TREES)))
 
 
 def test_no_key_occurs_twice() -> None:
-    letters = Letters(Choices(1).stream("letters"))
+    letters = Letters(Choices(1).stream("letters"), Choices(1).stream("headers"))
     keys = [letters.write().key for _ in range(50)] + [letters.write_bad().key]
 
     assert len(set(keys)) == 51
@@ -21,9 +21,16 @@ def test_every_number_has_its_own_properties() -> None:
 
 
 def test_the_benign_letter_has_all_properties_and_no_padding() -> None:
-    letter = Letters(Choices(1, {}).stream("letters")).write()
+    letter = Letters(Choices(1, {}).stream("letters"), Choices(1, {}).stream("headers")).write()
 
     assert (letter.topic, set(letter.properties), letter.padding) == ("a", {"k", "flag", "price", "tree"}, 0)
+    assert letter.headers == {}
+
+
+def test_letters_have_headers() -> None:
+    letters = Letters(Choices(1).stream("letters"), Choices(1).stream("headers"))
+
+    assert {name for _ in range(50) for name in letters.write().headers} == {"priority", "type", "correlation_id"}
 
 
 def test_topics_may_be_published_to() -> None:

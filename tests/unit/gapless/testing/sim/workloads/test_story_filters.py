@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from gapless.selectors import Filter
+from gapless.testing.sim.accounts import Logged
 from gapless.testing.sim.choices import Choices
+from gapless.testing.sim.workloads.headers import draw_headers
 from gapless.testing.sim.workloads.story_filters import (
     INTERESTS,
     METER_TOPICS,
@@ -17,21 +19,26 @@ from gapless.testing.sim.workloads.story_filters import (
     only,
     properties_of,
 )
+from unit.gapless.testing.sim.workloads.judging import logged, selects
 
 TOPICS = (*ORDER_TOPICS, *METER_TOPICS, *STOCK_TOPICS)
 
 
-def letters() -> list[tuple[str, dict[str, Any]]]:
+def events() -> list[Logged]:
     draws = Choices(7).stream("letters")
-    return [(topic, properties_of(topic, draws)) for topic in TOPICS for _ in range(250)]
+    return [
+        logged(topic, properties_of(topic, draws), draw_headers(draws), tick)
+        for topic in TOPICS
+        for tick in range(1, 251)
+    ]
 
 
 @pytest.mark.parametrize("interest", INTERESTS, ids=lambda interest: f"{interest.topics} {interest.selector}")
 def test_both_notations_say_the_same(interest: Interest) -> None:
     matching = Filter(interest.topics, interest.selector)
-    expected = [matching.matches(topic, properties) for topic, properties in letters()]
+    expected = [selects(matching, event) for event in events()]
 
-    assert [interest.matches(topic, properties) for topic, properties in letters()] == expected
+    assert list(map(interest.matches, events())) == expected
     assert any(expected)
     assert not all(expected) or interest is INTERESTS[0]
 
@@ -57,21 +64,22 @@ def test_what_stands_beside_the_topics_is_not_meant() -> None:
             "shop.orders.eu.new.more",
             "meters.a.b.c",
         ):
-            assert interest.matches(topic, properties) == matching.matches(topic, properties), (interest, topic)
+            event = logged(topic, properties)
+            assert interest.matches(event) == selects(matching, event), (interest, topic)
 
 
 def test_a_marker_is_for_one_story_alone() -> None:
     mine = only("quiet1")
     matching = Filter(mine.topics, mine.selector)
     for properties in ({"marker": "quiet1"}, {"marker": "quiet2"}, {}):
-        assert mine.matches("a.b", properties) == matching.matches("a.b", properties)
+        assert mine.matches(logged("a.b", properties)) == selects(matching, logged("a.b", properties))
 
-    assert mine.matches("a.b", {"marker": "quiet1"})
-    assert not mine.matches("a.b", {})
+    assert mine.matches(logged("a.b", {"marker": "quiet1"}))
+    assert not mine.matches(logged("a.b", {}))
 
 
 def test_everything_is_missing_somewhere() -> None:
-    found = letters()
+    found = [event.letter.properties for event in events()]
     for name in ("amount", "currency", "customer", "urgent", "value", "station", "note"):
-        assert any(name in properties for _, properties in found)
-        assert any(name not in properties for _, properties in found)
+        assert any(name in properties for properties in found)
+        assert any(name not in properties for properties in found)

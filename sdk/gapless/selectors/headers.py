@@ -1,0 +1,146 @@
+"""The header fields of events, in one table: for senders, selectors, printed lines, Spark and archives.
+
+A field that a selector may name has a JMS name. Its value is read from the event as an application has it, so
+a selector sees what `event.priority` and the others say: what they call None is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gapless.errors import InvalidMessageError
+from gapless.selectors.topics import check_topic
+from gapless.selectors.values import Kind, Value
+
+if TYPE_CHECKING:
+    from gapless.core.events import Event
+
+PRIORITY: Final = 4
+"""The priority of an event whose sender names none."""
+PERSISTENT: Final = "PERSISTENT"
+"""The delivery mode of every event: there is no other."""
+
+_UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderField:
+    """A header field of events."""
+
+    name: str
+    """What `Message` and `Event` call it."""
+    jms_name: str
+    """What selectors call it; "": they may not name it."""
+    type: type
+    """Of the value that applications set and get."""
+    default: int | str | None
+    """What an event has whose sender set nothing; None also for what only the broker knows."""
+    check: Callable[[str, Any], int | str] | None
+    """Makes the wire form of what a sender sets, given the field's name and the value, which is not None.
+
+    Raises InvalidMessageError or InvalidTopicError. None: senders do not set this field.
+    """
+    read: Callable[[Event], Value]
+    """What a selector compares; None is NULL."""
+
+    @property
+    def kind(self) -> Kind:
+        """Of what selectors compare. A time is a number: milliseconds since 1970."""
+        return Kind.STRING if self.type is str else Kind.NUMBER
+
+
+def _check_priority(_name: str, value: Any) -> int:
+    if not isinstance(value, int) or not 0 <= value <= 9:
+        raise InvalidMessageError(f"a priority is an int from 0 to 9, not {value!r}")
+    return int(value)
+
+
+def _check_text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidMessageError(f"{name} is a str, not {type(value).__name__}")
+    return str(value)
+
+
+def _check_topic(name: str, value: Any) -> str:
+    check_topic(value)
+    return _check_text(name, value)
+
+
+def _check_time(name: str, value: Any) -> int:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidMessageError(f"an {name} is a datetime with a time zone, not {value!r}")
+    return max(1, (value - _UNIX) // _MILLISECOND)
+
+
+def milliseconds(time: datetime | None) -> int | None:
+    """An aware time as selectors compare it: milliseconds since 1970."""
+    return None if time is None else (time - _UNIX) // _MILLISECOND
+
+
+HEADER_FIELDS: Final = (
+    HeaderField("priority", "JMSPriority", int, PRIORITY, _check_priority, attrgetter("priority")),
+    HeaderField("expiration", "", datetime, None, _check_time, lambda event: milliseconds(event.expiration)),
+    HeaderField("correlation_id", "JMSCorrelationID", str, None, _check_text, attrgetter("correlation_id")),
+    HeaderField("reply_to", "", str, None, _check_topic, attrgetter("reply_to")),
+    HeaderField("type", "JMSType", str, None, _check_text, attrgetter("type")),
+    HeaderField("message_id", "JMSMessageID", str, None, None, attrgetter("message_id")),
+    HeaderField("timestamp", "JMSTimestamp", datetime, None, None, lambda event: milliseconds(event.timestamp)),
+    HeaderField("delivery_mode", "JMSDeliveryMode", str, PERSISTENT, None, lambda _event: PERSISTENT),
+)
+"""All of them. Those that a sender sets come first, in the order in which `Message` and the wire have them."""
+
+SENT_FIELDS: Final = tuple(field for field in HEADER_FIELDS if field.check is not None)
+"""What a sender sets."""
+
+HEADER_KINDS: Final[Mapping[str, Kind]] = {field.jms_name: field.kind for field in HEADER_FIELDS if field.jms_name}
+"""The header fields that a selector may name, and their kinds (Jakarta Messaging 3.1 section 3.8.1.1)."""
+
+_READERS: Final = {field.jms_name: field.read for field in HEADER_FIELDS if field.jms_name}
+
+
+sent_headers: Final[Callable[[Any], tuple[Any, ...]]] = attrgetter(*(field.name for field in SENT_FIELDS))
+"""What a message or an event has in the fields that a sender sets, in the order of `SENT_FIELDS`."""
+SENT_DEFAULTS: Final = tuple(field.default for field in SENT_FIELDS)
+"""What `sent_headers` gives where nothing is set."""
+
+
+class HeaderValues(Mapping[str, Value]):
+    """The header fields of an event by their JMS names, without those that are NULL; each is read when asked for."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, event: Event) -> None:
+        self._event = event
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a field; `default` where it is NULL, or where there is no such field."""
+        read = _READERS.get(name)
+        value = None if read is None else read(self._event)
+        return default if value is None else value
+
+    def __getitem__(self, name: str) -> Value:
+        value: Value = self.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, read in _READERS.items() if read(self._event) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class HeaderRows(Protocol):
+    """The header fields of the events of a batch, one mapping for each event. A list of mappings is one."""
+
+    def __getitem__(self, event: int, /) -> Mapping[str, Value]:
+        """Those of one event, under their JMS names; NULL is absent or None."""
