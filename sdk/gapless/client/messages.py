@@ -124,7 +124,7 @@ class Encoder:
             properties = _plain_properties(message.properties)
         headers = sent_headers(message)
         try:
-            event = encode_event(topic, properties, None if headers == SENT_DEFAULTS else _extras_to_send(headers), body)
+            event = encode_event(topic, properties, None if headers == SENT_DEFAULTS else _to_send(headers), body)
         except UnicodeEncodeError as error:
             raise InvalidMessageError(f"a text of the message cannot be written as UTF-8: {error}") from error
         if len(event) > bytes_max:
@@ -224,7 +224,7 @@ def extras_of(headers: Sequence[Any]) -> Extras:
     return Extras(**extras)
 
 
-def _extras_to_send(headers: Sequence[Any]) -> Extras:
+def _to_send(headers: Sequence[Any]) -> Extras:
     extras = extras_of(headers)
     if 0 < extras.expiration <= time_ns() // 1_000_000:
         when = datetime.fromtimestamp(extras.expiration / 1000, tz=timezone.utc)
