@@ -157,7 +157,7 @@ def test_the_window_grows_over_idle_time_and_shrinks_under_load() -> None:
 
 
 def test_what_was_given_up_is_a_gap_of_its_own_reason() -> None:
-    fetch = TickFetch(0, [10, 20, 30, 40], 50)
+    fetch = TickFetch("p@1", 0, [10, 20, 30, 40], 50, None)
     fetch.offer(Knowledge("p@1", 0, 25, batch(20), 12, None))
     before = fetch.complete
 
