@@ -8,7 +8,7 @@
     ├── InvalidMessageError           a body, a property or a whole event is not allowed
     ├── InvalidTokenError             a checkpoint token is garbled
     │   └── TokenMismatchError        a token of another network, subscription or pubend epoch
-    │       └── TokenAheadError       a token beyond what the broker still knows: the broker lost data
+    │       └── TokenAheadError       a token where nobody can have come: ahead of everything, or of lost data
     ├── SubscriptionError             a subscription cannot be used as asked
     │   ├── SubscriptionNotFoundError it does not exist (any more)
     │   ├── SubscriptionInUseError    another consumer holds it
@@ -89,12 +89,15 @@ class TokenMismatchError(InvalidTokenError):
 
 
 class TokenAheadError(TokenMismatchError):
-    """A checkpoint token stands beyond what the broker knows: the broker has lost data it once served.
+    """A token, or what is acknowledged, stands where nobody can have come: the broker has lost data, or never had it.
 
-    One false alarm is possible: a subscription was started at a time, and was removed before anything of a pubend
-    had come; another one is created with its token, or the same one, which is not durable, by a client that
-    connects again; and the pubend turns out to have been down at that time. Nothing is lost then: create it with
-    that time as its start.
+    Either it is ahead of everything that the pubend has; it is not taken, or its subscription would be silent for ever.
+    Or it stands at an event that the broker never logged, in one of the latest sixteen times in which it was not
+    running: then the broker has lost data since the token was made (was an old copy of its storage restored?).
+
+    A position that a broker has handed out is never refused by the volume that it comes from. Not found out is a token
+    of lost data that stands behind the silence after an event, or in a time before those sixteen: it is taken, and
+    what was published since the loss is delivered.
     """
 
 

@@ -1,9 +1,9 @@
 """The parts of a range of a subscription, as they come, whatever its edges are (spark.md 6.5).
 
-A broker takes a tick for a position only if it may have handed it out, and refuses others: they would be of data that
-it lost. While a pubend is down no tick is assigned, and after its restart none of that time. So an edge by which a
-batch was cut, by widths of ticks or by time, may be refused, although nothing is wrong. Then the batch's whole range is
-read, whose edges are positions, and what is outside of the task's is passed over: dearer, and seldom.
+A broker refuses a position where only an event can stand, in a time in which it was down: it would be of an event that
+is lost there. It never hands such a position out. But an edge by which a batch was cut, by widths of ticks or by time,
+may fall there, although nothing is wrong. Then the batch's whole range is read, whose edges are positions, and what is
+outside of the task's is passed over: dearer, and very seldom.
 """
 
 from __future__ import annotations

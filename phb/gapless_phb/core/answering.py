@@ -70,8 +70,6 @@ class Answers:
     def __init__(self, log: Log, outbox: Outbox) -> None:
         self._log = log
         self._outbox = outbox
-        self.voids: Ranges = ()
-        """Intervals in which no answer ends (see `_clip`)."""
         self._wanted: dict[Hashable, Wanted] = {}
         self._waiting: deque[Wanted] = deque()
         self._reading = 0
@@ -107,22 +105,9 @@ class Answers:
 
     def _parts(self, ranges: Ranges) -> Iterator[tuple[Tick, Tick, bool]]:
         """The ranges up to what is stable, in parts that were given up and others."""
-        damage, lost = self._log.damage, self._log.lost
-        return (part for lo, hi in self._clip(ranges) for part in damage.divide(lo, hi, lost))
-
-    def _clip(self, ranges: Ranges) -> Iterator[tuple[Tick, Tick]]:
-        """The ranges up to what is stable.
-
-        One that ends inside a void is drawn out beyond it: otherwise a subscriber's position could
-        come to stand in there, where only positions from lost data stand (reliability.md U03).
-        """
-        done = 0
-        for lo, hi in ranges:
-            drawn = next((high + 1 for low, high in self.voids if low < hi <= high), hi)
-            start, end = max(lo, done), min(drawn, self._log.stable)
-            if start < end:
-                yield start, end
-                done = end
+        damage, lost, stable = self._log.damage, self._log.lost, self._log.stable
+        clipped = ((lo, min(hi, stable)) for lo, hi in ranges if lo < stable)
+        return (part for lo, hi in clipped for part in damage.divide(lo, hi, lost))
 
     def _is_near(self, upto: Tick, lo: Tick) -> bool:
         return self._log.index.between(upto, lo) <= NEAR_BYTES and not self._log.damage.is_between(upto, lo)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from gapless.core.effects import Alarm, ReadResult, Tell
 from gapless.core.keyed import is_keyed, producer_of
 from gapless.core.messages import ListPubends, PubendList, Retire
@@ -95,7 +97,7 @@ class PublisherHostingBroker:
             options = configured.get(name, PubendSettings(name))
             if name in configured:
                 topics = merged_topics(old.row.topics, options.topics)
-                old.row = PubendRow(old.row.pubend, old.row.created, topics, old.row.voids)
+                old.row = replace(old.row, topics=topics)
             found = recover(context.reader, context.network, old)
             sealed = name not in configured
             self._add(Pubend(place, found, options, sealed=sealed, now=context.now, wall=context.wall))

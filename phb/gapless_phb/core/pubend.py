@@ -6,6 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 
+from msgspec.structs import replace
+
 from gapless.core import messages
 from gapless.core.deadlines import Deadlines
 from gapless.core.effects import Delete, Operation, Set
@@ -26,7 +28,7 @@ from gapless.core.routing import (
     Submitted,
     Verdict,
 )
-from gapless.core.ticks import FOREVER, SECOND, PubendId, ShbId, Tick
+from gapless.core.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick
 from gapless_phb.core import rows
 from gapless_phb.core.answering import Answers
 from gapless_phb.core.checkpoints import Checkpoints
@@ -128,7 +130,16 @@ class Pubend:
         """What the network is told of it."""
         row = self.row
         return PubendMeta(
-            self.pubend, self._broker, row.topics, None, row.created, self.sealed, row.voids, self.log.stable
+            self.pubend,
+            self._broker,
+            row.topics,
+            None,
+            row.created,
+            self.sealed,
+            row.voids,
+            self.log.stable,
+            # A start by time stands at the last remainder, and is never to be taken for an event's place.
+            self.number if self.number < STEP - 1 else None,
         )
 
     # ------------------------------------------------------------------------------------------- beginning
@@ -137,14 +148,12 @@ class Pubend:
         """Makes durable what is new, then opens the pubend to the network.
 
         The time between the last tick that could have been used and the present is void: no event can ever
-        stand there, and no position either, unless it comes from data that this log has lost (U03). The
-        present itself is a position: the first silence may end at it.
+        stand there. A token that stands at one all the same comes from data that this log has lost (U03).
         """
         time = self.log.clock.read(now, wall)
         if not self._is_new and time - 1 > self._last:
             voids = (*self.row.voids, (self._last, time - 1))[-self._settings.void_limit :]
-            self.row = rows.PubendRow(self.pubend, self.row.created, self.row.topics, voids)
-        self._answers.voids = self.row.voids
+            self.row = replace(self.row, voids=voids)
         operations: list[Operation] = [Set(rows.PUBENDS, rows.key(self.number), rows.encode(self.row))]
         if self._is_new:
             members = self.release.members.items()
@@ -266,7 +275,7 @@ class Pubend:
         self._outbox.write([Set(rows.HOLDS, key, rows.encode(held))], durable)
 
     def _answer_hold(self, shb: ShbId, held: rows.Holds) -> None:
-        self._outbox.emit(HeldRow(shb, Held(self.pubend, held.version, held.at)))
+        self._outbox.emit(HeldRow(shb, Held(self.pubend, held.version, held.at, self.log.stable)))
 
     def released(self, released: Tick, delivered: Tick, now: int) -> None:
         """The minima over all members (1.4 Released)."""

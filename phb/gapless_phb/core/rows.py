@@ -46,6 +46,9 @@ class PubendRow(msgspec.Struct, array_like=True, frozen=True):
     created: Tick
     topics: tuple[str, ...]
     """Every pattern that it ever took events of."""
+    former_voids: tuple[tuple[Tick, Tick], ...] = ()
+    """As `voids`, written before 2026-11-23, and not read any more: silence ended at places of events then, so a token
+    at such a place may be right."""
     voids: tuple[tuple[Tick, Tick], ...] = ()
     """Intervals in which the broker was down: no tick of them was or will be used."""
 

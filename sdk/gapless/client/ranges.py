@@ -137,7 +137,7 @@ class RangeCalls:
         on by itself after a reconnect.
 
         Iterating raises GapError, SubscriptionNotFoundError, TokenMismatchError (another epoch of the pubend, or one
-        that this broker does not know), TokenAheadError (ticks that the broker has lost).
+        that this broker does not know), TokenAheadError (an event that the broker never logged).
         """
         check_choice(on_gap, ("raise", "deliver"), "on_gap")
         if not 0 <= start <= end <= FOREVER:
@@ -148,7 +148,8 @@ class RangeCalls:
         """The subscription is done with everything up to a position: durable when it returns.
 
         Monotone and idempotent: in any order, and as often as one likes. Raises SubscriptionInUseError while another
-        connection has a lease on the subscription, or consumes it; TokenMismatchError for another one's token.
+        connection has a lease on the subscription, or consumes it; TokenMismatchError for another one's token;
+        TokenAheadError, and nothing is acknowledged, for a position ahead of everything that the pubend has.
         """
         ticks, target, seal = self._ticks(token), self._target(subscription), b""
         if token.sid:

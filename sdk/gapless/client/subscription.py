@@ -132,6 +132,8 @@ class Subscription(Owner, Generic[ItemT, GapT]):
 
         Without a token: everything that was handed out. Raises TokenMismatchError for a token of another
         subscription or network, and what ended the subscription if it is over.
+
+        A position ahead of everything that a pubend has is never taken: it ends the subscription with TokenAheadError.
         """
         self._check_alive()
         positions = self._positions() if token is None else self._checked(token).ticks

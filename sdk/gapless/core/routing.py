@@ -104,9 +104,11 @@ class PubendMeta(Struct, frozen=True, gc=False):
     created: Tick = 0
     sealed: bool = False
     voids: Ranges = ()
-    """Ticks that were never assigned because the PHB was down: a token in one comes from lost data."""
+    """Ticks that were never assigned because the PHB was down: an event in one comes from lost data."""
     stable: Tick = 0
     """How far it was decided when this was said."""
+    residue: int | None = None
+    """Its events stand only at ticks that have this remainder modulo STEP; None: at any."""
 
 
 class Ending(str, Enum):
@@ -225,11 +227,16 @@ class Probed(Struct, frozen=True, gc=False):
 
 
 class Held(Struct, frozen=True, gc=False):
-    """→ SHB core: the row is durable at the PHB; `at` holds what each entry was resolved or raised to."""
+    """→ SHB core: the row is durable at the PHB; `at` holds what each entry was resolved or raised to.
+
+    `stable` is how far the pubend was decided when this was said, and so when the PHB already had the row: nothing that
+    anybody was told before the SHB asked under this version lies above it.
+    """
 
     pubend: PubendId
     version: int
     at: Mapping[int, Tick]
+    stable: Tick = 0
 
 
 class AskInterest(Struct, frozen=True, gc=False):

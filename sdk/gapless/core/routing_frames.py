@@ -174,6 +174,7 @@ def _pack_seen(seen: Seen, address: Address) -> wire.SeenWire:
         meta.sealed,
         meta.voids,
         meta.stable,
+        meta.residue,
         seen.enrolled_at,
     )
 
@@ -203,7 +204,7 @@ _PACK: dict[type, Callable[[Any, Address], wire.AnyWire]] = {
     ReleaseReport: lambda said, address: wire.ReleaseReportWire(address, said.pubend, *said.cover, *said.minima),
     HoldRow: lambda row, address: wire.HoldRowWire(address, row.shb, row.pubend, row.version, dict(row.at)),
     HeldRow: lambda row, address: wire.HeldRowWire(
-        address, row.shb, row.held.pubend, row.held.version, dict(row.held.at)
+        address, row.shb, row.held.pubend, row.held.version, dict(row.held.at), row.held.stable
     ),
     Seen: _pack_seen,
     Probe: lambda probe, address: wire.ProbeWire(address, probe.pubend, probe.upto),
@@ -278,7 +279,15 @@ def _unpack_interest(parsed: wire.InterestWire) -> Interest:
 def _unpack_seen(parsed: wire.SeenWire) -> Seen:
     voids = _ranges(parsed.voids)
     meta = PubendMeta(
-        parsed.pubend, parsed.broker, parsed.topics, parsed.group, parsed.created, parsed.sealed, voids, parsed.stable
+        parsed.pubend,
+        parsed.broker,
+        parsed.topics,
+        parsed.group,
+        parsed.created,
+        parsed.sealed,
+        voids,
+        parsed.stable,
+        parsed.residue,
     )
     return Seen(meta, parsed.enrolled_at)
 
@@ -308,7 +317,7 @@ _UNPACK: dict[type, Callable[[Any], Message]] = {
         parsed.pubend, Cover(parsed.shbs, parsed.digest), Minima(parsed.released, parsed.delivered)
     ),
     wire.HoldRowWire: lambda parsed: HoldRow(parsed.shb, parsed.pubend, parsed.version, parsed.at),
-    wire.HeldRowWire: lambda parsed: HeldRow(parsed.shb, Held(parsed.pubend, parsed.version, parsed.at)),
+    wire.HeldRowWire: lambda parsed: HeldRow(parsed.shb, Held(parsed.pubend, parsed.version, parsed.at, parsed.stable)),
     wire.SeenWire: _unpack_seen,
     wire.ProbeWire: lambda parsed: Probe(parsed.pubend, parsed.upto),
     wire.EnrolWire: lambda parsed: Enrol(parsed.pubend, parsed.shb),

@@ -111,6 +111,7 @@ class HeldRowWire(Wire, array_like=True, frozen=True, gc=False, tag=9):
     pubend: str
     version: Real
     at: dict[Real, Real]
+    stable: Real
 
 
 class SeenWire(Wire, array_like=True, frozen=True, gc=False, tag=10):
@@ -124,6 +125,7 @@ class SeenWire(Wire, array_like=True, frozen=True, gc=False, tag=10):
     sealed: bool
     voids: Pairs
     stable: Real
+    residue: Real | None
     enrolled_at: Real | None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from zlib import crc32
 
 from gapless.core.messages import Code, Position, RequestFailed, Subscribe
-from gapless.core.ticks import PubendId, tick_at
+from gapless.core.ticks import PubendId
 from gapless.core.tokens import check_seal
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter
@@ -76,38 +76,29 @@ def has_acknowledged(subscription: Subscription, hosting: Hosting) -> bool:
     return any(position.acked > position.start for position in positions)
 
 
-def moved(request: Subscribe, subscription: Subscription) -> list[Position]:
-    """The positions of a request that say something: not where the broker itself put the subscription.
-
-    That may have been a time to come, in which the pubend then was down.
-    """
-    own = {} if subscription.origin is not None else subscription.start
-    return [position for position in request.positions or () if position.tick != own.get(position.pubend)]
+def called(name: str | None) -> str:
+    """How an error names a subscription."""
+    return f"subscription {name!r}" if name else "a subscription"
 
 
-def asked(request: Subscribe) -> list[Position]:
-    """The positions that a subscription is to be created at, but for those where a start by time put it before.
-
-    One that is not durable is made again after each reconnect, and of a pubend that was down it may have heard
-    nothing since: what that pubend never logged then lies around the tick of that time, and nothing was lost.
-    """
-    own = tick_at(request.start_wall) - 1
-    return [position for position in request.positions or () if position.tick != own]
+def lost_data(who: str, pubend: PubendId) -> str:
+    """What is said of a token that stands at an event which the log does not have."""
+    return (
+        f"the token of {who} stands at an event of {pubend} that the broker never logged: it has lost data since the "
+        "token was made (was an old copy of its storage restored?)"
+    )
 
 
-def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream]) -> None:
-    """A token of a pubend's other epoch, or of ticks that a broker lost, is refused (U03)."""
+def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream], who: str) -> None:
+    """A token of a pubend's other epoch, or of events that a broker lost, is refused (U03). `who` has the token."""
     names = {pubend.rpartition("@")[0]: pubend for pubend in streams}
     for position in positions:
         name = position.pubend.rpartition("@")[0]
         stream = streams.get(position.pubend)
         if stream is None and name in names:
             raise RefusedError(
-                Code.TOKEN_MISMATCH, f"the token names {position.pubend}, but that pubend began anew as {names[name]}"
+                Code.TOKEN_MISMATCH,
+                f"the token of {who} names {position.pubend}, but that pubend began anew as {names[name]}",
             )
-        if stream is not None and stream.voids.is_lost(position.tick):
-            raise RefusedError(
-                Code.TOKEN_AHEAD,
-                f"the token stands at a tick of {position.pubend} that the broker never logged: it has lost data "
-                "since the token was made (was an old copy of its storage restored?)",
-            )
+        if stream is not None and stream.is_lost(position.tick):
+            raise RefusedError(Code.TOKEN_AHEAD, lost_data(who, position.pubend))

@@ -16,10 +16,8 @@ from gapless.core.deadlines import Deadlines
 from gapless.core.effects import Operation, ReadResult
 from gapless.core.messages import (
     Acknowledge,
-    Code,
     Credit,
     Detach,
-    Detached,
     ListSubscriptions,
     Subscribe,
     Unsubscribe,
@@ -52,7 +50,6 @@ class Timing:
     silence_ms: int = 1_000
     repeat_ms: int = 5_000
     stalled_ms: int = 3_000
-    ahead_ms: int = 3_000
     lease_ms: int | None = None
 
 
@@ -62,7 +59,6 @@ class Timer(Enum):
     CHECKPOINT = "checkpoint"
     SILENCE = "silence"
     REPEAT = "repeat"
-    AHEAD = "ahead"
     LISTING = "listing"
     LEASES = "leases"
 
@@ -87,13 +83,13 @@ class SubscriberHostingBroker:
         if catch_up is not None:
             self._hosting.around.catch_up = catch_up
         self._leases = Leases(self._hosting, timing.lease_ms, context.reader)
-        self._subscribing = Subscribing(self._hosting, self._leases)
-        self._ranges = Ranges(self._hosting, self._subscribing, self._leases)
+        self._ahead = Ahead(self._hosting, self._end_consumption)
+        self._subscribing = Subscribing(self._hosting, self._leases, self._ahead)
+        self._ranges = Ranges(self._hosting, self._subscribing, self._leases, self._ahead)
         self._listings = Listings(self._hosting)
         self._checkpoints = Checkpoints(self._hosting, self._subscribing.is_creating)
         self._urgent = False
         """Whether the next checkpoint must not wait: a consumer has left since the last one was begun."""
-        self._ahead = Ahead(self._hosting)
         recover(self._hosting, context)
 
     def start(self, now: int, wall: int) -> None:
@@ -107,6 +103,7 @@ class SubscriberHostingBroker:
         self._hosting.write_start()
         self._leases.start()
         self._await_beat(now)
+        self._ahead.look_back(now)
         for stream in self._streams():
             stream.holds.renew(now)
             self._hosting.write_holds(stream)
@@ -143,6 +140,7 @@ class SubscriberHostingBroker:
         if stream is not None:
             stream.on_knowledge(deliver.knowledge, now, wall)
             self._ranges.on_knowledge(deliver.knowledge, now, wall)
+            self._ahead.on_heard(stream, now, wall)
             self._after(stream, now)
 
     def _on_seen(self, seen: Seen, now: int, wall: int) -> None:
@@ -159,6 +157,7 @@ class SubscriberHostingBroker:
             self._subscribing.go_on(now, wall)
             self._ranges.settle(now, wall)
         stream.catch_up(seen.meta.stable, now)
+        self._ahead.on_heard(stream, now, wall)
         self._after(stream, now)
 
     def _discover(self, meta: PubendMeta, at: Tick, now: int, wall: int) -> Constream:
@@ -169,16 +168,17 @@ class SubscriberHostingBroker:
         self._hosting.streams[meta.pubend] = stream
         rows: list[Operation] = []
         for subscription in self._hosting.registry:
-            start = subscription.start_on(meta.pubend, meta.created)
+            start = stream.start_of(subscription)
             # This broker's clock was ahead of the pubend's by hours, it seems: what comes from now on is owed.
             too_late = start > at and meta.pubend not in subscription.start
-            start = stream.voids.outside(at if too_late else start)
+            start = stream.behind(at) if too_late else start
             position = Position(start, acked=start, held=start < at)
             stream.add(subscription.sid, position, subscription.version)
             if position.held:
                 stream.holds.put(subscription.sid, start, now)
             if (too_late or position.held) and subscription.durable:
                 rows.append(position_row(subscription.sid, meta.pubend, position))
+            self._ahead.look_at(stream, subscription.sid, now)
         self._hosting.write_holds(stream, *rows)
         self._hosting.attach_to_new(stream, now, wall)
         return stream
@@ -194,6 +194,7 @@ class SubscriberHostingBroker:
         stream = self._hosting.streams.get(held.pubend)
         if stream is not None:
             self._subscribing.on_held(stream, stream.holds.on_held(held))
+            self._ahead.on_held(stream, held, now, wall)
             self._soon(now)
             self._subscribing.go_on(now, wall)
             self._ranges.settle(now, wall)
@@ -207,7 +208,6 @@ class SubscriberHostingBroker:
         if self._ranges.admits(session, request):
             self._subscribing.on_subscribe(session, request, now, wall)
         self._ranges.settle(now, wall)
-        self._watch_ahead(now)
         self._after_all(now)
 
     def _on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
@@ -230,10 +230,8 @@ class SubscriberHostingBroker:
         consumer = self._hosting.around.consumers.get(request.sid)
         if consumer is None or consumer.channel.session != session.number:
             return  # a zombie's acknowledgement: somebody else may have the subscription (U09)
-        for position in request.positions:
-            stream = self._hosting.streams.get(position.pubend)
-            if stream is not None:
-                stream.acknowledge(request.sid, position.tick, position.event)
+        for said in request.positions:
+            self._ahead.acknowledge(consumer, said, now)
         self._soon(now)
 
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
@@ -249,6 +247,7 @@ class SubscriberHostingBroker:
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
         self._subscribing.on_session_ended(ended.session, now)
+        self._ahead.on_session_ended(ended.session.number)
         channel = self._hosting.around.channels.pop(ended.session.number, None)
         for sid in list(channel.consumers) if channel else ():
             self._end_consumption(sid, now, wall)
@@ -289,7 +288,6 @@ class SubscriberHostingBroker:
             if self._urgent:
                 self._deadlines.set_earlier(Timer.CHECKPOINT, now)
         self._ranges.settle(now, wall)
-        self._watch_ahead(now)
         self._after_all(now)
 
     def _checkpoint(self, now: int) -> None:
@@ -345,8 +343,6 @@ class SubscriberHostingBroker:
             elif timer is Timer.REPEAT:
                 self._deadlines.set(Timer.REPEAT, now + self._timing.repeat_ms * _MILLISECOND)
                 self._repeat()
-            elif timer is Timer.AHEAD:
-                self._judge_ahead(now, wall)
             elif timer is Timer.LISTING:
                 self._listings.tell()
                 self._go_on_telling(now)
@@ -374,7 +370,7 @@ class SubscriberHostingBroker:
     def _say_silence(self) -> None:
         for stream in self._streams():
             for channel in self._hosting.around.channels.values():
-                channel.tell_idle(stream.pubend, stream.voids.outside(stream.head), stream.live)
+                channel.tell_idle(stream.pubend, stream.behind(stream.head), stream.live)
 
     def _repeat(self) -> None:
         self._hosting.announce_version()
@@ -411,16 +407,3 @@ class SubscriberHostingBroker:
     def _await_beat(self, now: int) -> None:
         if self._leases.beat_ms is not None:
             self._deadlines.set(Timer.LEASES, now + self._leases.beat_ms * _MILLISECOND)
-
-    def _watch_ahead(self, now: int) -> None:
-        if self._ahead.watch():
-            self._deadlines.set_earlier(Timer.AHEAD, now + self._timing.ahead_ms * _MILLISECOND)
-
-    def _judge_ahead(self, now: int, wall: int) -> None:
-        for sid, reason in self._ahead.judge(wall):
-            consumer = self._hosting.around.consumers.get(sid)
-            if consumer is None:
-                continue  # it was ahead on another pubend, too
-            self._hosting.tell(consumer.channel.session, Detached(sid, Code.TOKEN_AHEAD, reason))
-            self._end_consumption(sid, now, wall)
-        self._watch_ahead(now)

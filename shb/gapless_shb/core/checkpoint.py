@@ -40,9 +40,11 @@ class PubendRow(msgspec.Struct, array_like=True):
     hold_version: int
     enrolled_at: Tick | None = None
     """From where on the PHB counts this SHB, once it has said so; a row of an earlier version does not tell."""
+    former_voids: Ranges = ()
+    former_voids_told: dict[Tick, Tick] = {}
+    """These two were written before 2026-11-23, and are not read any more: silence ended at places of events then."""
+    residue: int | None = None
     voids: Ranges = ()
-    voids_told: dict[Tick, Tick] = {}
-    """`Voids.told`."""
 
 
 class PositionRow(msgspec.Struct, array_like=True):
@@ -80,8 +82,8 @@ def pubend_row(stream: Constream) -> Set:
         stream.released,
         stream.holds.version,
         stream.enrolled_at if stream.enrolled else None,
-        stream.voids.ranges,
-        stream.voids.told,
+        residue=stream.meta.residue,
+        voids=stream.meta.voids,
     )
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 

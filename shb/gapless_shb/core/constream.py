@@ -14,7 +14,7 @@ from gapless.core.curiosity import CuriosityStream
 from gapless.core.effects import Alarm
 from gapless.core.knowledge import KnowledgeConflict, KnowledgeStream
 from gapless.core.routing import Ask, Knowledge, PubendMeta, Stamp, Want
-from gapless.core.ticks import FOREVER, ShbId, Tick
+from gapless.core.ticks import FOREVER, STEP, ShbId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.delivery import Delivery
@@ -26,7 +26,6 @@ from gapless_shb.core.pins import Pins
 from gapless_shb.core.positions import Position
 from gapless_shb.core.subscriptions import Subscription
 from gapless_shb.core.turns import Turns
-from gapless_shb.core.voids import Voids
 
 _BUFFER_BYTES = 32 << 20
 """How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
@@ -66,7 +65,8 @@ class Constream:
         self.meta = meta
         self.pubend = meta.pubend
         self.head = head
-        self.voids = Voids(head)
+        self.newest_event = 0
+        """The last event up to the head; 0: none is known, since this broker started."""
         self.latest_delivered = head
         self.released = 0
         """The highest released(p) ever given to a checkpoint: a start below it needs a hold."""
@@ -103,7 +103,6 @@ class Constream:
     def learn(self, meta: PubendMeta) -> None:
         """What its PHB says of it; an older word, that is late, knows less of voids and seals."""
         if meta.stable >= self.meta.stable:
-            self.voids.learn(meta.voids, self.head)
             self.meta = meta
 
     def enrol(self, at: Tick) -> bool:
@@ -130,6 +129,49 @@ class Constream:
         }
 
     # ------------------------------------------------------------------------------------ positions
+
+    def behind(self, tick: Tick) -> Tick:
+        """A position up to which everything is known, as it may be told.
+
+        It never stands at a place of events where there is none: that would look like an event which was lost
+        (`is_lost`). The tick behind the place says the same, for no event can ever stand there.
+        """
+        stands_as_event = self.meta.residue is not None and tick % STEP == self.meta.residue
+        return tick + 1 if stands_as_event and tick != self.newest_event else tick
+
+    def start_of(self, subscription: Subscription) -> Tick:
+        """Where a subscription begins here, also if this pubend was found later."""
+        known = subscription.start.get(self.pubend)
+        return self.behind(max(self.meta.created, subscription.late_start)) if known is None else known
+
+    def settled(self, position: Position) -> Tick:
+        """How far everything is done with, as it may be told."""
+        settled = position.settled
+        return settled if settled == position.acked else self.behind(settled)
+
+    def is_lost(self, tick: Tick) -> bool:
+        """Whether a token at this tick comes from data that the pubend has lost: from an event in a void.
+
+        Of silence nobody can know: it may be this log's, which goes on over its voids.
+        """
+        residue = self.meta.residue
+        if residue is None or tick % STEP != residue:
+            return False
+        return any(lo < tick <= hi for lo, hi in self.meta.voids)
+
+    def move_back(self, sid: int, upto: Tick, version: int) -> None:
+        """A position is ahead of everything, and nobody can have come there: it is put where the pubend is."""
+        position = self.positions[sid]
+        position.start, position.acked = min(position.start, upto), min(position.acked, upto)
+        position.quiet_from = min(position.quiet_from, upto)
+        position.released, position.passed = min(position.released, upto), min(position.passed, upto)
+        position.sent = min(position.sent, upto)
+        if upto < position.since < FOREVER:
+            self._joining.remove(sid)
+            position.join_again()
+            self._joining.add(sid, position, version)
+        position.changed = True
+        self.touch(sid, position)
 
     def add(self, sid: int, position: Position, version: int) -> None:
         """A subscription stands on this pubend."""
@@ -332,7 +374,7 @@ class Constream:
         batch = self._istream.take(self.head, horizon)
         previous, self.head = self.head, horizon
         if len(batch):
-            self.voids.pass_event(batch.ticks[-1])
+            self.newest_event = batch.ticks[-1]
             Delivery(self, batch, previous, wall).run(self._around.matcher)
         self._istream.trim(horizon)
         self._joining.passed(horizon)
@@ -363,7 +405,7 @@ class Constream:
         for sid, consumer in self.live.items():
             floor = self.floors.get(sid, 0)
             if floor < end:
-                consumer.channel.gap(sid, self.pubend, max(start, floor), end, reason)
+                consumer.channel.gap(sid, self.pubend, max(start, floor), self.behind(end), reason)
         for sid, position in self.positions.items():
             self.release(position)
             position.since = max(position.since, end)

@@ -46,6 +46,10 @@ class Holds:
         if self.version:
             self._changed(now)
 
+    def ask_again(self, now: int) -> None:
+        """Whatever the pubend answers from here on, it answers after this."""
+        self._changed(now)
+
     def on_held(self, held: Held) -> list[tuple[int, Tick]]:
         """The pubend keeps the row; returns what the entries were resolved to, if the answer is to this row."""
         if held.version != self.version or self.answered == self.version:

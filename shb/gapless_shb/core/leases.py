@@ -163,7 +163,9 @@ class Leases:
         on = {stream.pubend: stream.positions[subscription.sid] for stream in hosting.streams.values()}
         # Its token may have named pubends that are not known here yet: there it stands where it began.
         starts = subscription.start | {pubend: position.start for pubend, position in on.items()}
-        settled = subscription.start | {pubend: position.settled for pubend, position in on.items()}
+        settled = subscription.start | {
+            pubend: hosting.streams[pubend].settled(position) for pubend, position in on.items()
+        }
         lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, settled, subscription.late_start)
         operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
         self._lapsed.pop((client_id, name), None)
@@ -239,9 +241,7 @@ class Leases:
         streams = self._hosting.streams
         names = {pubend.rpartition("@")[0] for pubend in streams}
         for pubend, tick in ticks.items():
-            if pubend in streams:
-                yield pubend, streams[pubend].voids.outside(tick)
-            elif pubend.rpartition("@")[0] not in names:
+            if pubend in streams or pubend.rpartition("@")[0] not in names:
                 yield pubend, tick
 
 

@@ -150,7 +150,7 @@ class Listings:
             subscription.topics,
             subscription.selector,
             sid in self._hosting.around.consumers,
-            [PositionMessage(stream.pubend, stream.positions[sid].settled) for stream in streams],
+            [PositionMessage(stream.pubend, stream.settled(stream.positions[sid])) for stream in streams],
             listing.counts[sid],
             listing.behind.get(sid, 0) / 1000,
             complete,

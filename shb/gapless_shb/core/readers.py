@@ -48,8 +48,8 @@ class Host(Protocol):
     def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
         """Reads PFS records; answered by `Reader.on_read`."""
 
-    def outside_void(self, tick: Tick) -> Tick:
-        """The tick, or the end of the void it stands in: no token may name a tick that was never assigned."""
+    def behind(self, tick: Tick) -> Tick:
+        """A position up to which everything is known, as it may be told."""
 
     def silent(self, position: Position) -> tuple[Tick, Tick]:
         """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
@@ -265,7 +265,7 @@ class Reader:
         if self._gap is None:
             return
         gap, self._gap = self._gap, None
-        end = host.outside_void(gap.end)
+        end = host.behind(gap.end)
         self.consumer.channel.gap(self.consumer.sid, host.pubend, gap.start, end, gap.reason)
         self._said = self.position.sent = end
         self._advance(end)
@@ -309,8 +309,8 @@ class Reader:
         if self._gap is not None and self.consumer.starved:
             return
         self._send_gap(host)
-        self._advance(host.outside_void(self.horizon))
         if self.horizon > self._said:
+            self._advance(host.behind(self.horizon))
             self._said = self.horizon
             self.consumer.channel.silence(host.pubend, self.horizon, [self.consumer.sid])
 

@@ -15,7 +15,6 @@ from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
 from gapless_shb.core.positions import Position
 from gapless_shb.core.subscriptions import Subscription
-from gapless_shb.core.voids import Voids
 
 
 def recover(hosting: Hosting, context: RoleContext) -> None:
@@ -42,9 +41,8 @@ def recover(hosting: Hosting, context: RoleContext) -> None:
 def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, row: PubendRow) -> Constream:
     chopped = context.reader.first(stream_name(pubend))
     pfs = Pfs(pubend, row.latest_delivered, chopped, imprecise=hosting.around.catch_up.imprecise)
-    meta = PubendMeta(pubend, "", row.topics, created=row.created)
+    meta = PubendMeta(pubend, "", row.topics, created=row.created, voids=row.voids, residue=row.residue)
     stream = Constream(meta, row.latest_delivered, pfs, hosting.around)
-    stream.voids = Voids(row.latest_delivered, row.voids, row.voids_told)
     stream.released = stream.reported = row.released
     if row.enrolled_at is not None:
         stream.enrol(row.enrolled_at)
@@ -91,7 +89,7 @@ def _recovered(subscription: Subscription, stream: Constream, row: PositionRow |
     """A position after a restart: what it had released can only be known from what was reported (T49)."""
     released = stream.reported
     if row is None:
-        start = subscription.start_on(stream.pubend, stream.meta.created)
+        start = stream.start_of(subscription)
         return Position(start, acked=start, released=max(start, released))
     since = row.since or FOREVER
     recovered = row.acked if row.held else max(row.acked, released)

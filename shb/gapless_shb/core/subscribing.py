@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from gapless.core.effects import Operation
 from gapless.core.messages import (
@@ -28,14 +29,14 @@ from gapless.core.ticks import PubendId, Tick, tick_at, time_at
 from gapless.core.tokens import seal
 from gapless_shb.core.admission import (
     RefusedError,
-    asked,
+    called,
     check_positions,
     check_same,
     check_token,
     checked_filter,
-    moved,
     origin_of,
 )
+from gapless_shb.core.ahead import Ahead, BeyondError
 from gapless_shb.core.checkpoint import delete_positions, position_row
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
@@ -62,9 +63,10 @@ class Creation:
 class Subscribing:
     """The subscriptions' life: requests come in, writes and answers go out through the hosting SHB."""
 
-    def __init__(self, hosting: Hosting, leases: Leases) -> None:
+    def __init__(self, hosting: Hosting, leases: Leases, ahead: Ahead) -> None:
         self._hosting = hosting
         self._leases = leases
+        self._ahead = ahead
         self._creations: dict[int, Creation] = {}
         self._waiting: dict[int, list[tuple[ClientSession, Subscribe]]] = {}
 
@@ -78,11 +80,15 @@ class Subscribing:
                 self._create(session, request, now, wall)
             else:
                 self._attach_existing(session, request, existing, now, wall)
+        except BeyondError as beyond:
+            self._ahead.put_off(session, request.request, beyond, partial(self.on_subscribe, session, request), now)
         except RefusedError as refused:
             self._hosting.tell(session.number, refused.answer(request.request))
 
     def define(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> int:
-        """Creates the subscription unless it exists; nobody consumes it. Returns its id. Raises RefusedError.
+        """Creates the subscription unless it exists; nobody consumes it. Returns its id.
+
+        Raises RefusedError, and BeyondError where it is not known yet whether it can be created.
 
         `is_creating` tells when it is durable, and where it begins final.
         """
@@ -95,7 +101,7 @@ class Subscribing:
             return found.sid
         check_same(request, found)
         check_token(request, found, self._hosting)
-        check_positions(moved(request, found), self._hosting.streams)
+        check_positions(request.positions or (), self._hosting.streams, called(found.name))
         if not found.begun and found.sid not in self._creations:  # this broker crashed before it was created
             self._creations[found.sid] = Creation(None, request, found, durable=True)
             self.go_on(now, wall)
@@ -180,8 +186,10 @@ class Subscribing:
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         selector_filter = checked_filter(request)
         original, request = request, self._leases.resumed(session.client_id, request)
-        check_positions(asked(request), self._hosting.streams)
         hosting = self._hosting
+        if request.start is StartAt.TOKEN:
+            check_positions(request.positions or (), hosting.streams, called(request.name))
+            self._ahead.check(request.positions or (), called(request.name))
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
         known = {pubend: start for pubend, (start, _) in starts.items()}
         lapsed = self._leases.late_start(session.client_id, request.name)
@@ -212,9 +220,9 @@ class Subscribing:
         if request.start is StartAt.TOKEN:
             start = next((p.tick for p in request.positions or () if p.pubend == stream.pubend), 0)
         elif request.start is StartAt.TIME:
-            start = stream.voids.outside(max(0, tick_at(request.start_wall) - 1))
+            start = max(0, tick_at(request.start_wall) - 1)
         else:
-            start = 0 if request.start is StartAt.EARLIEST else stream.head
+            start = 0 if request.start is StartAt.EARLIEST else stream.behind(stream.head)
         return start, start < max(stream.released, stream.enrolled_at, 1)
 
     def _place(self, stream: Constream, subscription: Subscription, position: Position, now: int) -> list[Operation]:
@@ -245,6 +253,7 @@ class Subscribing:
                 continue
             if subscription.origin is not None and position.acked:
                 continue
+            at = stream.behind(at)
             position.start = at
             position.acknowledge(at, 0)
             subscription.start = {**subscription.start, stream.pubend: at}
@@ -299,7 +308,7 @@ class Subscribing:
     ) -> None:
         check_same(request, subscription)
         check_token(request, subscription, self._hosting)
-        check_positions(moved(request, subscription), self._hosting.streams)
+        check_positions(request.positions or (), self._hosting.streams, called(subscription.name))
         sid = subscription.sid
         if self._leases.returns(session, request, sid):
             return
@@ -347,13 +356,6 @@ class Subscribing:
         hosting = self._hosting
         sid = subscription.sid
         given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
-        for stream in hosting.streams.values():
-            for acknowledged in request.acknowledged:
-                if acknowledged.pubend == stream.pubend:
-                    stream.acknowledge(sid, acknowledged.tick, acknowledged.event)
-        at = {
-            stream.pubend: self.attach_at(stream, stream.positions[sid], given) for stream in hosting.streams.values()
-        }
         consumer = Consumer(
             subscription,
             hosting.channel(session.number),
@@ -363,6 +365,11 @@ class Subscribing:
             request.request,
             since=wall,
         )
+        for acknowledged in request.acknowledged:
+            self._ahead.acknowledge(consumer, acknowledged, now)
+        at = {
+            stream.pubend: self.attach_at(stream, stream.positions[sid], given) for stream in hosting.streams.values()
+        }
         answer = Subscribed(
             request.request,
             sid,
@@ -372,14 +379,11 @@ class Subscribing:
             [PositionMessage(pubend, tick) for pubend, tick in at.items()],
         )
         hosting.attach(consumer, at, answer, now, wall)
+        self._ahead.watch(consumer, at, now)
 
     def attach_at(self, stream: Constream, position: Position, given: dict[PubendId, Tick] | None) -> Tick:
-        """Where a consumer goes on: as it is given, else where the subscription stands.
-
-        A start by time may stand in a void that this broker heard of only since the subscription was created.
-        """
-        own = stream.voids.outside(position.acked if given is None else position.start)
-        return own if given is None else given.get(stream.pubend, own)
+        """Where a consumer goes on: as it is given, else where the subscription stands."""
+        return position.acked if given is None else given.get(stream.pubend, position.start)
 
     def _refuse_creator(self, sid: int) -> None:
         """Whoever waits for the answer to a creation gets one, although it is taken back before that."""

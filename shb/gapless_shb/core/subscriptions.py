@@ -53,11 +53,6 @@ class Subscription(msgspec.Struct, array_like=True):
         """What it matches."""
         return Filter.known(self.topics, self.selector)
 
-    def start_on(self, pubend: PubendId, created: Tick) -> Tick:
-        """Where it begins on a pubend that was created at `created`, also one found later."""
-        known = self.start.get(pubend)
-        return max(created, self.late_start) if known is None else known
-
 
 @lru_cache(maxsize=1024)
 def _shared(value: Shared) -> Shared:

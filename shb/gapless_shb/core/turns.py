@@ -204,9 +204,9 @@ class Turns:
         """How far the constream is."""
         return self._stream.head
 
-    def outside_void(self, tick: Tick) -> Tick:
-        """As `Voids.outside`."""
-        return self._stream.voids.outside(tick)
+    def behind(self, tick: Tick) -> Tick:
+        """As `Constream.behind`."""
+        return self._stream.behind(tick)
 
     def silent(self, position: Position) -> tuple[Tick, Tick]:
         """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""

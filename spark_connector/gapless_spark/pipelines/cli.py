@@ -6,6 +6,7 @@ What a command runs is imported when it runs, so that `gapless --help` waits for
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -269,6 +270,10 @@ def report(
     print_listing(rows, COLUMNS, as_json=as_json, empty="there is nothing to report on")
     if not as_json and any(not each.complete for each in found):
         print(f"of subscriptions that are far behind, the first {max_events:,} events were counted (--max-events)")
+    if wrong := [each for each in found if each.error]:
+        for each in wrong:
+            print(f"gapless: {each.error}", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:

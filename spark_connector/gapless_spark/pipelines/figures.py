@@ -50,6 +50,8 @@ class Figures:
     """From when on, and events per second."""
     lost: tuple[tuple[datetime, datetime], ...]
     """The gaps."""
+    error: str
+    """Why nothing is known of it; "" where all is well."""
 
     def fields(self) -> dict[str, Any]:
         """As JSON says it."""
@@ -74,6 +76,7 @@ def figures(
     lag_events: int | None = None,
     lag_seconds: float | None = None,
     complete: bool = True,
+    error: str = "",
 ) -> Figures:
     """The figures of (start, end]: `counts` says how many events each second has, counted from 2020 on.
 
@@ -105,6 +108,7 @@ def figures(
         width_seconds=width,
         series=series_of(counts, width),
         lost=tuple((time_at(max(low, start)), time_at(high)) for low, high in gaps),
+        error=error,
     )
 
 

@@ -15,7 +15,7 @@ import gapless
 from gapless.client.listings import PubendInfo, SubscriptionInfo
 from gapless.core.client import Gap
 from gapless.core.ticks import SECOND, PubendId, Tick, tick_at_time
-from gapless.errors import ConfigurationError
+from gapless.errors import ConfigurationError, InvalidTokenError, SubscriptionError
 from gapless_spark.pipelines.broker import WAIT, connected
 from gapless_spark.pipelines.figures import Figures, figures
 from gapless_spark.pipelines.manifest import ArchiveFolder, Description, Manifest
@@ -48,7 +48,10 @@ def report(
 def broker_report(
     url: str, names: Sequence[str] = (), *, max_events: int = MAX_EVENTS, wait: float = WAIT
 ) -> list[Figures]:
-    """The figures of durable subscriptions, from where they are acknowledged on."""
+    """The figures of durable subscriptions, from where they are acknowledged on.
+
+    One of which the broker refuses to tell has its error in place of them, and the others have theirs.
+    """
     with connected(url, "", wait) as connection:
         infos = connection.subscriptions(timeout=wait)
         pubends = {info.pubend: info for info in connection.pubends(timeout=wait)}
@@ -61,8 +64,23 @@ def broker_report(
     for client_id in dict.fromkeys(info.client_id for info in wanted):
         with connected(url, client_id, wait) as connection:
             for info in wanted:
-                if info.client_id == client_id:
-                    found += _subscription(connection, info, pubends, max_events, wait)
+                if info.client_id != client_id:
+                    continue
+                try:
+                    found += list(_subscription(connection, info, pubends, max_events, wait))
+                except (InvalidTokenError, SubscriptionError) as error:
+                    found.append(
+                        figures(
+                            {},
+                            0,
+                            0,
+                            source="broker",
+                            client_id=client_id,
+                            subscription=info.name,
+                            pubend="",
+                            error=str(error),
+                        )
+                    )
     return found
 
 

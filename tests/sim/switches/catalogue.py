@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sim.switches import clients, delivering, network, pubend, ranges, release, storage, subscribing, taking_over
+from sim.switches import (
+    clients,
+    delivering,
+    network,
+    positions,
+    pubend,
+    ranges,
+    release,
+    storage,
+    subscribing,
+    taking_over,
+)
 from sim.switches.switch import Switch
 
 SWITCHES: tuple[Switch, ...] = (
@@ -32,9 +43,11 @@ SWITCHES: tuple[Switch, ...] = (
     *storage.STORAGE,
     *ranges.READING,
     *ranges.KEYED,
+    *positions.POSITIONS,
 )
 
-TRAPS: tuple[str, ...] = tuple(f"T{number}" for number in range(1, 51))
+TRAPS: tuple[str, ...] = (*(f"T{number}" for number in range(1, 51)), "U03")
+"""Those of algorithms.md 9; and U03: a position that was told is refused, or one that was not is taken."""
 
 RULES: tuple[str, ...] = (
     "1.5 PublishAck",

@@ -448,8 +448,8 @@ CONSUMERS = (
         (
             Edit(
                 "gapless_shb.core.subscribing:Subscribing.attach_at",
-                "given.get(stream.pubend, own)",
-                "max(position.acked, given.get(stream.pubend, own))",
+                "given.get(stream.pubend, position.start)",
+                "max(position.acked, given.get(stream.pubend, position.start))",
             ),
         ),
         ("I5", "I3"),

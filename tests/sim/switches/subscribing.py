@@ -127,8 +127,8 @@ JOINING = (
         (
             Edit(
                 f"{_SHB}._discover",
-                "start = stream.voids.outside(at if too_late else start)",
-                "start = stream.voids.outside(at)",
+                "start = stream.behind(at) if too_late else start",
+                "start = stream.behind(at)",
             ),
         ),
         ("I10",),

@@ -209,7 +209,7 @@ class PublishingStandIn:
             raised = {sid: max(tick, self.lost) for sid, tick in row.at.items()}
             known = self._holds[row.shb] = HoldRow(row.shb, row.pubend, row.version, raised)
         if known.version == row.version:
-            held = Held(self.pubend, known.version, dict(known.at))
+            held = Held(self.pubend, known.version, dict(known.at), self.stable)
             self._soon(lambda: self.host.call("held", row.shb, held))
 
     def _release(self, said: routing.Released) -> None:

@@ -72,7 +72,7 @@ class Ranger:
         """Whether it commits, and acknowledges, whatever it reads."""
         self._draws = draws
         self._answer: Attached | None = None
-        self._position: dict[PubendId, Tick] = {}
+        self.position: dict[PubendId, Tick] = {}
         self._planned: dict[PubendId, Tick] = {}
         self._todo: deque[tuple[PubendId, Tick, Tick]] = deque()
         self._reading: Reading | None = None
@@ -97,7 +97,7 @@ class Ranger:
         """Behind everything that was committed or is about to be."""
         assert self._answer is not None
         network, answer = self.client.core.network, self._answer
-        return CheckpointToken(network, self._position, answer.sid, answer.generation, self.core.seal)
+        return CheckpointToken(network, self.position, answer.sid, answer.generation, self.core.seal)
 
     # Being there.
 
@@ -105,13 +105,13 @@ class Ranger:
         """It has its subscription, and knows where that stands."""
         self._answer = Attached(result.sid, result.generation, created=False)
         self.core.seal = result.seal
-        self._position = {position.pubend: position.tick for position in result.positions}
+        self.position = {position.pubend: position.tick for position in result.positions}
         token = self._goes_back_to or self.row.token
-        self._position = {**(token.ticks if token else {}), **self._position}
+        self.position = {**(token.ticks if token else {}), **self.position}
         self.attached = True
         self.row.created = True
         self.row.owner = cast("Consumer", self)
-        self.client.world.observe.attached(self, self._answer, self._position)
+        self.client.world.observe.attached(self, self._answer, self.position)
         if self.row.token is None or self._goes_back_to is not None:
             self.row.token = self.token()
         if self.eager:
@@ -141,21 +141,21 @@ class Ranger:
 
     def _look(self) -> None:
         ranges = self.client.core.ranges
-        self._ask(ranges.heads(self.target, self._position, POLL_MS, self.client.monotonic()), self._on_heads)
+        self._ask(ranges.heads(self.target, self.position, POLL_MS, self.client.monotonic()), self._on_heads)
 
     def _on_heads(self, answer: Ticks) -> None:
         found = {position.pubend: position.tick for position in answer.positions}
-        if any(pubend not in self._position for pubend in found):
+        if any(pubend not in self.position for pubend in found):
             self._learn()
             return
-        if all(tick <= self._position[pubend] for pubend, tick in found.items()):
+        if all(tick <= self.position[pubend] for pubend, tick in found.items()):
             self.client.world.probe("ranges.nothing to read")
             self.later(self._look, 10)
         elif not self.eager and self._draws.chance(0.4):
             most = self._draws.between(1, 5)
             in_bytes = self._draws.chance(0.3)
             number = self.client.core.ranges.bound(
-                self.target, self._position, most, 200 * most if in_bytes else None, self.client.monotonic()
+                self.target, self.position, most, 200 * most if in_bytes else None, self.client.monotonic()
             )
             self.client.world.probe("ranges.batch bounded")
             self._ask(number, self._on_bound)
@@ -163,7 +163,7 @@ class Ranger:
             self._plan(found)
 
     def _on_bound(self, answer: Ticks) -> None:
-        self._plan({p.pubend: p.tick for p in answer.positions if p.pubend in self._position})
+        self._plan({p.pubend: p.tick for p in answer.positions if p.pubend in self.position})
 
     def _learn(self) -> None:
         """A pubend was found later than the subscription began: where it begins there, attaching again tells."""
@@ -176,15 +176,15 @@ class Ranger:
             self.on_failed(SubscriptionError("the subscription was made anew"))
             return
         for position in answer.positions:
-            if position.pubend not in self._position:
+            if position.pubend not in self.position:
                 self.client.world.probe("ranges.pubend found later")
-                self._position[position.pubend] = position.tick
+                self.position[position.pubend] = position.tick
                 self._tell(Silence(position.pubend, 0, position.tick))
         self.later(self._look, 1)
 
     def _plan(self, ends: dict[PubendId, Tick]) -> None:
         self._planned = ends
-        self._todo.extend((pubend, self._position[pubend], tick) for pubend, tick in ends.items())
+        self._todo.extend((pubend, self.position[pubend], tick) for pubend, tick in ends.items())
         self._todo = deque(todo for todo in self._todo if todo[1] < todo[2])
         if not self.eager and self._draws.chance(0.2):  # its workers are busy
             self.later(self._next, 1 + self._draws.draw(3000))
@@ -223,7 +223,7 @@ class Ranger:
             self.client.world.probes["ranges.gap in a range"] += isinstance(part, Gap)
         if reached < reading.hi:
             self._tell(Silence(reading.pubend, reached, reading.hi))
-        self._position[reading.pubend] = max(reading.hi, reached)
+        self.position[reading.pubend] = max(reading.hi, reached)
         self._next()
 
     def _tell(self, item: Delivery | Gap | Silence) -> None:
@@ -248,7 +248,7 @@ class Ranger:
         self.later(self._look, 1 + self._draws.draw(300))
 
     def _acknowledge(self) -> None:
-        positions = dict(self._position)
+        positions = dict(self.position)
         self.client.world.observe.acknowledged(self, positions)
         number = self.client.core.ranges.settle(self.target, self.core.seal, positions, self.client.monotonic())
         self._ask(number, lambda _: self.client.world.probe("ranges.acknowledged"))

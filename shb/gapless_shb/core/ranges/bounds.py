@@ -118,7 +118,7 @@ class Bounds:
     def on_ask(self, session: ClientSession, request: AskBound, heads: Mapping[PubendId, Tick], now: int) -> None:
         """Begins to count up to these heads. Raises RefusedError."""
         subscription = self._targets.find(session, request.target)
-        self._targets.check(request.start)
+        self._targets.check(request.start, subscription)
         starts = {position.pubend: position.tick for position in request.start}
         self._count += 1
         number, bound = self._count, Bound(session.number, request, now + PATIENCE)
@@ -197,11 +197,12 @@ class Bounds:
 
 def _end(reader: RangeReader, count: Count, taken: int) -> Tick:
     """Where a pubend ends of which so many of the counted events are taken."""
+    last = count.tick(taken - 1) if taken else reader.lo
     if taken < len(count):
-        return count.tick(taken - 1) if taken else reader.lo
+        return last
     if reader.complete:
         return reader.hi
-    return max(reader.horizon, count.tick(taken - 1)) if taken else reader.horizon
+    return reader.stream.behind(reader.horizon) if reader.horizon > last else last
 
 
 def divided(counts: Mapping[PubendId, Count], max_events: int | None, max_bytes: int | None) -> dict[PubendId, int]:

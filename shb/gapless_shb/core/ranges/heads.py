@@ -50,7 +50,7 @@ class Heads:
     def on_ask(self, session: ClientSession, request: AskHeads, now: int) -> None:
         """Answers, at once or later. Raises RefusedError."""
         subscription = None if request.target is None else self._targets.find(session, request.target)
-        self._targets.check(request.after or ())
+        self._targets.check(request.after or (), subscription)
         until = now + request.wait_ms * _MILLISECOND
         upto = {pubend: stream.told_upto for pubend, stream in self._hosting.streams.items()}
         waiting = Waiting(session.number, request, subscription, until, max(until, now + _PATIENCE), upto)
@@ -63,7 +63,7 @@ class Heads:
         for pubend, stream in self._hosting.streams.items():
             behind = after.get(pubend, stream.positions[subscription.sid].acked)
             moved = _has_something(stream, subscription.sid, behind)
-            heads[pubend] = max(behind, stream.voids.outside(stream.head)) if moved else behind
+            heads[pubend] = max(behind, stream.behind(stream.head)) if moved else behind
         return heads
 
     @property
@@ -91,7 +91,7 @@ class Heads:
         after = {position.pubend: position.tick for position in request.after or ()}
         if subscription is None or request.after is None:
             heads = {
-                pubend: max(after.get(pubend, 0), stream.voids.outside(stream.head))
+                pubend: max(after.get(pubend, 0), stream.behind(stream.head))
                 for pubend, stream in self._hosting.streams.items()
             }
         else:
@@ -192,15 +192,12 @@ class Earliest:
         if subscription is not None and self._hosting.registry.get(subscription.sid) is not subscription:
             self._hosting.tell(question.session, self._targets.removed().answer(question.request))
             return
+        lost = {pubend: self._hosting.streams[pubend].behind(tick) for pubend, tick in question.found.items()}
         positions = [
             Position(pubend, tick if subscription is None else self._readable_from(pubend, subscription.sid, tick))
-            for pubend, tick in ((pubend, self._outside_void(pubend, tick)) for pubend, tick in question.found.items())
+            for pubend, tick in lost.items()
         ]
         self._hosting.tell(question.session, Ticks(question.request, positions))
-
-    def _outside_void(self, pubend: PubendId, lost: Tick) -> Tick:
-        """A log may be chopped at any tick; but whoever reads from here on must be let."""
-        return self._hosting.streams[pubend].voids.outside(lost)
 
     def _readable_from(self, pubend: PubendId, sid: int, lost: Tick) -> Tick:
         """From where on a subscription meets no gap: what it is done with is silence, whatever became of it."""

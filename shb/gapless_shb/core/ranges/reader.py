@@ -309,8 +309,8 @@ class RangeReader:
             if isinstance(segment, GapSegment):
                 if self._gap is not None and self._gap.reason != segment.reason:
                     self._say_gap()
-                end = min(self.stream.voids.outside(segment.end), self.hi)
-                self._gap = GapSegment(segment.start, end, segment.reason).after(self._gap)
+                end = min(self.stream.behind(segment.end), self.hi)
+                self._gap = GapSegment(max(segment.start, self.horizon), end, segment.reason).after(self._gap)
                 self.horizon = max(self.horizon, self._gap.end)
                 self._ready.popleft()
                 continue

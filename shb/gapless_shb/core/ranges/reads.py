@@ -106,7 +106,8 @@ class Reads:
         key = (session.number, request.request)
         subscription = self._targets.find(session, request.target)
         stream = self._targets.stream(request.pubend)
-        self._targets.check([Position(request.pubend, request.lo), Position(request.pubend, request.hi)])
+        edges = [Position(request.pubend, request.lo), Position(request.pubend, request.hi)]
+        self._targets.check(edges, subscription)
         if sum(number == session.number for number, _ in self._readers) >= READS_MAX:
             raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
         delivery = Delivery(self._hosting, session.number, request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from gapless.core.effects import Operation, ReadResult
@@ -23,6 +24,7 @@ from gapless.core.messages import (
 from gapless.core.roles import ClientSession, RequestHandler
 from gapless.core.routing import Knowledge
 from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.ahead import Ahead, BeyondError
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.leases import Leases
 from gapless_shb.core.ranges.attaching import Attaching
@@ -38,10 +40,11 @@ from gapless_shb.core.subscribing import Subscribing
 class Ranges:
     """See the module. The core calls `settle` at the end of whatever has happened."""
 
-    def __init__(self, hosting: Hosting, subscribing: Subscribing, leases: Leases) -> None:
+    def __init__(self, hosting: Hosting, subscribing: Subscribing, leases: Leases, ahead: Ahead) -> None:
         self._hosting = hosting
         self._subscribing = subscribing
         self._leases = leases
+        self._ahead = ahead
         self._used = False
         """Whether anybody has asked anything yet."""
         self._acknowledged = False
@@ -51,7 +54,7 @@ class Ranges:
         self._earliest = Earliest(hosting, targets)
         self._bounds = Bounds(hosting, targets)
         self._reads = Reads(hosting, targets)
-        self._settling = Settling(hosting, targets)
+        self._settling = Settling(hosting, targets, ahead)
         self._leasing = Leasing(hosting, targets, self._grant)
 
     def requests(self, after: Callable[[int], None]) -> Mapping[type, RequestHandler]:
@@ -62,6 +65,8 @@ class Ranges:
                 self._used = True
                 try:
                     handler(session, request, now, wall)
+                except BeyondError as beyond:
+                    self._ahead.put_off(session, request.request, beyond, partial(handle, session, request), now)
                 except RefusedError as refused:
                     self._hosting.tell(session.number, refused.answer(request.request))
                 self.settle(now, wall)

@@ -6,7 +6,8 @@ from gapless.core.effects import Operation
 from gapless.core.messages import Code, Done, Settle
 from gapless.core.roles import ClientSession
 from gapless.core.ticks import Tick
-from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.admission import RefusedError, called
+from gapless_shb.core.ahead import Ahead
 from gapless_shb.core.checkpoint import position_row
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import Position
@@ -16,18 +17,26 @@ from gapless_shb.core.ranges.targets import Targets
 class Settling:
     """Answers Settle."""
 
-    def __init__(self, hosting: Hosting, targets: Targets) -> None:
+    def __init__(self, hosting: Hosting, targets: Targets, ahead: Ahead) -> None:
         self._hosting = hosting
         self._targets = targets
+        self._ahead = ahead
 
     def on_settle(self, session: ClientSession, request: Settle, holder: int | None, obsolete: list[Operation]) -> None:
-        """Monotone: what is said again, or late, changes nothing. Raises RefusedError.
+        """Monotone: what is said again, or late, changes nothing. Raises RefusedError, BeyondError.
 
         `holder`: the session that has the subscription's lease. `obsolete`: what was noted of nobody's being there.
         """
         subscription = self._targets.find(session, request.target)
         self._targets.check_seal(subscription, request.target, request.token_seal)
-        self._targets.check(request.positions)
+        self._targets.check(request.positions, subscription)
+        streams = self._hosting.streams
+        news = [
+            said
+            for said in request.positions
+            if said.pubend in streams and said.tick > streams[said.pubend].positions[subscription.sid].acked
+        ]
+        self._ahead.check(news, called(subscription.name))
         consumer = self._hosting.around.consumers.get(subscription.sid)
         others = {holder} if consumer is None else {holder, consumer.channel.session}
         if others - {None, session.number}:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gapless.core.messages import Code, Position, Target
 from gapless.core.roles import ClientSession
 from gapless.core.tokens import check_seal
-from gapless_shb.core.admission import RefusedError, check_positions
+from gapless_shb.core.admission import RefusedError, called, check_positions
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import Subscription
@@ -40,9 +40,9 @@ class Targets:
             raise RefusedError(Code.RETRY, "the subscription is being created")
         return found
 
-    def check(self, positions: Iterable[Position]) -> None:
-        """Positions that can be: of a pubend's own epoch, and of no tick that a broker lost. Raises RefusedError."""
-        check_positions(positions, self._hosting.streams)
+    def check(self, positions: Iterable[Position], subscription: Subscription | None) -> None:
+        """Positions that can be: of a pubend's own epoch, and of no event that a broker lost. Raises RefusedError."""
+        check_positions(positions, self._hosting.streams, called(None if subscription is None else subscription.name))
 
     def check_seal(self, subscription: Subscription, target: Target, offered: bytes) -> None:
         """A token that names a subscription was issued by this network. Raises RefusedError."""

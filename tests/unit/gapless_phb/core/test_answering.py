@@ -8,7 +8,7 @@ import pytest
 
 from gapless.core.columns import EventBatch
 from gapless.core.effects import Alarm, ReadResult
-from gapless.core.ticks import FOREVER, STEP, Tick
+from gapless.core.ticks import FOREVER, STEP
 from gapless_phb.core import answering
 from unit.gapless_phb.harness import Harness, at, bodies, knows, lines
 
@@ -247,28 +247,6 @@ def test_a_read_that_finds_everything_chopped_says_lost() -> None:
     assert (answer.knowledge.lo, answer.knowledge.hi) == (0, at(1110))
     assert len(answer.knowledge.data) == 0
     assert answer.knowledge.lost == at(1210)
-
-
-def test_an_answer_never_ends_inside_a_void() -> None:
-    """U03: a position that stands in the time of an outage comes from data that is gone."""
-    harness = Harness()
-    harness.sync()
-    harness.publisher().send()
-    harness.sync()
-    harness.wall += 50_000
-    harness.now += 50_000_000_000
-    harness.crash()
-    harness.sync()
-    (void,) = harness.phb._pubends[harness.pubend].row.voids
-
-    ends: list[Tick] = []
-    for end in (void[0] - 1, void[0], void[0] + 1, at(20_000), void[1] - 1, void[1], void[1] + 1):
-        harness.said.clear()
-        harness.ask((at(1020), end))
-        harness.read()
-        ends += [know.knowledge.hi for know in knows(harness.said)]
-
-    assert ends == [void[0] - 1, void[0], *[void[1] + 1] * 5]
 
 
 @pytest.mark.parametrize("little", [0, 500, 4096])

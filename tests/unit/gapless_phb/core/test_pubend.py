@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gapless.core.routing import Opened
+import msgspec
+
+from gapless.core.effects import Set
+from gapless.core.routing import HeldRow, Opened
 from gapless.core.ticks import STEP
 from gapless_phb.core import rows
 from gapless_phb.core.limits import Limits
@@ -44,7 +47,7 @@ class TestBeginning:
         assert harness.pubend != first
 
     def test_the_time_of_an_outage_is_void(self) -> None:
-        """U03: a position in there can only come from data that this log has lost."""
+        """U03: an event in there can only come from data that this log has lost."""
         harness = ready()
         harness.advance(500)
         harness.wall += 60_000
@@ -55,6 +58,39 @@ class TestBeginning:
         assert opened.meta.voids == ((at(3000), at(61_500) - 1),)
         assert opened.meta.stable == at(3000)
         assert lines(said)[1:] == ["know (3000, 61500] silence"]
+
+    def test_voids_of_before_silence_ended_beside_the_places_of_events_are_not_told(self) -> None:
+        """Positions were told in there as if events stood there: they are good for ever."""
+        harness = ready()
+        harness.wall += 60_000
+        row = msgspec.msgpack.decode(harness.row(rows.PUBENDS) or b"")
+        row = [*row[:3], [[at(1000), at(2000)]]]
+        harness.phb._outbox.write([Set(rows.PUBENDS, rows.key(0), msgspec.msgpack.encode(row))])
+        harness.sync()
+        harness.crash()
+        said = harness.sync()
+
+        (opened,) = [effect for effect in said if isinstance(effect, Opened)]
+        assert opened.meta.voids == ((at(3000), at(61_000) - 1),)
+
+    def test_where_its_events_stand_is_told(self) -> None:
+        harness = Harness()
+        (opened,) = [effect for effect in harness.sync() if isinstance(effect, Opened)]
+        publisher = harness.publisher()
+        publisher.send()
+        (know,) = knows(harness.sync())
+
+        assert know.knowledge.data.ticks[0] % STEP == opened.meta.residue
+
+    def test_who_asks_for_a_row_of_holds_is_told_how_far_the_pubend_is(self) -> None:
+        """Nothing that anybody was told before lies above."""
+        harness = ready("shb1")
+        harness.advance(500)
+        harness.hold("shb1", 1, {})
+        said = harness.sync()
+
+        (held,) = [effect for effect in said if isinstance(effect, HeldRow)]
+        assert held.held.stable == harness.phb._pubends[harness.pubend].log.stable > 0
 
     def test_every_event_is_above_the_void(self) -> None:
         harness = ready()

@@ -231,7 +231,7 @@ class World:
             return
         self.hold_version = row.version
         self.holds = {sid: max(at, self.lost) for sid, at in row.at.items()}
-        self.held_answers.append(r.Held(PUBEND, row.version, dict(self.holds)))
+        self.held_answers.append(r.Held(PUBEND, row.version, dict(self.holds), self.stable))
 
     def _progressed(self, progress: r.Progress) -> None:
         assert progress.released <= progress.delivered, "released beyond delivered"

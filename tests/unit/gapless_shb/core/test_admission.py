@@ -5,15 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from gapless.core.messages import InUse, Position, StartAt, Subscribe
-from gapless.core.ticks import tick_at
 from gapless.core.tokens import seal
-from gapless_shb.core.admission import RefusedError, asked, check_positions, check_token, origin_of
+from gapless_shb.core.admission import RefusedError, called, check_positions, check_token, origin_of
 from gapless_shb.core.subscriptions import Subscription
-from gapless_shb.core.voids import Voids
 
 PUBEND = "p@1"
 SECRET, NETWORK = b"secret", "net"
@@ -30,10 +27,8 @@ def subscription(**fields: Any) -> Subscription:
     return Subscription(7, "client", "s", 1, ("#",), "", 1, 0, {PUBEND: 100}, **fields)
 
 
-def hosting(acked: int = 100, voids: tuple[tuple[int, int], ...] = ()) -> Any:
-    known = Voids(head=0)
-    known.learn(voids, head=0)
-    stream = SimpleNamespace(positions={7: SimpleNamespace(acked=acked, start=100)}, voids=known)
+def hosting(acked: int = 100, lost: int = 0) -> Any:
+    stream = SimpleNamespace(positions={7: SimpleNamespace(acked=acked, start=100)}, is_lost=lost.__eq__)
     return SimpleNamespace(secret=SECRET, network=NETWORK, streams={PUBEND: stream})
 
 
@@ -62,26 +57,19 @@ def test_the_request_that_created_it_may_come_again_until_something_is_acknowled
             check_token(again, made, place)
 
 
-def test_a_position_within_a_void_is_of_lost_data_and_one_at_its_end_is_not() -> None:
-    """Found by the simulator: whoever was told that nothing is in it stands at its end."""
-    streams = hosting(voids=((100, 200),)).streams
+def test_a_token_of_a_lost_event_is_refused_and_the_error_says_whose_it_is() -> None:
+    streams = hosting(lost=150).streams
 
-    for tick in (100, 200, 201):
-        check_positions([Position(PUBEND, tick)], streams)
-    with pytest.raises(RefusedError, match="never logged"):
-        check_positions([Position(PUBEND, 150)], streams)
+    check_positions([Position(PUBEND, 149)], streams, "subscription 'orders'")
+    with pytest.raises(RefusedError, match="'orders' stands at an event of p@1 that the broker never logged"):
+        check_positions([Position(PUBEND, 150)], streams, "subscription 'orders'")
 
 
-def test_where_a_start_by_time_put_one_that_is_not_durable_is_no_token_of_its_own() -> None:
-    """Found by the simulator: the pubend was down at that time, and the reconnect was refused as lost data."""
-    wall = 1_800_000_000_000
-    placed, elsewhere = (request(tick=tick) for tick in (tick_at(wall) - 1, tick_at(wall) - 2))
-
-    assert asked(msgspec.structs.replace(placed, start_wall=wall)) == []
-    assert asked(placed) == placed.positions
-    assert asked(msgspec.structs.replace(elsewhere, start_wall=wall)) == elsewhere.positions
+@pytest.mark.parametrize(("name", "expected"), [("orders", "subscription 'orders'"), ("", "a subscription")])
+def test_one_without_a_name_is_called_so(name: str, expected: str) -> None:
+    assert called(name) == expected
 
 
 def test_another_epoch_of_a_pubend_is_refused() -> None:
     with pytest.raises(RefusedError, match="began anew"):
-        check_positions([Position("p@0", 5)], hosting().streams)
+        check_positions([Position("p@0", 5)], hosting().streams, "a subscription")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from msgspec.structs import replace
+
 from gapless.core import messages as m
 from gapless.core.effects import Transmit
 from gapless.core.routing import Knowledge
@@ -218,3 +221,45 @@ def test_lost_ticks_and_what_others_still_knew_between_them_come_in_order() -> N
         if isinstance(message, (m.Gap, m.Deliver))
     ]
     assert said == [(first, kept - 1), [kept], (kept, later - 1), [later]]
+
+
+@pytest.mark.parametrize(("residue", "told"), [(None, 0), (5, 1), (6, 0)])
+def test_a_position_is_never_told_at_a_place_of_events_where_there_is_none(residue: int | None, told: int) -> None:
+    """It would look like the place of an event that was lost; behind it, nothing can ever stand either."""
+    _, _, stream = world_with()
+    stream.meta = replace(stream.meta, residue=residue)
+    place = BASE - BASE % STEP + 7 * STEP + 5
+
+    assert stream.behind(place) == place + told
+
+
+def test_the_place_of_the_newest_event_is_a_position() -> None:
+    world, _, stream = world_with()
+    push(world, 3)
+    newest = world.log[-1][0]
+    stream.meta = replace(stream.meta, residue=newest % STEP)
+
+    assert stream.behind(newest) == newest
+    assert stream.behind(newest - STEP) == newest - STEP + 1, "it is not known any more whether one was there"
+
+
+def test_only_an_event_in_a_void_is_lost() -> None:
+    _, _, stream = world_with()
+    assert not stream.is_lost(105)
+    stream.meta = replace(stream.meta, residue=5, voids=((100, 100 + 2 * STEP),))
+
+    found = [tick for tick in range(4 * STEP) if stream.is_lost(tick)]
+    assert found == [STEP + 5, 2 * STEP + 5]
+
+
+def test_a_subscription_that_is_done_with_more_than_it_said_is_listed_behind_that() -> None:
+    """What it said stays as it said it: that is its token."""
+    _, client, stream = world_with()
+    position = stream.positions[client.sid]
+    place = stream.head - stream.head % STEP + 5
+    stream.meta = replace(stream.meta, residue=5)
+
+    position.acked = place
+    assert stream.settled(position) == place
+    position.acked, position.passed = place - 2 * STEP, place
+    assert stream.settled(position) == place + 1

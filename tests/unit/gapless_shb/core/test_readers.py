@@ -46,7 +46,7 @@ class Bench:
     def read_pfs(self, reader: Reader, after: int, upto: int) -> None:
         self.reads.append((after, upto))
 
-    def outside_void(self, tick: int) -> int:
+    def behind(self, tick: int) -> int:
         return tick
 
     def silent(self, position: Position) -> tuple[int, int]:

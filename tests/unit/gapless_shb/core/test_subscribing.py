@@ -241,7 +241,7 @@ def test_whoever_comes_back_while_it_is_being_created_gets_the_answer() -> None:
         ({"selector": "x = "}, m.Code.INVALID_SELECTOR),
         ({"topics": ("a..b",)}, m.Code.INVALID_TOPIC),
         ({"topics": ("a.#.b",)}, m.Code.INVALID_TOPIC),
-        ({"positions": [m.Position("p@0", 5)]}, m.Code.TOKEN_MISMATCH),
+        ({"start": m.StartAt.TOKEN, "positions": [m.Position("p@0", 5)]}, m.Code.TOKEN_MISMATCH),
         ({"sid": 99, "generation": 1}, m.Code.NOT_FOUND),
     ],
 )
@@ -283,67 +283,39 @@ def test_another_selector_for_an_existing_subscription_is_refused() -> None:
     assert desk.refused(2).code is m.Code.MISMATCH
 
 
-def test_a_token_ahead_of_what_the_broker_recovered_is_refused() -> None:
-    """U03: it stands in ticks that were never assigned, so data was lost."""
+def test_a_token_of_an_event_that_the_broker_never_logged_is_refused() -> None:
+    """U03: no event was or will be logged in a void, so data was lost."""
     desk, subscribed = attached()
     stream = desk.world.shb._hosting.streams[PUBEND]
-    stream.learn(PubendMeta(PUBEND, "node", stable=FOREVER, voids=((BASE + 10, BASE + 20),)))
+    void = (BASE + 10, BASE + 10 * STEP)
+    stream.learn(PubendMeta(PUBEND, "node", stable=FOREVER, voids=(void,), residue=3))
+    token: dict[str, Any] = {"token_sid": subscribed.sid, "token_generation": 1, "token_seal": subscribed.seal}
+    at = BASE + (3 - BASE) % STEP + STEP
 
-    desk.ask(2, positions=[m.Position(PUBEND, BASE + 15)], token_sid=subscribed.sid, token_generation=1,
-             token_seal=subscribed.seal, in_use=m.InUse.TAKEOVER)  # fmt: skip
+    desk.ask(2, positions=[m.Position(PUBEND, at)], in_use=m.InUse.TAKEOVER, **token)
+    desk.ask(3, positions=[m.Position(PUBEND, at + 1)], in_use=m.InUse.TAKEOVER, **token)
 
     assert desk.refused(2).code is m.Code.TOKEN_AHEAD
-    assert desk.world.shb._hosting.around.consumers[subscribed.sid].channel.session == 1
+    assert "'s'" in desk.refused(2).reason
+    assert desk.subscribed(3).positions == [m.Position(PUBEND, at + 1)], "there silence may have ended"
 
 
-def test_a_start_by_time_never_becomes_a_token_that_would_be_refused() -> None:
-    """The time at which the broker was down stands in a void; what is owed begins behind it."""
-    desk = Desk()
-    stream = desk.world.shb._hosting.streams[PUBEND]
-    wall = wall_at(BASE) - 5
-    void = (tick_at(wall) - 10, tick_at(wall) + 10)
-    stream.learn(PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, stable=FOREVER, voids=(void,)))
-
-    desk.ask(1, start=m.StartAt.TIME, start_wall=wall)
-    for _ in range(4):
-        desk.world.sync()
-        desk.world._step_held()
-
-    assert desk.subscribed(1).positions == [m.Position(PUBEND, void[1])]
-
-
-def test_a_void_that_is_heard_of_only_later_is_no_start_either() -> None:
-    """Found by the simulator: after a restart the broker knew the void only once the pubend was seen again."""
-    desk = Desk()
-    stream = desk.world.shb._hosting.streams[PUBEND]
-    wall = wall_at(BASE) - 5
-    void = (tick_at(wall) - 10, tick_at(wall) + 10)
-    desk.ask(1, start=m.StartAt.TIME, start_wall=wall)
-
-    stream.learn(PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, stable=FOREVER, voids=(void,)))
-    for _ in range(4):
-        desk.world.sync()
-        desk.world._step_held()
-
-    assert desk.subscribed(1).positions == [m.Position(PUBEND, void[1])]
-
-
-def test_one_that_is_not_durable_is_made_again_at_its_start_by_time() -> None:
-    """Found by the simulator (hostile 1524): a void was heard of in between, and it was refused as lost data."""
+def test_a_start_by_time_is_good_although_the_pubend_was_down_then() -> None:
     desk = Desk()
     stream = desk.world.shb._hosting.streams[PUBEND]
     wall = wall_at(BASE) - 5
     begun = tick_at(wall) - 1
-    stream.learn(
-        PubendMeta(PUBEND, "node", created=BASE - 100 * STEP * 4096, stable=FOREVER, voids=((begun - 10, begun + 10),))
-    )
+    void = (begun - 10, begun + 10)
+    created = BASE - 100 * STEP * 4096
+    stream.learn(PubendMeta(PUBEND, "node", created=created, stable=FOREVER, voids=(void,), residue=0))
 
-    desk.ask(1, name=None, start=m.StartAt.TOKEN, start_wall=wall, positions=[m.Position(PUBEND, begun)])
+    desk.ask(1, start=m.StartAt.TIME, start_wall=wall)
+    desk.ask(2, name=None, instance="i2", start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, begun)])
     for _ in range(4):
         desk.world.sync()
         desk.world._step_held()
 
-    assert desk.subscribed(1).positions == [m.Position(PUBEND, begun)]
+    assert desk.subscribed(1).positions == desk.subscribed(2).positions == [m.Position(PUBEND, begun)]
 
 
 HOUR = 3_600_000

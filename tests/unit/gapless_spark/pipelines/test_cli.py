@@ -188,6 +188,11 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [row] = json.loads(invoke("report", tmp_path, "--no-broker", "--json").stdout)
     assert (row["events"], row["lag_seconds"], row["complete"]) == (5, 3.0, False)
     assert called["places"] == (None, [tmp_path])
+    wrong = figures({}, 0, 0, source="broker", client_id="", subscription="s", pubend="", error="'s' was removed")
+    monkeypatch.setattr(report_module, "report", Called([found, wrong]))
+    ended = invoke("report", tmp_path, status=1)
+    assert "desk/late" in ended.stdout, "the others are reported on"
+    assert ended.stderr == "gapless: 's' was removed\n"
     with pytest.raises(ConfigurationError, match="nothing to look at"):
         invoke("report", "--no-broker")
     with pytest.raises(ConfigurationError, match=r"ends with \.svg"):

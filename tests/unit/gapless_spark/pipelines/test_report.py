@@ -15,7 +15,7 @@ import gapless
 from gapless.client.listings import PubendInfo, SubscriptionInfo
 from gapless.core.client import Gap
 from gapless.core.ticks import SECOND, time_at
-from gapless.errors import ConfigurationError
+from gapless.errors import ConfigurationError, TokenAheadError
 from gapless_spark.pipelines import report as module
 from gapless_spark.pipelines.report import archive_report, broker_report, report
 from unit.gapless_spark.pipelines.archives import NETWORK, P, Q, add_batch, make_archive, tick
@@ -107,6 +107,25 @@ def test_one_that_is_far_behind_is_counted_in_part(broker: Broker) -> None:
 def test_one_that_there_is_not_is_an_error(broker: Broker) -> None:
     with pytest.raises(ConfigurationError, match="there is no durable subscription 'nobody' at gapless://nowhere"):
         broker_report("gapless://nowhere", ["sub", "nobody"])
+
+
+def test_one_that_cannot_be_looked_at_does_not_spoil_the_report_of_the_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = broker.heads
+
+    def refused(name: str | None = None, after: Any = None, timeout: float = 0) -> gapless.CheckpointToken:
+        if name == "sub":
+            raise TokenAheadError("'sub' stands ahead")
+        return heads(name, after, timeout)
+
+    monkeypatch.setattr(broker, "heads", refused)
+    found = broker_report("gapless://nowhere")
+
+    assert [(each.subscription, each.pubend) for each in found] == [("sub", ""), ("late", P), ("late", Q)]
+    assert [bool(each.error) for each in found] == [True, False, False]
+    assert found[0].fields()["error"] == "'sub' stands ahead"
+    assert found[0].events == 0
 
 
 def test_an_archive_has_figures_without_a_broker(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from gapless.testing.sim.oracles.leasing import I8Leases
 from gapless.testing.sim.oracles.listing import L1Lag
 from gapless.testing.sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
 from gapless.testing.sim.oracles.logs import I6OneLog
+from gapless.testing.sim.oracles.positions import U03Positions
 from gapless.testing.sim.oracles.probing import V4Probing
 from gapless.testing.sim.oracles.publishing import I7Publish, V3LiveForgetting
 from gapless.testing.sim.oracles.releasing import I8Release
@@ -59,6 +60,7 @@ def all_oracles(world: World) -> list[Oracle]:
         I2Order(model),
         I2Served(model),
         P1Protocol(model),
+        U03Positions(model),
         I5GapLegal(model),
         I5InOnePiece(model),
         gapless,

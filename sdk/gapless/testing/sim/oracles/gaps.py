@@ -62,7 +62,7 @@ class I5GapLegal(Judge):
     def _judge(self, consumer: Consumer, account: Account, share: Share, item: Gap) -> Tick:
         """Up to where whoever has caused it excuses what nobody knows to be logged there."""
         span = f"({item.start}, {item.end}] of {item.pubend} ({item.reason})"
-        # It may be drawn out to the end of a time in which the PHB was down, where nothing can be lost.
+        # It may end behind a place of events, where nothing can be lost.
         if share.history.has_between(share.history.lost, item.end):
             self.fail(f"{consumer.lane} was told of a gap {span}, and lost is up to {share.history.lost}")
         causes = list(self._causes(account, share, item))
@@ -78,7 +78,7 @@ class I5GapLegal(Judge):
 
     def _causes(self, account: Account, share: Share, gap: Gap) -> Iterator[tuple[str, Tick]]:
         """All who may have caused it, each with the end of what it excuses."""
-        if gap.end <= share.acked:
+        if gap.end - 1 <= share.acked:  # one that ends at a place of events is told up to the tick behind it
             yield BELOW_OWN_ACKNOWLEDGEMENT, gap.end
         if account.shb in self.model.retired_shbs:
             yield "oracle.gap at a retired broker", gap.end

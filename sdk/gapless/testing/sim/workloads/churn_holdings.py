@@ -16,7 +16,6 @@ from gapless.errors import (
     SubscriptionMismatchError,
     SubscriptionNotFoundError,
     SubscriptionTakenOverError,
-    TokenAheadError,
     TokenMismatchError,
 )
 from gapless.testing.sim.workloads.churn_customers import EAGER, Customer, Habits, without_token
@@ -335,10 +334,6 @@ class Holding:
 
     def _seems_lost(self, customer: Customer, error: GaplessError) -> bool:
         """Whether the broker does not know what it should, or cannot know that it should not."""
-        # One that is not durable is created again where it stands, as others are with the token of another one.
-        token = self.row.start_token if self.durable else customer.token()
-        if isinstance(error, TokenAheadError) and self.scene.is_of_a_start(token):
-            return True
         return isinstance(error, STRANGE) and self.scene.lossy
 
     def _lost(self, customer: Customer) -> None:

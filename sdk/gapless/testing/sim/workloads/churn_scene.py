@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from gapless.core.ticks import tick_at
 from gapless.testing.sim.lapsing import lapses
 from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.workloads.letters import Letters
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gapless.core.effects import Operation
-    from gapless.core.ticks import Tick
     from gapless.core.tokens import CheckpointToken
     from gapless.testing.sim.application import SimClient
     from gapless.testing.sim.broker import SimBroker
@@ -53,7 +51,6 @@ class Scene(Oracle):
         self.removals: list[Removal] = []
         """Subscriptions that somebody has undertaken to remove, and has not heard that they are."""
         self._lapsed: dict[tuple[str, str, int], None] = {}
-        self._starts: dict[Tick, None] = {}
         self._rows = 0
         world.observe.add(self)
 
@@ -102,18 +99,6 @@ class Scene(Oracle):
         if token is not None and token.ticks:
             self.souvenirs.append(token)
             del self.souvenirs[:-SOUVENIRS]
-
-    def starts_at(self, wall: int) -> None:
-        """A subscription is to begin at a time, in milliseconds: that is where its broker puts it, if it can."""
-        self._starts[tick_at(wall) - 1] = None
-
-    def is_of_a_start(self, token: CheckpointToken | None) -> bool:
-        """Whether a token stands where a subscription was put, and not where it was told anything.
-
-        If the pubend turns out to have been down at that time, and that subscription was removed since, its
-        broker cannot tell that from lost data, and says `TokenAheadError` to whoever begins there.
-        """
-        return token is not None and any(tick in self._starts for tick in token.ticks.values())
 
     def in_its_way(self, client: SimClient) -> bool:
         """Whether a process, or some broker, is cut off: then what it wants may never come true."""

@@ -115,8 +115,6 @@ class SubscribingOperations:
         row.silence = choices.chance(scene.world.options.wants_silence)
         row.keeps_token = not choices.chance(0.25)
         begins = WALL_BEGIN + scene.world.now // MILLISECOND - choices.draw(10_000)
-        if start is StartAt.TIME:
-            scene.starts_at(begins)
         holding = Holding(scene, row, self._habits(name), application.touched, start_wall=begins)
         application.holdings.append(holding)
         holding.home = process

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from gapless.core.messages import InUse, StartAt
 from gapless.errors import PublishRejectedError, PublishUncertainError, SubscriptionInUseError
-from gapless.testing.sim import ranger, sink
+from gapless.testing.sim import asker, ranger, sink
+from gapless.testing.sim.asker import Asker
 from gapless.testing.sim.consumer import Consumer, Row
 from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.options import SECOND
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gapless.testing.sim.world import World
 
 PROBES = (
+    *asker.PROBES,
     *ranger.PROBES,
     *sink.PROBES,
     "ranges.consumed beside",
@@ -150,6 +152,13 @@ class Application:
         self.read(reader.row)
         return True
 
+    def ask(self) -> None:
+        """One of those who read by ranges asks from somewhere else."""
+        able = [reader for reader in self.readers.values() if isinstance(reader, Ranger) and reader.attached]
+        able = [reader for reader in able if not reader.over]
+        if able and self.client.running:
+            Asker(self.ranges.draws.pick(able), self.ranges.draws).ask()
+
     def _on_over(self, reader: Ranger | Consumer, error: GaplessError) -> None:
         """It was in use, or its disk is lost; then it is given up for another one."""
         row = reader.row
@@ -240,6 +249,8 @@ class Ranges(Oracle):
         application = self.draws.pick(self.applications)
         if not (self.draws.chance(0.1) and application.restart()):
             application.publish()
+        if self.draws.chance(0.3):
+            application.ask()
         if application.client.running:
             application.client.touch()
         self._plan()

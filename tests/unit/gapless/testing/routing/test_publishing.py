@@ -173,7 +173,7 @@ def test_a_hold_and_who_is_joining_bound_what_is_given_up(phb: Phb) -> None:
     phb.attend(Hold(HoldRow("t", PUBEND, 1, {1: ticks[2]})))
     release(phb, ticks[4])
     assert phb.pubend.lost == ticks[2]
-    assert phb.called("held") == [("t", Held(PUBEND, 1, {1: ticks[2]}))]
+    assert phb.called("held") == [("t", Held(PUBEND, 1, {1: ticks[2]}, ticks[-1]))]
     phb.attend(Hold(HoldRow("t", PUBEND, 2, {})))
     phb.attend(Hold(HoldRow("t", PUBEND, 1, {1: ticks[0]})))
     phb.pubend.attend(Enrol(PUBEND, "s"))

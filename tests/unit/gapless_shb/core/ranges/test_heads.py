@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gapless.core import messages as m
+from gapless.core.ticks import STEP
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
@@ -160,12 +161,12 @@ def test_from_the_earliest_on_a_subscription_meets_no_gap() -> None:
 
 
 def test_the_earliest_is_a_position_that_may_be_asked_behind() -> None:
-    """A log may be chopped within a void, where no position stands: who goes on from there would be refused."""
+    """A log may be chopped where an event could stand: who goes on from there would seem to come from lost data."""
     world = attached()
     world.forget(world.log[9][0])
     stream = world.shb._hosting.streams[PUBEND]
-    stream.learn(replace(stream.meta, voids=((world.lost - 1, world.lost + 5),)))
+    stream.learn(replace(stream.meta, voids=((world.lost - 1, world.lost + 5),), residue=world.lost % STEP))
     number = world.say(m.AskEarliest(world.number(), None))
     world.answer_wants(lossy=False)
 
-    assert tick(world, number) == world.lost + 5
+    assert tick(world, number) == world.lost + 1

@@ -49,7 +49,7 @@ def test_and_what_is_young_may_not() -> None:
 
 
 def test_a_gap_does_not_reach_beyond_what_is_lost() -> None:
-    """But to the end of a time in which nothing was logged it may."""
+    """But behind a place of events, where nothing can be logged, it may."""
     hands = logged(max_retain_seconds=0.5)
     reader = hands.attach(hands.row(), p=AT - 5)
     hands.chop(AT - 1)
@@ -68,8 +68,9 @@ def test_who_comes_back_behind_his_own_acknowledgement_may_meet_one_and_is_count
     again = hands.attach(row, p=AT - 5)
     hands.gap(again, AT - 5, AT)
     assert hands.world.probes[BELOW_OWN_ACKNOWLEDGEMENT] == 1
+    hands.gap(again, AT, AT + 1)  # at a place of events it is told up to the tick behind
     with violates("I5"):
-        hands.gap(again, AT, AT + 1)
+        hands.gap(again, AT + 1, AT + 2)
 
 
 def test_a_token_of_what_was_lost_begins_with_a_gap() -> None:
