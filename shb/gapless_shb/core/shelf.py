@@ -117,6 +117,13 @@ class Shelf:
         lo, hi = self._nothing
         return hi if lo <= horizon < hi else horizon
 
+    def first_event_behind(self, horizon: Tick) -> Tick:
+        """No event that is in memory lies between `horizon` and this."""
+        at = bisect_right(self._live, horizon, key=_index)
+        found = self._live[at].after if at < len(self._live) else FOREVER
+        kept = (self._pages[index] for index in self._order[bisect_right(self._order, horizon) :])
+        return max(horizon, min(found, next((page.after for page in kept if page.have), FOREVER)))
+
     # -------------------------------------------------------------------------------- what is live
 
     def add_live(self, page: Page) -> None:

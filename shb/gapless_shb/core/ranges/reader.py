@@ -3,6 +3,7 @@
 What is known of the range decides where its events come from, from the front on:
 
     up to `since`, the chop point, or what cannot be read   the whole range is fetched, unfiltered, and filtered
+    what the pubend has lost, where events are counted      nothing, unless the shelf has it
     behind the subscription's last tick                     silence
     the shelf's pages, if they have all that is wanted      from memory: what was just delivered is there
     sealed blocks of the PFS                                read, and their ticks fetched
@@ -182,6 +183,8 @@ class RangeReader:
         unknown_upto = min(max(position.since, stream.pfs.chopped, self._unreadable_upto), head)
         if low <= horizon < silent_upto:
             self._ready_upto = min(silent_upto, head)
+        elif not self._sink.wants_events and horizon < (lost_upto := self._lost_upto(head)):
+            self._ready_upto = lost_upto
         elif horizon < unknown_upto:
             fetch = RangeFetch(stream.pubend, horizon, self._window.upto(horizon, unknown_upto), self._matcher)
             self._fetch = fetch
@@ -196,6 +199,10 @@ class RangeReader:
         else:
             ticks = [tick for tick in stream.pfs.open_ticks(self.sid, horizon) if tick <= head]
             self._take_ticks(ticks, head, now, imprecise=stream.pfs.imprecise)
+
+    def _lost_upto(self, head: Tick) -> Tick:
+        """From the horizon up to here no event is left: what the PFS still names there will be a gap."""
+        return min(self.stream.lost, self.stream.turns.shelf.first_event_behind(self.horizon), head)
 
     def _silent(self, position: Position) -> tuple[Tick, Tick]:
         """(lo, hi]: the subscription is done with it, and no event of it stands there."""

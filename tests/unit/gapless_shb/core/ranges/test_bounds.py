@@ -54,6 +54,36 @@ def test_it_is_counted_from_the_middle_of_a_block_on() -> None:
         assert world.matching(start, bound(world, start, 90)) == behind[:90]
 
 
+def test_what_is_lost_uses_nothing_up() -> None:
+    """Or a lost range would be cut into as many batches as its events would have made, and be a gap in each."""
+    world, lo = forgetful("w = 1")
+    for _ in range(3):
+        world.calm(300)
+    matching = world.matching(lo, world.stable)
+    world.retain = 1  # so this may be
+    world.forget(matching[100])
+    world.take(matching[90], matching[95])  # so the broker has heard of it
+
+    end = bound(world, lo, 20)
+    reading = world.take(lo, end)
+
+    assert reading.ticks == matching[101:121]
+    assert reading.gaps == [(lo, matching[100])]
+
+
+def test_what_is_lost_and_still_in_memory_is_counted() -> None:
+    """It will be handed out."""
+    world = attached(seed=3)  # its broker keeps what it delivered
+    matching = world.matching(world.start, world.stable)
+    world.retain = 1
+    world.forget(matching[4])
+    world.shb._hosting.streams[PUBEND].lost = world.lost
+
+    end = bound(world, world.start, 3)
+
+    assert world.take(world.start, end).ticks == matching[:3]
+
+
 def test_a_bound_beyond_the_head_is_the_head() -> None:
     world = attached()
 
