@@ -239,6 +239,8 @@ def draw_options(
         if workload not in {"churn", "ranges"} and faults == FAULTS:
             return about(drawn, story)
     # From streams of their own, for they came later: the seeds that do not draw them are what they were.
+    lease = choices.stream("options/publishers").pick((900.0, 900.0, 0.3, 2.0))
+    drawn = replace(drawn, publisher_lease_seconds=lease)
     late = _Draws(choices.stream("options/late"), faults).rate("network", 2.0, LATE_SHARE)
     lost = _Draws(choices.stream("options/frames lost"), faults).rate("network", 1.0, FRAMES_LOST_SHARE)
     return replace(drawn, network=replace(drawn.network, late=late, frames_lost=lost))
@@ -274,7 +276,6 @@ def with_policies(options: Options, draws: Stream) -> Options:
     policy = draws.pick(("", "", "", "", "bytes", "bytes and age", "greedy"))
     lease = float(draws.pick((1, 2, 5))) if draws.chance(0.3) else None
     max_bytes = draws.pick((2_000, 500, 10_000))
-    options = replace(options, publisher_lease_seconds=draws.pick((900.0, 900.0, 0.3, 2.0)))
     if options.workload != "churn":
         return options
     if policy == "greedy":
