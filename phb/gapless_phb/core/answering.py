@@ -168,7 +168,7 @@ class Answers:
         if result.error:
             return [], result.error, result.damaged_upto
         records: list[Record] = []
-        reached = max(span.after, result.first)
+        reached = max(self._log.damage.behind(span.after), result.first)
         for index, raw in result.records:
             try:
                 record = decode_record(self._log.tag, index, raw)

@@ -8,7 +8,8 @@ import pytest
 
 from gapless.core.columns import EventBatch
 from gapless.core.effects import Alarm, ReadResult
-from gapless.core.ticks import FOREVER, STEP
+from gapless.core.intervals import IntervalSet
+from gapless.core.ticks import FOREVER, STEP, Tick
 from gapless_phb.core import answering
 from unit.gapless_phb.harness import Harness, at, bodies, knows, lines
 
@@ -269,3 +270,47 @@ def test_answers_agree_with_a_slow_look_at_the_log(monkeypatch: pytest.MonkeyPat
         for one in answers:
             expected = {tick: event for tick, event in log.items() if one.lo < tick <= one.hi}
             assert dict(zip(one.data.ticks, one.data.events, strict=True)) == expected
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_however_a_log_is_damaged_nothing_of_it_is_called_silent_and_all_else_is_told(seed: int) -> None:
+    """Some records cannot be read, some were given up, and who asks for any ranges is told the truth of each."""
+    draw = random.Random(seed)
+    harness = written(20, count=3, every_ms=10)
+    stream = harness.volume.durable.streams[f"phb.{harness.pubend}"]
+    records = [index for index, _ in stream.records]
+    rotten = {index for index in records if draw.random() < draw.choice([0.05, 0.3, 0.8])}
+    for position, (index, raw) in enumerate(stream.records):
+        if index in rotten and draw.random() < 0.5:  # the storage reads it, and other bytes than were written
+            stream.records[position] = index, raw[:-1] + b"?"
+        elif index in rotten:
+            stream.unreadable.add(index)
+    given_up: set[Tick] = set()
+    for position, index in enumerate(records):
+        if index in rotten and draw.random() < 0.5:
+            stream.given_up.append((records[position - 1] if position else 0, index))
+            given_up.add(index)
+    harness.crash()
+    harness.sync()
+    unsaid = {index - step * STEP for index in rotten - given_up for step in range(3)}
+    gone = {index - step * STEP for index in given_up for step in range(3)}
+    there = {index - step * STEP for index in set(records) - rotten for step in range(3)}
+
+    for _ in range(30):
+        edges = sorted(draw.sample(range(at(1000), at(1230), STEP // 2), 2 * draw.randint(1, 4)))
+        ranges = list(zip(edges[::2], edges[1::2], strict=True))
+        harness.said.clear()
+        harness.ask(*ranges)
+        harness.read()
+
+        answers = [know.knowledge for know in knows(harness.said) if know.knowledge.reply]
+        told = {tick for one in answers for tick in one.data.ticks}
+        covered = IntervalSet((one.lo, one.hi) for one in answers if not one.damaged)
+        damaged = IntervalSet((one.lo, one.hi) for one in answers if one.damaged)
+        asked = IntervalSet(ranges)
+        assert told <= there
+        assert not any(tick in covered or tick in damaged for tick in unsaid), "nothing is said of what is unknown"
+        assert not any(tick in covered for tick in gone), "what was given up is not silent"
+        assert {tick for tick in gone if tick in asked} == {tick for tick in gone if tick in damaged and tick in asked}
+        assert {tick for tick in there if tick in asked} <= told, "whatever is rotten, all else is told"
+        assert not any(tick in damaged for tick in there)
