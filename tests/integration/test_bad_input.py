@@ -14,7 +14,7 @@ import struct
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 import pytest
@@ -30,14 +30,23 @@ from gapless.core.messages import (
     Acknowledge,
     Acknowledged,
     AnyClientMessage,
+    AskBound,
+    AskEarliest,
+    AskHeads,
+    Attach,
+    ClosePublisher,
     Closing,
     Code,
     Credit,
     Detach,
     Detached,
+    EndLease,
+    EndRead,
+    Goodbye,
     Heartbeat,
     Hello,
     InUse,
+    Lease,
     ListPubends,
     ListSubscriptions,
     OpenPublisher,
@@ -45,10 +54,16 @@ from gapless.core.messages import (
     Publish,
     Published,
     PublishRefused,
+    ReadOn,
+    ReadRange,
     Refused,
+    RequestFailed,
+    Retire,
+    Settle,
     StartAt,
     Subscribe,
     Subscribed,
+    Target,
     Unsubscribe,
     Welcome,
 )
@@ -240,6 +255,9 @@ async def welcome_client(bystander: Bystander) -> AsyncIterator[RawClient]:
         yield client
 
 
+CUT = b"cut"
+"""Stands for a payload that ends within the numbers of its frame."""
+
 NONSENSE = {
     "nothing": b"",
     "not msgpack": b"\xc1",
@@ -259,6 +277,7 @@ NONSENSE = {
     "a text that claims 2^32 - 1 bytes": b"\x94\x1e\x01\xdb\xff\xff\xff\xff" + b"x" * 100,
     "a pickle": b"\x94\x1e\x01\xc4\x20cos\nsystem\n(S'touch /tmp/pwned'\ntR.",
     "a batch that is cut": b"\x01\x00\x00",
+    "a head that is cut": CUT,
     "a delivery": b"\x02" + bytes(30),
 }
 """What no message is."""
@@ -271,7 +290,8 @@ async def test_what_is_no_message_ends_the_session_with_a_reason(
     for name, nonsense in NONSENSE.items():
         with subtests.test(name):
             async with welcome_client(bystander) as client:
-                await client.send_payloads(payload(client.session, nonsense))
+                whole = payload(client.session, nonsense)
+                await client.send_payloads(whole[:11] if nonsense is CUT else whole)
 
                 *_, closing = await client.hear_all()
             assert isinstance(closing, Closing)
@@ -493,6 +513,20 @@ def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
         Unsubscribe(9, "nobody's", "attacker"),
         ListSubscriptions(10),
         ListPubends(11),
+        ClosePublisher(3),
+        Retire(12, "nobody's", only_look=True),
+        Attach(13, "read", ("noise",), "", StartAt.TOKEN, 0, position, 0, 0, b""),
+        Attach(14, "read", ("noise",), "n = 1", StartAt.TIME, 1_700_000_000_000, None, sid, 1, b"seal"),
+        AskHeads(15, Target("durable"), position, 1),
+        AskHeads(16, Target("", sid, 1), None, 0),
+        AskBound(17, Target("durable"), position, 10, 1000),
+        AskEarliest(18, Target("durable")),
+        Settle(19, Target("durable"), b"", position),
+        Lease(20, Target("read"), "owner", InUse.WAIT),
+        ReadRange(21, Target("durable"), pubend, 0, tick, 10, 1000),
+        ReadOn(21, 10, 1000),
+        EndRead(21),
+        EndLease(20),
     ]
 
 
@@ -515,6 +549,13 @@ def subscribe(**fields: Any) -> Subscribe:
         "credit_bytes": 100_000,
     }
     return Subscribe(**defaults | fields)
+
+
+def test_every_message_of_a_client_is_among_them() -> None:
+    """Whoever adds one adds it to what is tried here: ranges were not, and had a way to fell the broker."""
+    said = {type(message) for message in requests("", 0, 0)}
+
+    assert said == set(get_args(AnyClientMessage)) - {Heartbeat, Goodbye}
 
 
 QUICK = {"shb": {"checkpoint_seconds": 0.01}, "phb": {"release_seconds": 0.01}}
@@ -550,6 +591,72 @@ async def test_no_number_in_any_message_hurts(tmp_path: Path, subtests: pytest.S
 
     assert bodies == [b"%d" % n for n in range(1, number + 1)]
     assert names == [row[:2] for row in before[0]]
+
+
+TEXTS = ("", "\n", "a\x1b[31mred\x1b]0;title\x07\nforged row", "\x00", "x" * 256, "ü" * 100_000, "\u202e", "a.b.#", "@")
+
+
+def texts_replaced(message: Any, text: str) -> Iterator[Any]:
+    """The message, as lists and values, with each text of it in turn replaced."""
+    if isinstance(message, str):
+        yield text
+    elif isinstance(message, list):
+        for index, part in enumerate(message):
+            for variant in texts_replaced(part, text):
+                yield [*message[:index], variant, *message[index + 1 :]]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: ascii(text[:10]))
+async def test_no_text_in_any_message_hurts(tmp_path: Path, subtests: pytest.Subtests, text: str) -> None:
+    """Empty ones, huge ones and such as paint: answered, refused or a violation, and nobody else notices."""
+    async with bystanding(tmp_path / "volume", **QUICK) as bystander:
+        for number in range(len(requests("", 0, 0))):
+            async with welcome_client(bystander) as client:
+                sid, pubend, tick = await attached(client)
+                plain = msgspec.msgpack.decode(msgspec.msgpack.encode(requests(pubend, tick, sid)[number]))
+                for variant in texts_replaced(plain, text):
+                    with subtests.test(ascii(variant)[:200]):
+                        await client.send_payloads(payload(client.session, msgspec.msgpack.encode(variant)))
+                        if not await client.is_alive():
+                            assert client.heard_of(Closing)[0].reason.startswith("protocol violation: ")
+                            await client.connect_again()
+                            await attached(client)
+                        assert bystander.is_undisturbed()
+            await bystander.works()
+
+
+BAD_NAMES = {
+    "empty": ("", "is empty"),
+    "a line break": ("a\nb", "cannot be printed"),
+    "what paints": ("\x1b[31mred", "cannot be printed"),
+    "256 bytes": ("x" * 256, "longer than 255 bytes"),
+}
+
+
+@pytest.mark.parametrize(("name", "reason"), BAD_NAMES.values(), ids=BAD_NAMES)
+async def test_a_subscription_is_not_called_so(bystander: Bystander, name: str, reason: str) -> None:
+    """The empty one felled the broker, and all sessions with it; each is told why it is refused, and goes on."""
+    async with welcome_client(bystander) as client:
+        await client.say(
+            Attach(1, name, ("noise",), "", StartAt.LATEST, 0, None, 0, 0, b""), subscribe(request=2, name=name)
+        )
+
+        for request in (1, 2):
+            failed = await client.hear(RequestFailed)
+            assert (failed.request, failed.code) == (request, Code.CONFIGURATION)
+            assert reason in failed.reason
+        assert await client.is_alive()
+
+
+async def test_a_subscription_to_half_a_million_topics_is_refused_at_once(bystander: Bystander) -> None:
+    """It stood in everybody's way for four seconds, and for ten when the broker started again."""
+    async with welcome_client(bystander) as client:
+        await client.say(subscribe(name="many", topics=tuple(f"t{n}" for n in range(500_000))))
+
+        failed = await client.hear(RequestFailed)
+        assert failed.code is Code.INVALID_TOPIC
+        assert failed.reason == "a subscription has at most 1024 topic patterns, this one has 500000"
+        assert await client.is_alive()
 
 
 async def attached(client: RawClient) -> tuple[int, str, int]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from gapless.cli.output import one_line
 from gapless.errors import InvalidMessageError
 from gapless.selectors.headers import SENT_FIELDS, HeaderField, sent_headers
 
@@ -99,7 +100,7 @@ def readable_event(event: Event) -> str:
     """An event on one line, for people."""
     properties = " ".join(f"{name}={_plain(value)}" for name, value in event.properties.items())
     body = json_body(event.body)
-    text = _one_line(body) if isinstance(body, str) else f"({len(event.body):,} bytes)"
+    text = one_line(body) if isinstance(body, str) else f"({len(event.body):,} bytes)"
     when = f"{event.timestamp:%Y-%m-%d %H:%M:%S}"
     return "  ".join(part for part in (when, event.topic, properties, text) if part)
 
@@ -163,9 +164,4 @@ def _kind(value: Any) -> str:
 
 
 def _plain(value: object) -> str:
-    return _one_line(value) if isinstance(value, str) else json.dumps(value)
-
-
-def _one_line(text: str) -> str:
-    """Text that cannot break out of its line or move the cursor of who reads it."""
-    return text if text.isprintable() else json.dumps(text, ensure_ascii=True)[1:-1]
+    return one_line(value) if isinstance(value, str) else json.dumps(value)

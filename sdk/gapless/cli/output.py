@@ -66,7 +66,12 @@ def shown(value: Any) -> str:
         return f"{value:,.1f}"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(shown, value)) or "-"
-    return str(value) or "-"
+    return one_line(str(value)) or "-"
+
+
+def one_line(text: str) -> str:
+    """Text that cannot break out of its line or move the cursor of who reads it."""
+    return text if text.isprintable() else json.dumps(text, ensure_ascii=True)[1:-1]
 
 
 def shown_bytes(count: int) -> str:

@@ -18,8 +18,8 @@ from gapless.errors import (
     InvalidTopicError,
     TokenMismatchError,
 )
-from gapless.selectors.filters import check_pattern
 from gapless.selectors.selector import Selector
+from gapless.selectors.topics import check_patterns
 
 Start: TypeAlias = "str | datetime | CheckpointToken | None"
 """Where a subscription begins: see `Session.subscribe`. A str is "latest" or "earliest"; were that said in the type,
@@ -75,8 +75,7 @@ def wanted(
     """
     if not topics:
         raise InvalidTopicError("name at least one topic to subscribe to; '#' is all of them")
-    for topic in topics:
-        check_pattern(topic)
+    check_patterns(topics)
     if not isinstance(selector, Selector):
         selector = Selector(selector)
     if name is not None:

@@ -86,6 +86,8 @@ class Received:
 
         Raises FramesLostError when frames before it are missing, and RemoteProtocolError when it has no number.
         """
+        if len(payload) < HEAD_BYTES:
+            raise RemoteProtocolError("a frame of a session is too short to have a number")
         number, urgent = _unpack(payload, SESSION_BYTES)
         if number & _URGENT:
             number -= _URGENT

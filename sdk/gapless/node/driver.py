@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gapless import plugins
 from gapless.core.codec import encode
 from gapless.core.messages import Code, Refused
+from gapless.core.sessions import HandlerFailedError, Suspects
 from gapless.errors import (
     ConfigurationError,
     StorageError,
@@ -74,6 +75,7 @@ class Node:
         """Why the run that is being started has failed."""
         self._cause = ""
         """What clients are told of the latest failure; the whole of it stands in the broker's own log."""
+        self._suspects = Suspects()
         self._crashes: deque[float] = deque(maxlen=CRASHES_MAX)
         self._pause = PAUSE_FIRST
         self._restarting: asyncio.Task[None] | None = None
@@ -192,6 +194,7 @@ class Node:
         except BaseException:
             volume.close()
             raise
+        machine.sessions.remember(self._suspects)
         min_free_bytes = self._loaded.config.node.min_free_bytes
         run = Run(machine, volume, self._on_run_failed, min_free_bytes=min_free_bytes, clock=self._clock)
         self._run_began = time.monotonic()
@@ -227,6 +230,8 @@ class Node:
         await run.closed()
         # Whatever a traceback or a dead cycle still holds of the old volume could keep its lock.
         error = error.with_traceback(None)
+        if error.__cause__ is not None:
+            error.__cause__ = error.__cause__.with_traceback(None)
         gc.collect()
         while not self._stopping.is_set() and not self._is_final(error):
             await self._sleep()
@@ -247,7 +252,11 @@ class Node:
             log.error("the storage has failed, nothing was acknowledged that is not durable: %s", error)
         else:
             self._crashes.append(time.monotonic())
-            log.error("a bug: an exception in a core; the node starts over", exc_info=error)
+            culprit = ""
+            if isinstance(error, HandlerFailedError):
+                self._suspects.on_failed(error, self._clock()[0])
+                culprit = f" while it handled {error.told}, who stays outside for a while"
+            log.error("a bug: an exception in a core%s; the node starts over", culprit, exc_info=error)
 
     def _is_final(self, error: BaseException) -> bool:
         if isinstance(error, (VolumeAbsentError, VolumeCorruptError, VolumeForeignError, ConfigurationError)):

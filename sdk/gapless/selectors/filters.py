@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 
 from gapless.errors import InvalidTopicError
 from gapless.selectors.selector import Selector
-from gapless.selectors.topics import check_pattern, check_topic, topic_matches
+from gapless.selectors.topics import check_pattern, check_patterns, check_topic, topic_matches
 from gapless.selectors.values import Value
 
 __all__ = ["Filter", "check_pattern", "check_topic"]
@@ -32,8 +32,7 @@ class Filter:
         topics: object = self.topics
         if not isinstance(topics, tuple) or not topics:
             raise InvalidTopicError(f"a filter has a tuple of one or more topic patterns, not {topics!r}")
-        for pattern in self.topics:
-            check_pattern(pattern)
+        check_patterns(self.topics)
         _ = self.compiled
 
     @classmethod

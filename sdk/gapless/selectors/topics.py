@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 from gapless.errors import InvalidTopicError
 
 TOPIC_BYTES_MAX: Final = 255
 """How long a topic or a pattern may be, in UTF-8."""
+TOPICS_MAX: Final = 1024
+"""How many patterns a subscription may have."""
 
 _WILDCARDS: Final = ("*", "#")
 
@@ -36,6 +38,14 @@ def check_pattern(pattern: str) -> None:
             raise InvalidTopicError(f"{pattern!r}: `*` must be a whole level, and `#` the whole last one")
     if levels[-1] not in _WILDCARDS and any(wildcard in levels[-1] for wildcard in _WILDCARDS):
         raise InvalidTopicError(f"{pattern!r}: a wildcard must be a whole level")
+
+
+def check_patterns(patterns: Sequence[str]) -> None:
+    """Refuses what is no choice of patterns that a subscription may have. Raises InvalidTopicError."""
+    if len(patterns) > TOPICS_MAX:
+        raise InvalidTopicError(f"a subscription has at most {TOPICS_MAX} topic patterns, this one has {len(patterns)}")
+    for pattern in patterns:
+        check_pattern(pattern)
 
 
 def topic_matches(pattern: str, topic: str) -> bool:

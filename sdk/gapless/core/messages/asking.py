@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless.core.messages.base import ClientMessage, ServerMessage
+from gapless.core.messages.base import ClientMessage, Number, ServerMessage
 from gapless.core.messages.subscribing import Position
 from gapless.core.ticks import PubendId, ShbId, Tick
 
@@ -12,7 +12,7 @@ from gapless.core.ticks import PubendId, ShbId, Tick
 class Unsubscribe(ClientMessage, frozen=True, tag=30):
     """Removes a durable subscription."""
 
-    request: int
+    request: Number
     name: str
     client_id: str
 
@@ -26,7 +26,7 @@ class Done(ServerMessage, frozen=True, tag=30):
 class ListSubscriptions(ClientMessage, frozen=True, tag=31):
     """Asks for all durable subscriptions."""
 
-    request: int
+    request: Number
 
 
 class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
@@ -57,7 +57,7 @@ class SubscriptionList(ServerMessage, frozen=True, tag=31):
 class ListPubends(ClientMessage, frozen=True, tag=32):
     """Asks for all pubends of the broker."""
 
-    request: int
+    request: Number
 
 
 class PubendRow(msgspec.Struct, array_like=True, frozen=True):
@@ -104,7 +104,7 @@ class PubendList(ServerMessage, frozen=True, tag=32):
 class Retire(ClientMessage, frozen=True, tag=33):
     """An administrator gives an SHB up for good, at all pubends of this broker (algorithms.md T10). Idempotent."""
 
-    request: int
+    request: Number
     shb: str
     """Its id, or the name of its node, if no other SHB is called so."""
     only_look: bool = False

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 PROTOCOL = 2
 """The version of the client protocol that this build speaks."""
+
+
+NUMBER_MAX = (1 << 63) - 1
+
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+"""A count, a credit, or what a client or a broker calls something by: others do not parse."""
+Number32: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+"""A number that has 32 bits in binary messages."""
+Wall: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
+"""A wall time in milliseconds since 1970."""
+Seal: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=64)]
+"""Of a token."""
 
 
 class Code(str, Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.columns import EventColumns
-from gapless.core.messages.base import ClientMessage, Code, ServerMessage
+from gapless.core.messages.base import ClientMessage, Code, Number, Number32, ServerMessage
 from gapless.core.ticks import PubendId, Tick
 
 
@@ -20,22 +20,22 @@ class TickRun(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class OpenPublisher(ClientMessage, frozen=True, tag=10):
     """Opens a publisher, or opens it again on a new connection (a higher attempt of the same instance)."""
 
-    publisher: int
+    publisher: Number32
     """The session's own number for it, chosen by the client."""
     name: str
     instance: str
-    attempt: int
+    attempt: Number
     topic: str | None
     pubend: PubendId = ""
     """The pubend it is on since it was first opened; "" the first time."""
-    epoch: int = 0
+    epoch: Number = 0
     """The epoch it had last, 0 before it had any: one that comes back does not fence who has come since."""
 
 
 class ClosePublisher(ClientMessage, frozen=True, tag=11):
     """A publisher is over, and nothing that it has sent needs an answer any more. One without a name is forgotten."""
 
-    publisher: int
+    publisher: Number32
 
 
 class PublisherOpened(ServerMessage, frozen=True, tag=10):

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from gapless.core.delivered import DeliveredColumns
-from gapless.core.messages.base import ClientMessage, Code, ServerMessage
+from gapless.core.messages.base import NUMBER_MAX, ClientMessage, Code, Number, Seal, ServerMessage, Wall
 from gapless.core.messages.subscribing import InUse, Position, RealTick, StartAt
 from gapless.core.ticks import PubendId, Tick
 
@@ -19,23 +19,23 @@ class Target(msgspec.Struct, array_like=True, frozen=True):
     """
 
     name: str
-    sid: int = 0
-    generation: int = 0
+    sid: Number = 0
+    generation: Number = 0
 
 
 class Attach(ClientMessage, frozen=True, tag=40):
     """Creates a durable subscription if it does not exist, and consumes nothing. The fields are Subscribe's."""
 
-    request: int
+    request: Number
     name: str
     topics: tuple[str, ...]
     selector: str
     start: StartAt
-    start_wall: int
+    start_wall: Wall
     positions: list[Position] | None
-    token_sid: int
-    token_generation: int
-    token_seal: bytes
+    token_sid: Number
+    token_generation: Number
+    token_seal: Seal
 
 
 class AttachedTo(ServerMessage, frozen=True, tag=40):
@@ -55,7 +55,7 @@ class AskHeads(ClientMessage, frozen=True, tag=41):
     With `wait_ms`: answered when something is, or so long after, whichever comes first.
     """
 
-    request: int
+    request: Number
     target: Target | None
     after: list[Position] | None
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=600_000)]
@@ -71,33 +71,33 @@ class Ticks(ServerMessage, frozen=True, tag=41):
 class AskBound(ClientMessage, frozen=True, tag=42):
     """Asks up to where the heads' ranges behind `start` have no more than so many events, and bytes of events."""
 
-    request: int
+    request: Number
     target: Target
     start: list[Position]
-    max_events: Annotated[int, msgspec.Meta(ge=1)] | None
-    max_bytes: Annotated[int, msgspec.Meta(ge=1)] | None
+    max_events: Annotated[int, msgspec.Meta(ge=1, le=NUMBER_MAX)] | None
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=NUMBER_MAX)] | None
 
 
 class AskEarliest(ClientMessage, frozen=True, tag=43):
     """Asks up to where nothing is left to be read; with `target`, of what that subscription may still read."""
 
-    request: int
+    request: Number
     target: Target | None
 
 
 class Settle(ClientMessage, frozen=True, tag=44):
     """A subscription that is read by ranges is done with everything up to here. Answered by Done, durably."""
 
-    request: int
+    request: Number
     target: Target
-    token_seal: bytes
+    token_seal: Seal
     positions: list[Position]
 
 
 class Lease(ClientMessage, frozen=True, tag=45):
     """Takes a subscription for this session alone, until the session or the lease ends."""
 
-    request: int
+    request: Number
     target: Target
     owner: str
     """Who, for people; the same owner replaces himself at once."""
@@ -114,7 +114,7 @@ class Leased(ServerMessage, frozen=True, tag=45):
 class EndLease(ClientMessage, frozen=True, tag=46):
     """Gives a lease back, or no longer waits for it."""
 
-    request: int
+    request: Number
 
 
 class LeaseLost(ServerMessage, frozen=True, tag=46):
@@ -131,13 +131,13 @@ class ReadRange(ClientMessage, frozen=True, tag=47):
     Answered by RangeEvents and RangeGap in tick order, then RangeRead. Reading changes nothing.
     """
 
-    request: int
+    request: Number
     target: Target
     pubend: PubendId
     lo: RealTick
     hi: RealTick
-    credit_events: int
-    credit_bytes: int
+    credit_events: Number
+    credit_bytes: Number
 
 
 class RangeGap(ServerMessage, frozen=True, tag=47):
@@ -152,9 +152,9 @@ class RangeGap(ServerMessage, frozen=True, tag=47):
 class ReadOn(ClientMessage, frozen=True, tag=48):
     """Grants a range read more events and bytes, counted as in Credit."""
 
-    request: int
-    events: int
-    bytes: int
+    request: Number
+    events: Number
+    bytes: Number
 
 
 class RangeRead(ServerMessage, frozen=True, tag=48):
@@ -166,7 +166,7 @@ class RangeRead(ServerMessage, frozen=True, tag=48):
 class EndRead(ClientMessage, frozen=True, tag=49):
     """Nobody wants the rest of a range."""
 
-    request: int
+    request: Number
 
 
 class RangeEvents(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from gapless.core.delivered import DeliveredColumns
-from gapless.core.messages.base import ClientMessage, Code, ServerMessage
+from gapless.core.messages.base import ClientMessage, Code, Number, Seal, ServerMessage, Wall
 from gapless.core.ticks import FOREVER, PubendId, Tick
 
 RealTick: TypeAlias = Annotated[Tick, msgspec.Meta(ge=0, le=FOREVER)]
@@ -54,26 +54,26 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     `sid`: attach to exactly that subscription and generation, never create.
     """
 
-    request: int
+    request: Number
     name: str | None
     """None: not durable."""
     topics: tuple[str, ...]
     selector: str
     start: StartAt
-    start_wall: int
+    start_wall: Wall
     """For StartAt.TIME, and when what began so is made again: milliseconds since 1970; else 0."""
     positions: list[Position] | None
-    token_sid: int
+    token_sid: Number
     """Which subscription, generation and seal the token names; 0, 0 and b"" without one."""
-    token_generation: int
-    token_seal: bytes
+    token_generation: Number
+    token_seal: Seal
     acknowledged: list[Acknowledged]
     """The client's last acknowledgement, repeated."""
     in_use: InUse
-    credit_events: int
-    credit_bytes: int
-    sid: int = 0
-    generation: int = 0
+    credit_events: Number
+    credit_bytes: Number
+    sid: Number = 0
+    generation: Number = 0
 
 
 class Subscribed(ServerMessage, frozen=True, tag=20):
@@ -105,25 +105,25 @@ class Credit(ClientMessage, frozen=True, tag=21):
     are, so that an event larger than what is left is not stuck.
     """
 
-    sid: int
-    events: int
-    bytes: int
-    request: int = 0
+    sid: Number
+    events: Number
+    bytes: Number
+    request: Number = 0
     """The number of the Subscribe that it belongs to, as in Detach."""
 
 
 class Acknowledge(ClientMessage, frozen=True, tag=22):
     """Cumulative: everything up to these positions is done with."""
 
-    sid: int
-    positions: list[Acknowledged]
+    sid: Number
+    positions: Annotated[list[Acknowledged], msgspec.Meta(max_length=4096)]
 
 
 class Detach(ClientMessage, frozen=True, tag=23):
     """Ends the consumption of a subscription in this session; a durable one lives on."""
 
-    sid: int
-    request: int = 0
+    sid: Number
+    request: Number = 0
     """The number of the Subscribe that began it: who took it over in the same session is not meant. 0: whoever."""
 
 

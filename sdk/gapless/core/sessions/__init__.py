@@ -4,7 +4,8 @@
                           └─────▶ Welcome: a session, until Goodbye, silence, a violation, or the link's end
 
 `service` has the machine, `handshake` the first frame, `publishing` the publishers, `connection` the
-times of one link, `outbox` what is to be sent, `limits` the bounds.
+times of one link, `outbox` what is to be sent, `limits` the bounds,
+`suspects` whose message a machine failed of.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from gapless.core.sessions.limits import HELLO_BYTES_MAX, BrokerIdentity, Limits
 from gapless.core.sessions.outbox import LinkOutput, Payload
 from gapless.core.sessions.publishing import PlaceBatch, PlaceOpening
 from gapless.core.sessions.service import Sessions
+from gapless.core.sessions.suspects import HandlerFailedError, Suspects
 
 __all__ = [
     "HELLO_BYTES_MAX",
     "BrokerIdentity",
+    "HandlerFailedError",
     "Limits",
     "LinkOutput",
     "Payload",
     "PlaceBatch",
     "PlaceOpening",
     "Sessions",
+    "Suspects",
 ]

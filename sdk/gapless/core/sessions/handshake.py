@@ -9,8 +9,9 @@ import msgspec
 
 from gapless.core.codec import session_of
 from gapless.core.messages import PROTOCOL, Code, Hello, Refused, Welcome
+from gapless.core.messages.checks import problem_of
 from gapless.core.numbering import SESSION_BYTES
-from gapless.core.sessions.limits import HELLO_BYTES_MAX, BrokerIdentity, Limits, name_problem
+from gapless.core.sessions.limits import HELLO_BYTES_MAX, BrokerIdentity, Limits
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -45,10 +46,9 @@ def judge_hello(hello: Hello, peer: str, broker: BrokerIdentity, authenticator: 
     if hello.protocol != PROTOCOL:
         reason = f"this broker speaks protocol {PROTOCOL}, the client {hello.protocol}"
         return Refused(Code.PROTOCOL_VERSION, reason)
-    if problem := name_problem(hello.client_id, empty=True):
-        return Refused(Code.CONFIGURATION, f"the client id {problem}")
-    if problem := name_problem(hello.instance):
-        return Refused(Code.CONFIGURATION, f"the client instance {problem}")
+    problem = problem_of(hello)
+    if problem is not None:
+        return Refused(*problem)
     principal = authenticator.authenticate(hello.client_id, hello.credentials, peer)
     if principal is None:
         return Refused(Code.UNAUTHORIZED, "the credentials are not valid here")

@@ -12,7 +12,6 @@ from gapless.core.keyed import batch_name, marked
 from gapless.core.messages import Code, KeyedPublished, PublishKeyed, RequestFailed
 from gapless.core.routing import OpenRequest, Placed, Pub, Verdict
 from gapless.core.sessions.connection import Connection
-from gapless.core.sessions.limits import name_problem
 from gapless.core.sessions.outbox import Outbox
 from gapless.core.sessions.publishing import CODES, PlaceBatch, PlaceOpening
 
@@ -38,9 +37,7 @@ class KeyedBatches:
     def on_publish(self, connection: Connection, session: int, message: PublishKeyed) -> None:
         """A batch."""
         waiting = self._waiting.setdefault(session, {})
-        if problem := name_problem(message.producer):
-            self._refuse(connection, session, message, Code.REJECTED, f"the producer's name {problem}")
-        elif len(waiting) >= UNANSWERED_MAX:
+        if len(waiting) >= UNANSWERED_MAX:
             self._refuse(connection, session, message, Code.RETRY, f"{UNANSWERED_MAX} keyed batches are unanswered")
         else:
             self._serial += 1

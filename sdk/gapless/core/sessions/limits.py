@@ -10,9 +10,6 @@ SECOND = 1_000_000_000
 HELLO_BYTES_MAX = 4096
 """The longest payload that is looked at before a client is authenticated (reliability.md 1.3)."""
 
-NAME_BYTES_MAX = 255
-"""The longest client id, client instance and publisher name, in UTF-8."""
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
@@ -51,12 +48,3 @@ class Limits:
     """Above this many bytes waiting to leave, nothing more is read from the link: answers cannot pile up."""
     pending_bytes_max: int = 48 << 20
     """Above this many the link is closed."""
-
-
-def name_problem(name: str, *, empty: bool = False) -> str:
-    """What is wrong with a client id, an instance or a publisher's name; "" when nothing is."""
-    if not name:
-        return "" if empty else "is empty"
-    if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
-        return f"is longer than {NAME_BYTES_MAX} bytes"
-    return "" if name.isprintable() else "holds characters that cannot be printed"

@@ -28,7 +28,7 @@ from gapless.core.messages import (
 )
 from gapless.core.routing import Ending, OpenRequest, Outcome, Placed, Pub, Verdict
 from gapless.core.sessions.connection import Connection
-from gapless.core.sessions.limits import Limits, name_problem
+from gapless.core.sessions.limits import Limits
 from gapless.core.sessions.outbox import Outbox
 from gapless.core.ticks import PubendId
 from gapless.errors import RemoteProtocolError
@@ -163,9 +163,6 @@ class Publishing:
         Openings count by themselves: one that follows a refusal finds as many batches as there may be, all sent
         before the client heard of it.
         """
-        if problem := name_problem(message.name) or name_problem(message.instance):
-            self._refuse(connection, session, message, f"the publisher's name or instance {problem}")
-            return
         request = OpenRequest(
             message.name, message.instance, message.attempt, message.topic, message.pubend, message.epoch
         )

@@ -18,10 +18,13 @@ from gapless.core.messages import (
     OpenPublisher,
     Publish,
     PublishKeyed,
+    PublishRefused,
     Refused,
     RequestFailed,
     ServerMessage,
 )
+from gapless.core.messages.base import NUMBER_MAX
+from gapless.core.messages.checks import Problem, problem_of
 from gapless.core.numbering import FramesLostError
 from gapless.core.roles import ClientSession, RequestHandler, SessionEnded
 from gapless.core.routing import Ending, Placed
@@ -31,6 +34,7 @@ from gapless.core.sessions.keyed import KEYED, KeyedBatches
 from gapless.core.sessions.limits import BrokerIdentity, Limits
 from gapless.core.sessions.outbox import LinkOutput, Outbox
 from gapless.core.sessions.publishing import Publishing, ReplyTo
+from gapless.core.sessions.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -76,6 +80,7 @@ class Sessions:
         self._instances: dict[tuple[str, str, str], Connection] = {}
         self._due: list[tuple[int, int]] = []
         """A heap with one (time, link) per link; a time may be too early, never too late."""
+        self._suspects = Suspects()
         self._counter = 0
         self._closing = ""
 
@@ -94,6 +99,10 @@ class Sessions:
         for session, connection in self._sessions.items():
             yield connection.link, encode(session, Closing(reason))
 
+    def remember(self, suspects: Suspects) -> None:
+        """What earlier machines of this node failed of; said before anything happens."""
+        self._suspects = suspects
+
     # What happened.
 
     def on_link(self, link: int, peer: str, now: int) -> None:
@@ -107,7 +116,10 @@ class Sessions:
             heappush(self._due, (connection.due(self._limits), link))
 
     def on_frames(self, link: int, payloads: Sequence[bytes], now: int, wall: int) -> None:
-        """Frames arrived on a link. A link that was closed here is no longer listened to."""
+        """Frames arrived on a link. A link that was closed here is no longer listened to.
+
+        Raises HandlerFailedError when a handler fails of one: then nobody knows in which state the cores are.
+        """
         connection = self._links.get(link)
         if connection is None:
             return
@@ -239,6 +251,11 @@ class Sessions:
             self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, verdict)
             return
+        if self._suspects.is_outside(verdict.principal, verdict.client_id, verdict.instance, now):
+            reason = f"the broker failed of a message of this client, which stays outside for {OUTSIDE // SECOND} s"
+            self._forget(connection, Ending.LEFT)
+            self._refuse(connection.link, Refused(Code.RETRY, reason))
+            return
         self._admit(connection, verdict, now)
 
     def _admit(self, connection: Connection, admitted: Admitted, now: int) -> None:
@@ -269,11 +286,22 @@ class Sessions:
         if not connection.received.is_new(payload):
             return  # it came before
         message = decode_client(payload)
+        problem = problem_of(message)
+        if problem is not None:
+            self._refuse_message(client, message, problem)
+            return
         handler = self._handlers.get(type(message))
-        if handler is not None:
-            handler(client, message, now, wall)
-        else:
+        if handler is None:
             self._on_unserved(client, message)
+            return
+        if self._suspects.has_seen(payload):
+            raise RemoteProtocolError("the broker failed of this very message before; its log says how")
+        try:
+            handler(client, message, now, wall)
+        except RemoteProtocolError:
+            raise
+        except Exception as error:
+            raise HandlerFailedError(client, connection.peer, type(message).__name__, payload) from error
 
     def _on_publish(self, client: ClientSession, message: Publish, _now: int, _wall: int) -> None:
         self._publishing.on_publish(self._sessions[client.number], client.number, message)
@@ -298,6 +326,15 @@ class Sessions:
 
     def _on_second_hello(self, _client: ClientSession, _message: Hello, _now: int, _wall: int) -> None:
         raise RemoteProtocolError("a second Hello")
+
+    def _refuse_message(self, client: ClientSession, message: Any, problem: Problem) -> None:
+        """A message that fails its checks: a request is told why. Raises RemoteProtocolError if it is none."""
+        if isinstance(message, OpenPublisher):
+            self.tell(client.number, PublishRefused(message.publisher, 0, problem.code, problem.reason))
+        elif (request := getattr(message, "request", None)) is not None and request <= NUMBER_MAX:
+            self.tell(client.number, RequestFailed(request, *problem))
+        else:
+            raise RemoteProtocolError(problem.reason)
 
     def _on_unserved(self, client: ClientSession, message: Any) -> None:
         """No role of this node answers such messages: a request is told so, anything else is dropped."""

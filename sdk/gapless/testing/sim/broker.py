@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gapless.core import routing
+from gapless.core.sessions import HandlerFailedError
 from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
 from gapless.node.assembly import Loaded, make_machine
 from gapless.node.engine import Engine
@@ -369,6 +370,8 @@ class SimBroker:
 
     def on_failed(self, error: BaseException) -> None:
         """The storage failed: the node throws its machine away and recovers. Anything else is a bug."""
+        if isinstance(error, HandlerFailedError) and error.__cause__ is not None:
+            raise error.__cause__
         if not isinstance(error, StorageError):
             raise error
         self.world.note(self.name, "storage failed", str(error))

@@ -110,6 +110,12 @@ def test_a_frame_without_a_number_is_an_error(numbers: tuple[int, int]) -> None:
         received.is_new(PAYLOAD[:8] + pack("<II", *numbers) + PAYLOAD[16:])
 
 
+@pytest.mark.parametrize("length", range(8, 16))
+def test_a_frame_that_ends_within_its_numbers_is_an_error(length: int) -> None:
+    with pytest.raises(RemoteProtocolError, match="too short"):
+        Received().is_new(PAYLOAD[:length])
+
+
 def test_who_has_no_number_to_give_gives_none() -> None:
     assert is_unnumbered(PAYLOAD)
     assert not is_unnumbered(Sent().stamp(PAYLOAD, urgent=True))

@@ -13,6 +13,7 @@ import pytest
 
 from gapless import plugins
 from gapless.core.messages import Closing, Code, ListPubends, OpenPublisher, Publish
+from gapless.core.sessions import HandlerFailedError
 from gapless.errors import (
     ConfigurationError,
     VolumeCorruptError,
@@ -80,9 +81,9 @@ class World:
     def listener(self) -> FakeListener:
         return self.transport.listeners[0]
 
-    async def connect(self, *, publisher: bool = True) -> FakeLink:
+    async def connect(self, instance: str = "one", *, publisher: bool = True) -> FakeLink:
         link = self.listener.connect()
-        link.say(hello())
+        link.say(hello(instance=instance))
         await until(lambda: link.sent)
         assert kinds(link.hear()) == ["Welcome"]
         if publisher:
@@ -286,7 +287,29 @@ async def test_a_bug_in_a_core_starts_it_over_with_its_traceback_in_the_log(worl
     assert link.closed == "the broker has failed and recovers"
     assert "a bug: an exception in a core" in caplog.text
     assert "_on_list" in caplog.text
-    await world.connect()
+    assert "a ListPubends of client 'desk-7' (anonymous) at" in caplog.text
+    await world.connect("another")
+    await node.stop()
+
+
+async def test_whoever_felled_it_stays_outside_and_what_felled_it_is_not_handled_again(world: World) -> None:
+    """Else it would fall once more as soon as he is back, and end with the fifth time."""
+    node = await world.start()
+    link = await world.connect(publisher=False)
+    link.say(ListPubends(666))
+    await until(lambda: world.opened == 2 and node.serving)
+
+    back = world.listener.connect()
+    back.say(hello())
+    await until(lambda: back.sent)
+    assert kinds(back.hear()) == ["Refused"]
+    for number in range(CRASHES_MAX):
+        other = await world.connect(f"another {number}", publisher=False)
+        other.say(ListPubends(666))
+        await until(lambda link=other: link.closed)
+        assert "this very message" in str(other.closed)
+
+    assert world.opened == 2
     await node.stop()
 
 
@@ -294,11 +317,11 @@ async def test_a_core_that_keeps_failing_ends_the_node(world: World, caplog: Any
     node = await world.start()
     for number in range(CRASHES_MAX):
         await until(lambda: node.serving)
-        link = await world.connect(publisher=False)
-        link.say(ListPubends(666))
+        link = await world.connect(f"one of {number}", publisher=False)
+        link.say(ListPubends(666 + number))
         await until(lambda count=number: world.opened == count + 2 or node._error is not None)
 
-    with pytest.raises(ValueError, match="a bug in a core"):
+    with pytest.raises(HandlerFailedError, match="a bug in a core"):
         await node.wait()
 
     assert world.opened == CRASHES_MAX
@@ -312,8 +335,8 @@ async def test_crashes_long_ago_are_forgotten(world: World, monkeypatch: Any) ->
     monkeypatch.setattr(driver, "CALM", 0.0)
     node = await world.start()
     for number in range(CRASHES_MAX + 2):
-        link = await world.connect(publisher=False)
-        link.say(ListPubends(666))
+        link = await world.connect(f"one of {number}", publisher=False)
+        link.say(ListPubends(666 + number))
         await until(lambda count=number: world.opened == count + 2 and node.serving)
 
     await node.stop()

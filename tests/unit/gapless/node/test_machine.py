@@ -11,7 +11,7 @@ from gapless.core.effects import Alarm, EndSession, Put, Read, ReadResult, Set, 
 from gapless.core.messages import Code, ListPubends, OpenPublisher, Publish, TickRun
 from gapless.core.roles import SessionEnded
 from gapless.core.routing import Deliver, Knowledge, RouterContext, Save, Submit
-from gapless.core.sessions import BrokerIdentity, Limits
+from gapless.core.sessions import BrokerIdentity, HandlerFailedError, Limits
 from gapless.errors import ConfigurationError
 from gapless.node.auth import Anonymous
 from gapless.node.machine import ROUNDS_MAX, Machine, Output
@@ -274,7 +274,7 @@ def test_a_violation_ends_one_session_and_a_bug_ends_the_step(rig: Rig) -> None:
     wire, other = rig.connect(1, publisher=False), rig.connect(2, publisher=False)
 
     assert kinds(rig.say(1, wire, ListPubends(-1))) == ["Closing"]
-    with pytest.raises(ValueError, match="a bug in a core"):
+    with pytest.raises(HandlerFailedError, match="a bug in a core"):
         rig.feed(2, other, ListPubends(666))
 
 

@@ -327,7 +327,7 @@ async def test_a_bug_in_a_core_ends_the_run(rig: Rig) -> None:
     other.say(ListPubends(1))
     await rig.settle()
 
-    assert [str(error) for error in rig.failures] == ["a bug in a core"]
+    assert [str(error.__cause__) for error in rig.failures] == ["a bug in a core"]
     assert other.hear() == []
 
 

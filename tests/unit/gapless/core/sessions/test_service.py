@@ -16,8 +16,11 @@ from gapless.core.messages import (
     Heartbeat,
     ListPubends,
     ListSubscriptions,
+    OpenPublisher,
     PubendList,
+    PublishRefused,
     RequestFailed,
+    Retire,
     Silence,
 )
 from gapless.core.roles import ClientSession
@@ -104,9 +107,21 @@ def test_what_came_before_a_violation_counts_and_what_comes_after_does_not(broke
 def test_a_handler_may_call_a_message_a_violation(broker: Any) -> None:
     client = broker.client()
 
-    (closing,) = client.say(ListPubends(-1))
+    (closing,) = client.say(ListPubends(4040))
 
-    assert closing == Closing("protocol violation: a request with a negative number")
+    assert closing == Closing("protocol violation: a request that makes no sense")
+
+
+def test_a_request_that_fails_its_checks_is_answered_and_goes_no_further(broker: Any) -> None:
+    client = broker.client()
+
+    (failed,) = client.say(Retire(5, "x" * 256))
+    (refused,) = client.say(OpenPublisher(1, "", "i", 1, None))
+
+    assert failed == RequestFailed(5, Code.NOT_FOUND, "the SHB's name has 256 bytes; at most 255 are taken")
+    assert refused == PublishRefused(1, 0, Code.REJECTED, "the publisher's name is empty")
+    assert (broker.requests, broker.placed()) == ([], [])
+    assert client.say(ListPubends(-1))[0].reason.startswith("protocol violation: ")
 
 
 def test_the_same_instance_replaces_its_own_session_at_once(broker: Any) -> None:
