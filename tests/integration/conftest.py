@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from integration.bystander import Bystander, bystanding
 from integration.io_shim import Shim, compile_shim
 from integration.spark_kit import LocalBroker, local_spark
 
@@ -58,3 +60,16 @@ def broker(tmp_path: Path) -> Iterator[LocalBroker]:
 def url(broker: LocalBroker) -> str:
     """Where it listens."""
     return broker.url
+
+
+@pytest.fixture
+async def bystander(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Bystander]:
+    """Somebody at work, who at the end of the test must not have noticed a thing."""
+    caplog.set_level(logging.WARNING)
+    async with bystanding(tmp_path / "volume") as bystander:
+        bystander.before = await bystander.listing()
+        yield bystander
+        assert await bystander.listing() == bystander.before
+        assert bystander.is_undisturbed()
+        await bystander.works()
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 import struct
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -27,47 +26,21 @@ from gapless.core.columns import EventColumns
 from gapless.core.framing import encode_frame
 from gapless.core.messages import (
     PROTOCOL,
-    Acknowledge,
-    Acknowledged,
-    AnyClientMessage,
-    AskBound,
-    AskEarliest,
-    AskHeads,
-    Attach,
-    ClosePublisher,
     Closing,
     Code,
-    Credit,
-    Detach,
-    Detached,
-    EndLease,
-    EndRead,
-    Goodbye,
     Heartbeat,
     Hello,
-    InUse,
-    Lease,
-    ListPubends,
     ListSubscriptions,
     OpenPublisher,
-    Position,
     Publish,
     Published,
     PublishRefused,
-    ReadOn,
-    ReadRange,
     Refused,
-    RequestFailed,
-    Retire,
-    Settle,
-    StartAt,
-    Subscribe,
-    Subscribed,
-    Target,
     Unsubscribe,
     Welcome,
 )
 from gapless.core.numbering import HEAD_BYTES
+from integration.bad_messages import QUICK, attached, requests, variants, welcome_client
 from integration.bystander import Bystander, bystanding
 from integration.nodes_in_process import running_node
 from integration.raw_client import RawClient, payload
@@ -79,19 +52,6 @@ MEBIBYTE = 1 << 20
 DEEP = 100_000
 
 Value = TypeVar("Value")
-
-
-@pytest.fixture
-async def bystander(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Bystander]:
-    """Somebody at work, who at the end of the test must not have noticed a thing."""
-    caplog.set_level(logging.WARNING)
-    async with bystanding(tmp_path / "volume") as bystander:
-        bystander.before = await bystander.listing()
-        yield bystander
-        assert await bystander.listing() == bystander.before
-        assert bystander.is_undisturbed()
-        await bystander.works()
-    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 # ------------------------------------------------------------------------------------- before the handshake
@@ -245,14 +205,6 @@ async def drip(clients: list[RawClient], data: bytes) -> None:
 
 
 # -------------------------------------------------------------------------------------- after the handshake
-
-
-@contextlib.asynccontextmanager
-async def welcome_client(bystander: Bystander) -> AsyncIterator[RawClient]:
-    """A client that is welcome, and means no good."""
-    async with RawClient(bystander.address) as client:
-        await client.shake_hands()
-        yield client
 
 
 CUT = b"cut"
@@ -479,212 +431,6 @@ async def test_a_frame_above_the_limit_is_not_even_read(bystander: Bystander) ->
 
         assert await client.hear(Published) is None
     assert client.closed
-
-
-# -------------------------------------------------------------------------------------------------- numbers
-
-
-NUMBERS = (-1, 0, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, -(1 << 63))
-
-
-def variants(message: Any, value: int) -> Iterator[Any]:
-    """The message, as lists and numbers, with each number of it in turn replaced by `value`."""
-    if isinstance(message, int) and not isinstance(message, bool):
-        yield value
-    elif isinstance(message, list):
-        for index, part in enumerate(message):
-            for variant in variants(part, value):
-                yield [*message[:index], variant, *message[index + 1 :]]
-
-
-def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
-    """Every message of a client that has a number in it."""
-    position = [Position(pubend, tick)]
-    return [
-        Hello(PROTOCOL, "", "attacker", "raw"),
-        OpenPublisher(3, "raw", "raw", 1, None, pubend),
-        subscribe(request=5, start=StartAt.TIME, start_wall=1_700_000_000_000),
-        subscribe(request=6, start=StartAt.TOKEN, positions=position),
-        subscribe(request=7, start=StartAt.TOKEN, positions=position, token_sid=sid, token_generation=1),
-        subscribe(request=8, sid=sid, generation=1, acknowledged=[Acknowledged(pubend, tick, tick)]),
-        Credit(sid, 100, 100_000),
-        Acknowledge(sid, [Acknowledged(pubend, tick, tick)]),
-        Detach(sid),
-        Unsubscribe(9, "nobody's", "attacker"),
-        ListSubscriptions(10),
-        ListPubends(11),
-        ClosePublisher(3),
-        Retire(12, "nobody's", only_look=True),
-        Attach(13, "read", ("noise",), "", StartAt.TOKEN, 0, position, 0, 0, b""),
-        Attach(14, "read", ("noise",), "n = 1", StartAt.TIME, 1_700_000_000_000, None, sid, 1, b"seal"),
-        AskHeads(15, Target("durable"), position, 1),
-        AskHeads(16, Target("", sid, 1), None, 0),
-        AskBound(17, Target("durable"), position, 10, 1000),
-        AskEarliest(18, Target("durable")),
-        Settle(19, Target("durable"), b"", position),
-        Lease(20, Target("read"), "owner", InUse.WAIT),
-        ReadRange(21, Target("durable"), pubend, 0, tick, 10, 1000),
-        ReadOn(21, 10, 1000),
-        EndRead(21),
-        EndLease(20),
-    ]
-
-
-def subscribe(**fields: Any) -> Subscribe:
-    """A subscription to noise, not durable."""
-    defaults: dict[str, Any] = {
-        "request": 1,
-        "name": None,
-        "topics": ("noise",),
-        "selector": "",
-        "start": StartAt.LATEST,
-        "start_wall": 0,
-        "positions": None,
-        "token_sid": 0,
-        "token_generation": 0,
-        "token_seal": b"",
-        "acknowledged": [],
-        "in_use": InUse.ERROR,
-        "credit_events": 100,
-        "credit_bytes": 100_000,
-    }
-    return Subscribe(**defaults | fields)
-
-
-def test_every_message_of_a_client_is_among_them() -> None:
-    """Whoever adds one adds it to what is tried here: ranges were not, and had a way to fell the broker."""
-    said = {type(message) for message in requests("", 0, 0)}
-
-    assert said == set(get_args(AnyClientMessage)) - {Heartbeat, Goodbye}
-
-
-QUICK = {"shb": {"checkpoint_seconds": 0.01}, "phb": {"release_seconds": 0.01}}
-"""What is only noted at first is soon written down, and so has to be something that can be."""
-
-
-@pytest.mark.parametrize("value", NUMBERS)
-async def test_no_number_in_any_message_hurts(tmp_path: Path, subtests: pytest.Subtests, value: int) -> None:
-    """Negative ones and huge ones in every place that holds a number: answered, refused or a violation."""
-    async with bystanding(tmp_path / "volume", **QUICK) as bystander:
-        for number in range(len(requests("", 0, 0))):
-            async with welcome_client(bystander) as client:
-                sid, pubend, tick = await attached(client)
-                plain = msgspec.msgpack.decode(msgspec.msgpack.encode(requests(pubend, tick, sid)[number]))
-                for variant in variants(plain, value):
-                    with subtests.test(repr(variant)):
-                        await client.send_payloads(payload(client.session, msgspec.msgpack.encode(variant)))
-                        if not await client.is_alive():
-                            assert client.heard_of(Closing)[0].reason.startswith("protocol violation: ")
-                            await client.connect_again()
-                            await attached(client)
-                        await bystander.works()
-                        assert bystander.is_undisturbed()
-        before = await bystander.listing()
-        number = bystander.number
-    async with (
-        running_node(tmp_path / "volume") as node,
-        gapless.connect(node.url, client_id="bystander") as connection,
-    ):
-        async with connection.session() as session, session.subscribe("#", start="earliest") as everything:
-            bodies = [(await asyncio.wait_for(everything.__anext__(), 10)).body for _ in range(number)]
-        names = [(info.client_id, info.name) for info in await connection.subscriptions()]
-
-    assert bodies == [b"%d" % n for n in range(1, number + 1)]
-    assert names == [row[:2] for row in before[0]]
-
-
-TEXTS = ("", "\n", "a\x1b[31mred\x1b]0;title\x07\nforged row", "\x00", "x" * 256, "ü" * 100_000, "\u202e", "a.b.#", "@")
-
-
-def texts_replaced(message: Any, text: str) -> Iterator[Any]:
-    """The message, as lists and values, with each text of it in turn replaced."""
-    if isinstance(message, str):
-        yield text
-    elif isinstance(message, list):
-        for index, part in enumerate(message):
-            for variant in texts_replaced(part, text):
-                yield [*message[:index], variant, *message[index + 1 :]]
-
-
-@pytest.mark.parametrize("text", TEXTS, ids=lambda text: ascii(text[:10]))
-async def test_no_text_in_any_message_hurts(tmp_path: Path, subtests: pytest.Subtests, text: str) -> None:
-    """Empty ones, huge ones and such as paint: answered, refused or a violation, and nobody else notices."""
-    async with bystanding(tmp_path / "volume", **QUICK) as bystander:
-        for number in range(len(requests("", 0, 0))):
-            async with welcome_client(bystander) as client:
-                sid, pubend, tick = await attached(client)
-                plain = msgspec.msgpack.decode(msgspec.msgpack.encode(requests(pubend, tick, sid)[number]))
-                for variant in texts_replaced(plain, text):
-                    with subtests.test(ascii(variant)[:200]):
-                        await client.send_payloads(payload(client.session, msgspec.msgpack.encode(variant)))
-                        if not await client.is_alive():
-                            assert client.heard_of(Closing)[0].reason.startswith("protocol violation: ")
-                            await client.connect_again()
-                            await attached(client)
-                        assert bystander.is_undisturbed()
-            await bystander.works()
-
-
-BAD_NAMES = {
-    "empty": ("", "is empty"),
-    "a line break": ("a\nb", "cannot be printed"),
-    "what paints": ("\x1b[31mred", "cannot be printed"),
-    "256 bytes": ("x" * 256, "longer than 255 bytes"),
-}
-
-
-@pytest.mark.parametrize(("name", "reason"), BAD_NAMES.values(), ids=BAD_NAMES)
-async def test_a_subscription_is_not_called_so(bystander: Bystander, name: str, reason: str) -> None:
-    """The empty one felled the broker, and all sessions with it; each is told why it is refused, and goes on."""
-    async with welcome_client(bystander) as client:
-        await client.say(
-            Attach(1, name, ("noise",), "", StartAt.LATEST, 0, None, 0, 0, b""), subscribe(request=2, name=name)
-        )
-
-        for request in (1, 2):
-            failed = await client.hear(RequestFailed)
-            assert (failed.request, failed.code) == (request, Code.CONFIGURATION)
-            assert reason in failed.reason
-        assert await client.is_alive()
-
-
-async def test_a_subscription_to_half_a_million_topics_is_refused_at_once(bystander: Bystander) -> None:
-    """It stood in everybody's way for four seconds, and for ten when the broker started again."""
-    async with welcome_client(bystander) as client:
-        await client.say(subscribe(name="many", topics=tuple(f"t{n}" for n in range(500_000))))
-
-        failed = await client.hear(RequestFailed)
-        assert failed.code is Code.INVALID_TOPIC
-        assert failed.reason == "a subscription has at most 1024 topic patterns, this one has 500000"
-        assert await client.is_alive()
-
-
-async def attached(client: RawClient) -> tuple[int, str, int]:
-    """Attaches to a durable subscription; returns its id, a pubend and a tick that it stands at."""
-    await client.say(subscribe(name="durable"))
-    subscribed = await client.hear(Subscribed)
-    [position] = subscribed.positions
-    return subscribed.sid, position.pubend, position.tick
-
-
-async def test_who_acknowledges_the_future_hurts_nobody_else_and_is_told(tmp_path: Path) -> None:
-    """A position that no pubend reaches is an error to its owner, not a wait without an end (INV17)."""
-    async with bystanding(tmp_path / "volume", **QUICK) as bystander, welcome_client(bystander) as client:
-        sid, pubend, tick = await attached(client)
-        future = (1 << 63) - 1
-        await client.say(Acknowledge(sid, [Acknowledged(pubend, future, future)]), Detach(sid))
-        await bystander.works()
-        assert await client.is_alive()
-        [pubend_info] = await bystander.pubends()
-        await client.say(subscribe(name="durable"))
-        again = await client.hear(Subscribed)
-
-        assert pubend_info.lost == 0, "what the bystander had is all there"
-        if again.positions[0].tick > tick:
-            detached = await client.hear(Detached)
-            assert detached.code is Code.TOKEN_AHEAD
-        await bystander.works()
-        assert bystander.is_undisturbed()
 
 
 # --------------------------------------------------------------------------------------------------- memory
