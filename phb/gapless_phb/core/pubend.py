@@ -388,6 +388,7 @@ class Pubend:
             "pending_batches": len(log.pending),
             "pending_bytes": log.pending_bytes,
             "publishers": len(self.publishers),
+            "unnamed_publishers": self.publishers.unnamed,
             "members": dict(release.members),
             "released": release.released,
             "delivered": release.delivered,

@@ -258,6 +258,11 @@ class PublisherTable:
         return len(self._changed)
 
     @property
+    def unnamed(self) -> int:
+        """How many have no name."""
+        return len(self._live) + len(self._gone)
+
+    @property
     def first_gone(self) -> int | None:
         """When the session of the one ended that is to be forgotten next."""
         return next(iter(self._gone.values()), None)
@@ -298,10 +303,12 @@ class PublisherTable:
         """Recovery found a batch in the log. False: the batch before it is neither there nor in the row.
 
         `with_holes`: a part of the log before it cannot be read, and may have had that one. The row of a publisher
-        without a name is durable before its first batch: where there is none, it has been forgotten since (T21).
+        without a name is durable before its first batch: where there is none, or one of another term, it has been
+        forgotten since (T21).
         """
         self._epochs = max(self._epochs, epoch)
-        if is_temporary(name) and name not in self._publishers:
+        known = self._publishers.get(name)
+        if is_temporary(name) and (known is None or term_of(known.epoch) != term_of(epoch)):
             return True
         publisher = self._publishers.setdefault(name, Publisher(name))
         if batch.first <= publisher.sequence:

@@ -256,3 +256,16 @@ class TestForgetting:
         assert one.replay("~a", epoch(7), Batched(5, at(1000), 3, 5), with_holes=False)
         assert (one.get("~a"), len(one), one.changed) == (None, 0, 0)
         assert opened(one).epoch == epoch(8)
+
+    def test_nor_do_they_belong_to_one_that_came_back_under_its_name(self) -> None:
+        """T21: it began anew, and its sequences with it."""
+        publisher = opened(table(), "~a")
+        one = PublisherTable({"~a": publisher.row}, epoch(9))
+        publisher = opened(one, "~a", instance="another")
+        one = PublisherTable({"~a": publisher.row}, epoch(10))
+
+        assert one.replay("~a", epoch(1), Batched(7, at(1000), 3, 5), with_holes=False)
+        assert one.replay("~a", publisher.epoch, Batched(1, at(1001), 3, 5), with_holes=False)
+        back = one.get("~a")
+        assert back is not None
+        assert (back.sequence, back.owner(1)) == (3, 10)

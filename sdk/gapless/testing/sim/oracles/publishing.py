@@ -167,41 +167,38 @@ class I7Publish(Judge):
 
 
 class V3LiveForgetting(Judge):
-    """In the end a pubend knows the names that were opened, and of publishers without one those that live."""
+    """In the end a pubend knows of publishers without a name those that live."""
 
     name = "V3"
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self._names: dict[str, None] = {}
-        self._nameless: dict[Producer, None] = {}
+        self._unnamed: dict[Producer, None] = {}
 
     def ready(self, producer: Producer, sequence: int) -> None:
         """Somebody is known from now on."""
-        if producer.named:
-            self._names[producer.name] = None
-        else:
-            self._nameless[producer] = None
+        if not producer.named:
+            self._unnamed[producer] = None
 
     def settled(self) -> bool:
         """Whether nobody is known who is gone: as soon as leases are over, where they are short.
 
-        Where frames get lost between brokers, nobody need hear that a session has ended. Producers of keyed batches,
-        whom the workload `ranges` has, are known for ever, and counted nowhere.
+        Where frames get lost between brokers, nobody need hear that a session has ended.
         """
         options = self.world.options
-        is_judged = options.router == "local" and options.workload != "ranges"
-        if not is_judged or options.publisher_lease_seconds > LEASE_MAX:
+        if options.router != "local" or options.publisher_lease_seconds > LEASE_MAX:
             return True
-        alive = sum(producer.alive and producer.client.running for producer in self._nameless)
-        return all(known <= len(self._names) + alive for known in self._known())
+        return sum(self._known()) <= self._alive()
 
     def unsettled(self) -> str:
         """Who knows how many."""
-        return f"pubends know {list(self._known())} publishers; there are {len(self._names)} names"
+        return f"pubends know {list(self._known())} publishers without a name; {self._alive()} live"
+
+    def _alive(self) -> int:
+        return sum(producer.alive and producer.client.running for producer in self._unnamed)
 
     def _known(self) -> Iterator[int]:
         for broker in self.world.brokers.values():
             pubends = broker.status().get("phb", {}).get("pubends", {})
             assert isinstance(pubends, Mapping)
-            yield from (status["publishers"] for status in pubends.values())
+            yield from (status["unnamed_publishers"] for status in pubends.values())

@@ -209,8 +209,8 @@ class TestForgetting:
     def hands(self, router: str, lease: float, known: int) -> Hands:
         hands = Hands(V3LiveForgetting, router=router, publisher_lease_seconds=lease)
         for broker in hands.world.brokers.values():
-            broker.status = lambda: {"phb": {"pubends": {"p@1": {"publishers": known}}}}  # type: ignore[method-assign]
-        for named in (True, False):
+            broker.status = lambda: {"phb": {"pubends": {"p@1": {"unnamed_publishers": known}}}}  # type: ignore[method-assign]
+        for named in (True, False, False):
             hands.observe.ready(hands.publisher("one", named=named, alive=True), 0)
         hands.observe.ready(hands.publisher("two", named=False, alive=False), 0)
         return hands
@@ -223,4 +223,4 @@ class TestForgetting:
         oracle = self.hands(router, lease, known).oracles[V3LiveForgetting]
 
         assert oracle.settled() is settled
-        assert settled or "[3] publishers; there are 1 names" in oracle.unsettled()
+        assert settled or "[3] publishers without a name; 2 live" in oracle.unsettled()
