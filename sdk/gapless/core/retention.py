@@ -34,8 +34,8 @@ class PubendState:
 
     pubend: PubendId
     time: Tick
-    """The present that events grow old by: `gapless.core.ticks.wall_at` tells the wall time, a difference of ticks an age.
-    It does not follow a wall clock that leaps, so an event may be stamped later than that."""
+    """The present that events grow old by: `gapless.core.ticks.wall_at` tells the wall time, a difference of ticks an
+    age. It does not follow a wall clock that leaps, so an event may be stamped later than that."""
     lost: Tick
     """Everything up to here is given up already."""
     newest: Tick
