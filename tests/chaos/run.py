@@ -28,8 +28,6 @@ from integration.broker_process import BrokerProcess, clean_environment
 WORKER: Final = Path(__file__).with_name("worker.py")
 CONSUMERS: Final = 6
 """Processes that share the subscriptions."""
-STARTS_MOST: Final = 5
-"""So often a broker may be slow to start."""
 END_SECONDS: Final = 120.0
 """When nothing is done to them any more, all have so long to come to the end."""
 CALM_SECONDS: Final = 3.0
@@ -136,7 +134,7 @@ class Run:
         self._seed = seed
         self._say = say
         sections: dict[str, Any] = {"phb": {"pubends": PUBENDS}, "limits": {"heartbeat": HEARTBEAT_SECONDS}}
-        self._broker = BrokerProcess(directory / "broker", **sections)
+        self._broker = BrokerProcess(directory / "broker", patience=END_SECONDS, **sections)
         self._broker_lock = asyncio.Lock()
         self._publishers: list[Worker] = []
         self._consumers: list[Worker] = []
@@ -152,7 +150,7 @@ class Run:
             try:
                 await self._make_trouble()
                 heads, lost, kept = await self._end(control)
-            except (AssertionError, OSError, gapless.GaplessError) as error:
+            except (AssertionError, OSError, asyncio.TimeoutError, gapless.GaplessError) as error:
                 self.outcome.failure = f"{type(error).__name__}: {error}"
                 heads, lost, kept = {}, {}, {}
             finally:
@@ -208,7 +206,7 @@ class Run:
         for fault in [*faults, Fault(self._seconds, "", "", 0)]:
             while (left := began + fault.at - loop.time()) > 0:
                 await asyncio.sleep(min(left, 1))
-                self._check()
+                self._check(tasks)
                 if loop.time() - began - reported > REPORT_SECONDS:
                     reported = loop.time() - began
                     self._say(f"{reported:6.0f} s: {self._done()}")
@@ -222,7 +220,7 @@ class Run:
         for worker in self._workers:
             worker.proxy.heal()
         await asyncio.sleep(CALM_SECONDS)
-        self._check()
+        self._check(tasks)
 
     async def _do_to_broker(self, fault: Fault) -> None:
         async with self._broker_lock:
@@ -235,27 +233,10 @@ class Run:
             if fault.kind == "kill":
                 await self._broker.kill()
             else:
-                await self._stop_broker()
+                status = await self._broker.stop()
+                assert status == 0, f"the broker ended with status {status} when it was told to stop"
             await asyncio.sleep(fault.seconds)
-            await self._start_broker()
-
-    async def _start_broker(self) -> None:
-        """On a busy machine that may take long; what has not come up is killed and started again."""
-        for _ in range(STARTS_MOST):
-            try:
-                return await self._broker.start()
-            except asyncio.TimeoutError:
-                self.outcome.faults["kill broker that starts"] += 1
-        raise AssertionError("the broker does not start: see broker/broker.log")
-
-    async def _stop_broker(self) -> None:
-        """SIGTERM. A broker that waits for clients who do not answer is killed after a while, as a supervisor would."""
-        try:
-            status = await self._broker.stop()
-        except asyncio.TimeoutError:
-            self.outcome.faults["kill broker that stops"] += 1
-        else:
-            assert status == 0, f"the broker ended with status {status} when it was told to stop"
+            await self._broker.start()
 
     async def _do_to(self, fault: Fault, worker: Worker) -> None:
         if fault.kind not in ("kill", "stop", "pause"):
@@ -272,8 +253,11 @@ class Run:
             await asyncio.sleep(fault.seconds)
             await worker.start()
 
-    def _check(self) -> None:
-        """Nobody may end whom nobody ended."""
+    def _check(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Nobody may end whom nobody ended, and what is done must succeed."""
+        for task in tasks:
+            if task.done():
+                task.result()
         for worker in self._workers:
             if not worker.runs and not worker.lock.locked():
                 raise AssertionError(f"{worker.name} has ended by itself: see {worker.name}.log")

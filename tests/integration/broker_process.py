@@ -44,9 +44,14 @@ class BrokerProcess:
         *,
         environment: Mapping[str, str] | None = None,
         program: Sequence[str] = CLI,
+        patience: float = PATIENCE,
         **sections: Mapping[str, Any],
     ) -> None:
-        """`program`: what Python is to run; `sections`: of the configuration, also between two starts."""
+        """`program`: what Python is to run; `sections`: of the configuration, also between two starts.
+
+        `patience`: seconds that it has to start, and to end.
+        """
+        self._patience = patience
         self.directory = directory
         self.volume = directory / "volume"
         self.environment = dict(environment or {})
@@ -103,7 +108,7 @@ class BrokerProcess:
             )
         try:
             assert self._process.stdout is not None
-            line = await asyncio.wait_for(self._process.stdout.readline(), PATIENCE)
+            line = await asyncio.wait_for(self._process.stdout.readline(), self._patience)
             assert line, f"the broker did not start:\n{self.log}"
         except BaseException:
             await self.kill()
@@ -127,7 +132,7 @@ class BrokerProcess:
         """Waits until it has ended by itself, and returns its exit status."""
         assert self._process is not None
         try:
-            return await asyncio.wait_for(self._process.wait(), PATIENCE)
+            return await asyncio.wait_for(self._process.wait(), self._patience)
         finally:
             await self.kill()
 
