@@ -251,7 +251,7 @@ class Consuming:
                 await asyncio.wait([task])
 
     def _note_rows(self, plan: Plan, attach: int, rows: list[tuple[Any, ...]]) -> None:
-        self._journal.note("got", attach=attach, rows=[row[:6] for row in rows])
+        self._journal.note("got", attach=attach, rows=rows)
 
     def _is_behind(self, plan: Plan, ticks: Mapping[str, int]) -> bool:
         """Whether everything that is to be consumed is."""

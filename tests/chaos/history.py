@@ -109,8 +109,8 @@ def _subscribed(plan: Plan, sessions: list[Session], directory: Path) -> Subscri
 
 def item_of(row: Sequence[Any]) -> Item:
     """An item as it was written down."""
-    pubend, tick, event, checksum, start, reason = row[:6]
+    pubend, tick, event, checksum, start, reason, attach = row
     if event is None:
-        return Item(pubend, tick, start=start, reason=reason)
+        return Item(pubend, tick, start=start, reason=reason, attach=attach)
     publisher, _, number = event.partition(":")
-    return Item(pubend, tick, (publisher, int(number)), checksum)
+    return Item(pubend, tick, (publisher, int(number)), checksum, attach=attach)

@@ -37,6 +37,8 @@ class Item:
     checksum: int = 0
     start: int = 0
     reason: str = ""
+    attach: int = 0
+    """What was handed out in one go has one number: by ranges, each range is read by itself."""
 
 
 @dataclass
@@ -307,7 +309,8 @@ def _judge_gap(
         verdict.find("false gap", f"{told} beyond what was released, {history.lost.get(gap.pubend, 0)}")
     if not position <= gap.start < gap.tick:
         verdict.find("wrong order", f"{told} behind {position}")
-    if before is not None and before.event is None and before.tick == gap.start:
+    # Who reads by ranges has chosen where each ends; what lies there may be released before it is read.
+    if before is not None and before.event is None and (before.tick, before.attach) == (gap.start, gap.attach):
         verdict.find("gap in pieces", f"{told} begins where the last one ended")
 
 

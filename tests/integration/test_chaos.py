@@ -214,6 +214,13 @@ def test_what_was_released_before_anybody_saw_it_is_not_lost() -> None:
     assert judge(history).is_right
 
 
+def test_ranges_are_read_by_themselves_and_so_are_their_gaps() -> None:
+    history = right()
+    slow(history)[10:11] = [gap(0, 2000), replace(gap(2000, 4500), attach=1)]
+
+    assert judge(history).is_right
+
+
 def test_what_is_for_somebody_else_is_seen() -> None:
     plan = replace(EVERYTHING, selector="JMSPriority > 5")
     history = right(plan)
@@ -304,7 +311,9 @@ def test_what_was_written_down_comes_back(tmp_path: Path) -> None:
     orders.note("rejected", publisher="orders", number=2, why="")
     name = plans["token"].name
     consumer.note("attached", name=name, plan=name, attach=0, ticks={KEPT: 500})
-    consumer.note("got", attach=0, rows=[[KEPT, 1000, "orders:0", 5, None, None], [EARLY, 9, None, None, 3, "why"]])
+    consumer.note(
+        "got", attach=0, rows=[[KEPT, 1000, "orders:0", 5, None, None, 0], [EARLY, 9, None, None, 3, "why", 0]]
+    )
     consumer.note("acked", attach=0, ticks={KEPT: 1000})
     consumer.note("left", attach=0, ticks={KEPT: 1500})
     consumer.note("refused", name=name, error="TokenAheadError")
