@@ -134,7 +134,8 @@ class Run:
         self._seed = seed
         self._say = say
         sections: dict[str, Any] = {"phb": {"pubends": PUBENDS}, "limits": {"heartbeat": HEARTBEAT_SECONDS}}
-        self._broker = BrokerProcess(directory / "broker", patience=END_SECONDS, **sections)
+        self._broker = BrokerProcess(directory / "broker", **sections)
+        self._broker.patience = END_SECONDS
         self._broker_lock = asyncio.Lock()
         self._publishers: list[Worker] = []
         self._consumers: list[Worker] = []

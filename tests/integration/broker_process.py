@@ -44,14 +44,11 @@ class BrokerProcess:
         *,
         environment: Mapping[str, str] | None = None,
         program: Sequence[str] = CLI,
-        patience: float = PATIENCE,
         **sections: Mapping[str, Any],
     ) -> None:
-        """`program`: what Python is to run; `sections`: of the configuration, also between two starts.
-
-        `patience`: seconds that it has to start, and to end.
-        """
-        self._patience = patience
+        """`program`: what Python is to run; `sections`: of the configuration, also between two starts."""
+        self.patience = PATIENCE
+        """Seconds that it has to start, and to end."""
         self.directory = directory
         self.volume = directory / "volume"
         self.environment = dict(environment or {})
@@ -108,7 +105,7 @@ class BrokerProcess:
             )
         try:
             assert self._process.stdout is not None
-            line = await asyncio.wait_for(self._process.stdout.readline(), self._patience)
+            line = await asyncio.wait_for(self._process.stdout.readline(), self.patience)
             assert line, f"the broker did not start:\n{self.log}"
         except BaseException:
             await self.kill()
@@ -132,7 +129,7 @@ class BrokerProcess:
         """Waits until it has ended by itself, and returns its exit status."""
         assert self._process is not None
         try:
-            return await asyncio.wait_for(self._process.wait(), self._patience)
+            return await asyncio.wait_for(self._process.wait(), self.patience)
         finally:
             await self.kill()
 
