@@ -53,7 +53,8 @@ class Asker:
             self._ask_ahead(self._draws.pick(known))
         else:
             pubend = self._draws.pick(pubends)
-            self._ask_again(pubend, self._draws.pick(self._oracle.positions[pubend]))
+            told = self._oracle.in_voids(pubend) if self._draws.chance(0.5) else []
+            self._ask_again(pubend, self._draws.pick(told or self._oracle.positions[pubend]))
 
     def _ask_again(self, pubend: PubendId, tick: Tick) -> None:
         reader, client, draws = self._reader, self._reader.client, self._draws

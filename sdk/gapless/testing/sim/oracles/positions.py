@@ -51,6 +51,7 @@ class U03Positions(Judge):
         """Which pubends each broker has named in its life; of one that it does not know it keeps any position."""
         self._counts: dict[PubendId, int] = {}
         self._decided: dict[PubendId, Tick] = {}
+        self._voids: dict[PubendId, routing.Ranges] = {}
         self._numbers: dict[tuple[str, int, int], PubendId] = {}
 
     def known(self, broker: str, knowledge: routing.Knowledge) -> None:
@@ -58,7 +59,8 @@ class U03Positions(Judge):
         self._decided[knowledge.pubend] = max(self._decided.get(knowledge.pubend, 0), knowledge.hi)
 
     def opened(self, broker: str, meta: routing.PubendMeta, members: Any) -> None:
-        """Likewise."""
+        """Likewise; and when there was no PHB, which is where positions have been refused before."""
+        self._voids[meta.pubend] = meta.voids
         self._decided[meta.pubend] = max(self._decided.get(meta.pubend, 0), meta.stable)
 
     def served(self, broker: str, session: int, message: Any) -> None:
@@ -95,6 +97,11 @@ class U03Positions(Judge):
     def _judge(self, broker: str, message: RequestFailed | Detached) -> None:
         if isinstance(message, Detached) or message.request not in self.invented:
             self.fail(f"{broker} refuses a position, although whoever has it was told it: {message.reason}")
+
+    def in_voids(self, pubend: PubendId) -> list[Tick]:
+        """The positions that were told in times without a PHB."""
+        voids = self._voids.get(pubend, ())
+        return [tick for tick in self.positions[pubend] if any(lo < tick <= hi for lo, hi in voids)]
 
     def _positions(self, broker: str, session: int, message: Any) -> Iterator[tuple[PubendId, Tick]]:
         if isinstance(message, Subscribed | AttachedTo | Ticks):
