@@ -84,6 +84,10 @@ class _Counter:
         if not self.missing:
             self.done.set_result(None)
 
+    def on_broken(self, reason: str) -> None:
+        """Nothing breaks here."""
+        raise AssertionError(reason)
+
     def on_drained(self) -> None:
         self.room.set()
 

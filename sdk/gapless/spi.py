@@ -254,6 +254,12 @@ class LinkHandler(Protocol):
     def on_frames(self, payloads: Sequence[bytes]) -> None:
         """Frames arrived; each is one payload, checksum verified."""
 
+    def on_broken(self, reason: str) -> None:
+        """What came breaks the framing, or is more than is taken: nothing more is handed over. Say so, and close.
+
+        A link whose handler does not close it is closed within the time that a close may take.
+        """
+
     def on_drained(self) -> None:
         """`Link.pending` fell to the low-water mark after it had been above the high-water mark."""
 

@@ -267,8 +267,72 @@ async def test_frames_that_break_the_framing_end_the_session(bystander: Bystande
             async with welcome_client(bystander) as client:
                 await client.send(data)
 
-                assert [type(message) for message in await client.hear_all()] == [Welcome]
+                assert [type(message) for message in await client.hear_all()] == [Welcome, Closing]
             assert bystander.is_undisturbed()
+
+
+async def test_the_operator_is_told_who_breaks_the_protocol_but_not_too_often(
+    bystander: Bystander, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the peer and the client's id, and without what a client could paint with."""
+    for begin in (b"\xc1", b"\x91\x63", msgspec.msgpack.encode([2, "\x1b[31m"]), *[b"\xc1"] * 20):
+        async with welcome_client(bystander) as client:
+            await client.send_payloads(payload(client.session, begin))
+            await client.hear_all()
+    async with RawClient(bystander.address) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")
+        await client.hear_all()
+
+    told = [record.getMessage() for record in caplog.records if "ended:" in record.getMessage()]
+    assert len(told) == 5, "of one host in a minute"
+    assert all(line.startswith("the connection with 127.0.0.1:") for line in told)
+    assert all(", client 'attacker' ended: protocol violation: " in line for line in told)
+    assert all(line.isprintable() for line in told)
+
+
+async def test_the_operator_is_told_who_speaks_something_else(
+    bystander: Bystander, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with RawClient(bystander.address) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")
+        assert await client.hear_all() == []
+
+    [told] = [record.getMessage() for record in caplog.records if "ended:" in record.getMessage()]
+    assert told.endswith("These bytes look like HTTP")
+
+
+async def test_unfinished_frames_of_all_clients_together_have_a_budget(tmp_path: Path) -> None:
+    """A hundred with four mebibytes each, and all but the last bytes of them; who has room finishes, others wait."""
+    most = 8 * MEBIBYTE
+    listen = [{"address": "127.0.0.1:0", "unfinished_max": most, "unfinished_patience": 0.5}]
+    unfinished = encode_frame(bytes(4 * MEBIBYTE))[:-10]
+    async with (
+        bystanding(tmp_path / "volume", listen=listen) as bystander,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        with tracing() as growth:
+            clients = [await stack.enter_async_context(RawClient(bystander.address)) for _ in range(100)]
+            for number, client in enumerate(clients):
+                await client.shake_hands(str(number))
+            sending = [asyncio.ensure_future(in_portions(client, unfinished)) for client in clients]
+            for _ in range(20):
+                await bystander.works()
+                await asyncio.sleep(0.05)
+            peak = growth()
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+        assert bystander.is_undisturbed()
+        closing = await clients[0].hear(Closing)
+
+    assert peak < 2 * most + len(clients) * MEBIBYTE // 4, "and what the senders hold"
+    assert closing.reason == "a frame of 4194304 bytes was not finished within 0.5 s, and others wait"
+
+
+async def in_portions(client: RawClient, data: bytes) -> None:
+    """Sends it as the broker takes it, so that it does not pile up here."""
+    for start in range(0, len(data), 1 << 16):
+        await client.send(data[start : start + (1 << 16)])
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["without a session", "in the session"])

@@ -59,7 +59,7 @@ class TcpTransport:
         host, port = addresses.parse(address)
         loop = asyncio.get_running_loop()
         secure = self._dialing is not None
-        link = TcpLink(accept, self._options, self._dialed.discard, peer=address, secure=secure)
+        link = TcpLink(accept, self._options, self._dialed.discard, peer=address, secure=secure, room=None)
         self._dialed.add(link)
         try:
             if self._dialing is None:

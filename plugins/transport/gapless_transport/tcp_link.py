@@ -13,6 +13,7 @@ from gapless.errors import RemoteProtocolError
 from gapless.spi import Link, LinkHandler
 from gapless_transport.links import BaseLink, Phase
 from gapless_transport.options import LinkOptions
+from gapless_transport.room import Room
 from gapless_transport.sockets import prepare
 
 CHUNK_BYTES = 256 << 10
@@ -38,8 +39,12 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         *,
         peer: str,
         secure: bool,
+        room: Room | None,
     ) -> None:
-        """A link that asks `accept` for its handler once it is up, and tells `on_end` when it is over."""
+        """A link that asks `accept` for its handler once it is up, and tells `on_end` when it is over.
+
+        `room`: for unfinished frames, shared with other links; None: an end that dials, and reads one peer's frames.
+        """
         super().__init__(peer, options, secure=secure)
         self.begun = False
         """Whether the connection has been up."""
@@ -47,6 +52,11 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         self._on_end = on_end
         self._decoder = FrameDecoder(options.frame_limit)
         self._kept = b""
+        self._room = room
+        self._claimed = False
+        self._waits = False
+        """Whether nothing is read because there is no room for the frame that has begun."""
+        self._is_broken = False
         self._chunks: deque[bytes | memoryview] = deque()
         self._chunk_bytes = 0
         self._blocked = False
@@ -91,7 +101,8 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         """Reads again, and hands over what had been read already."""
         if self._phase is Phase.OPEN and self._paused:
             self._paused = False
-            self._transport.resume_reading()
+            if not self._waits:
+                self._transport.resume_reading()
             self._loop.call_soon(self._hand_over_kept)
 
     def close(self, reason: str = "") -> None:
@@ -100,13 +111,52 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
             return
         self._phase = Phase.CLOSING
         self._reason = reason
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self._loop.call_later(self._options.close_timeout, self._transport.abort)
         # What still comes in is read, and dropped: a socket that is closed with unread data is reset,
         # and a reset can overtake what we have sent. It is also how we hear that the other end is done.
-        if self._paused:
-            self._paused = False
+        self._kept = b""
+        if self._paused or self._waits or self._is_broken:
+            self._paused = self._waits = False
             self._transport.resume_reading()
+        self._leave_room()
         self._loop.call_soon(self._finish_sending)
+
+    # ------------------------------------------------------------------------------------ the room
+
+    def go_on(self) -> None:
+        """There is room for the frame that has begun."""
+        self._claimed, self._waits = True, False
+        if self._phase is Phase.OPEN and not self._paused:
+            self._transport.resume_reading()
+
+    def give_up(self, reason: str) -> None:
+        """The frame that has begun is not waited for any more: the handler is told, and closes."""
+        self._claimed = self._waits = False
+        if self._phase is not Phase.OPEN or self._is_broken or self._handler is None:
+            return
+        self._is_broken = True
+        self._decoder = FrameDecoder(1)
+        self._kept = b""
+        self._transport.pause_reading()
+        self._timer = self._loop.call_later(self._options.close_timeout, self.fail, reason)
+        self._tell(self._handler.on_broken, reason)
+
+    def _mind_room(self, room: Room, *, finished: bool) -> None:
+        decoder = self._decoder
+        if finished and self._claimed:
+            self._leave_room()
+        if decoder.begun and not self._claimed and not self._waits:
+            self._claimed = room.claim(self, decoder.begun, decoder.collected)
+            if not self._claimed and not self._is_broken:
+                self._waits = True
+                self._transport.pause_reading()
+
+    def _leave_room(self) -> None:
+        self._claimed = False
+        if self._room is not None:
+            self._room.leave(self)
 
     # ------------------------------------------------------------------------------------ the loop
 
@@ -124,6 +174,8 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
+        if self._is_broken:
+            return
         if self._paused or self._kept or not self.begun:
             # One more read may come before the pause, and again one before what is kept is handed over.
             # And after a dialer's TLS handshake, data may come before `dial` has told us of it.
@@ -156,6 +208,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         self._chunks.clear()
         self._chunk_bytes = 0
         self._kept = b""
+        self._leave_room()
         if self.begun:
             # Python 3.10 warns of an unclosed transport if only the other end has closed it.
             self._transport.close()
@@ -173,7 +226,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         self._loop.call_soon(self._transport.abort)
 
     def _apply_pause(self) -> None:
-        if self._paused:
+        if self._paused and not self._waits:
             self._transport.pause_reading()
 
     def _hand_over_kept(self) -> None:
@@ -191,10 +244,12 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
             try:
                 payloads = self._decoder.feed(data)
             except RemoteProtocolError as error:
-                self.fail(str(error))
+                self.give_up(str(error))
                 return
             if payloads:
                 self._tell(self._handler.on_frames, payloads)
+            if self._room is not None and (self._decoder.begun or self._claimed):
+                self._mind_room(self._room, finished=bool(payloads))
             if not self._decoder.held or self._paused or self._phase is not Phase.OPEN:
                 return
             data = b""

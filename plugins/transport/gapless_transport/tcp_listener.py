@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 
 from gapless.spi import Link, LinkHandler
+from gapless_transport.room import Room
 from gapless_transport.sockets import peer_of, shut_down
 from gapless_transport.tcp_link import TcpLink
 from gapless_transport.tcp_options import TcpOptions
@@ -39,6 +40,7 @@ class TcpListener:
         self._context = context
         self._sockets = sockets
         self._full = False
+        self._room = Room(address, options.unfinished_max, options.unfinished_patience)
         # Every connection counts from the moment it is accepted, long before TLS is established.
         self._links: set[TcpLink] = set()
         self._handshakes: dict[TcpLink, tuple[asyncio.Task[None], socket.socket]] = {}
@@ -91,6 +93,7 @@ class TcpListener:
             self._links.discard,
             peer=peer_of(connection),
             secure=self._context is not None,
+            room=self._room,
         )
         self._links.add(link)
         self._handshakes[link] = asyncio.create_task(self._establish(link, connection)), connection

@@ -38,6 +38,10 @@ class TcpOptions(LinkOptions):
     """How long a TLS handshake may take."""
     connections_max: int = Field(default_factory=connections_default, ge=1)
     """How many connections a listener holds; further ones are closed at once."""
+    unfinished_max: int = Field(default=64 << 20, ge=1)
+    """Bytes that frames which are not all there may take, of all connections of a listener together."""
+    unfinished_patience: float = Field(default=5.0, gt=0)
+    """Who holds some of that for longer is disconnected when others wait for room."""
     backlog: int = Field(default=1024, ge=1)
     """How many connections may wait to be accepted."""
 

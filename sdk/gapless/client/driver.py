@@ -58,6 +58,11 @@ class LinkEnd:
         """Frames arrived."""
         self._driver.on_frames(self.number, payloads)
 
+    def on_broken(self, reason: str) -> None:
+        """What came is no frame: the link is over, whenever it closes."""
+        self.link.close(reason)
+        self._driver.on_link_closed(self, reason)
+
     def on_drained(self) -> None:
         """Nothing waits for that: what is on its way is bounded by the publishers' windows."""
 

@@ -68,6 +68,8 @@ class FrameDecoder:
         """The longest payload accepted, in bytes. May be changed between calls of `feed`."""
         self.held = False
         """Whether a frame that would now be refused stands behind the payloads just returned."""
+        self.begun = 0
+        """The length of the payload that has begun and is not all there; 0: there is none."""
         self._rest = b""
         self._pieces: list[bytes | bytearray | memoryview] = []
         self._missing = 0
@@ -78,6 +80,11 @@ class FrameDecoder:
     def inside_frame(self) -> bool:
         """Whether the bytes so far end in the middle of a frame, so that an end of stream would cut it."""
         return bool(self._missing or self._rest)
+
+    @property
+    def collected(self) -> int:
+        """How many bytes of it are there."""
+        return self.begun - self._missing
 
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads completed by `data`, in order.
@@ -93,6 +100,7 @@ class FrameDecoder:
             return []
         length = self._missing
         self._collect(memoryview(data)[:length])
+        self.begun = 0
         payload = b"".join(self._pieces)
         self._pieces.clear()
         if value(payload) != self._checksum:
@@ -113,7 +121,7 @@ class FrameDecoder:
             body = start + HEADER_BYTES
             start = body + length
             if start > end:
-                self._missing = length
+                self._missing = self.begun = length
                 self._checksum = checksum
                 self._collect(memoryview(data)[body:])
                 return payloads

@@ -287,6 +287,9 @@ class Deaf:
     def on_frames(self, payloads: Sequence[bytes]) -> None:
         """Whatever is said."""
 
+    def on_broken(self, reason: str) -> None:
+        """Whatever came: the link is being closed."""
+
     def on_drained(self) -> None:
         """Nothing waits for that."""
 

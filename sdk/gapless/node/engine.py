@@ -76,6 +76,10 @@ class LinkOwner:
         """Frames arrived."""
         self._engine.on_frames(self._number, payloads)
 
+    def on_broken(self, reason: str) -> None:
+        """What came breaks the framing, or is too much."""
+        self._engine.on_broken(self._number, reason)
+
     def on_drained(self) -> None:
         """Much had been pending, and now little is."""
         self._engine.on_drained(self._number)
@@ -118,6 +122,10 @@ class Engine:
     def on_frames(self, number: int, payloads: Sequence[bytes]) -> None:
         """Frames arrived on a client's link."""
         self._happened(self._machine.on_frames, number, payloads)
+
+    def on_broken(self, number: int, reason: str) -> None:
+        """What came on a client's link breaks the framing, or is too much."""
+        self._happened(self._machine.on_link_broken, number, reason)
 
     def on_drained(self, number: int) -> None:
         """Little is pending on a link on which much was."""

@@ -147,6 +147,12 @@ class Machine:
         self.sessions.on_frames(link, payloads, now, wall)
         self._take_from_sessions()
 
+    def on_link_broken(self, link: int, reason: str, now: int, wall: int) -> None:
+        """What came on a client's link breaks the framing, or is too much: nothing more is read there."""
+        self._at(now, wall)
+        self.sessions.on_broken(link, reason, now)
+        self._take_from_sessions()
+
     def on_link_closed(self, link: int, now: int, wall: int) -> None:
         """A client's link is gone."""
         self._at(now, wall)
@@ -271,6 +277,8 @@ class Machine:
                 self._route(self._router.place(self._now, effect.pub, effect.reply_to))
             elif type(effect) is PlaceOpening:
                 self._route(self._router.open(self._now, effect.request, effect.reply_to))
+            elif type(effect) is Alarm:
+                self._output.alarms.append(effect.text)
             else:
                 for handler in self._session_ended:
                     handler(effect, self._now, self._wall)

@@ -50,6 +50,13 @@ class FakeTransport(asyncio.Transport):
         self.buffered = 0
         self.given: list[bytes | bytearray | memoryview] = []
         self.ended = self.closing = False
+        self.paused = False
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return NoSocket() if name == "socket" else default
@@ -98,7 +105,7 @@ class FakeTransport(asyncio.Transport):
 
 def linked(room: int, **options: int) -> tuple[TcpLink, FakeTransport, End]:
     end = End()
-    link = TcpLink(end.accept, LinkOptions(**options), lambda _: None, peer="peer", secure=False)
+    link = TcpLink(end.accept, LinkOptions(**options), lambda _: None, peer="peer", secure=False, room=None)
     transport = FakeTransport(link, room)
     link.connection_made(transport)
     return link, transport, end
@@ -190,7 +197,7 @@ async def test_a_link_lost_in_the_middle_of_a_frame_says_so() -> None:
 async def test_data_before_the_link_is_up_is_kept() -> None:
     """As after a dialer's TLS handshake, and after a pause that the loop has not heard of yet."""
     end = End()
-    link = TcpLink(end.accept, LinkOptions(), lambda _: None, peer="peer", secure=True)
+    link = TcpLink(end.accept, LinkOptions(), lambda _: None, peer="peer", secure=True, room=None)
     link.data_received(encode_frame(b"early"))
     link.connection_made(FakeTransport(link, room=0))
     link.data_received(encode_frame(b"then"))
@@ -203,7 +210,7 @@ async def test_data_before_the_link_is_up_is_kept() -> None:
 
 async def test_a_link_lost_before_it_was_up_tells_nobody() -> None:
     end = End()
-    link = TcpLink(end.accept, LinkOptions(), lambda _: None, peer="peer", secure=True)
+    link = TcpLink(end.accept, LinkOptions(), lambda _: None, peer="peer", secure=True, room=None)
     link.eof_received()
     link.connection_lost(None)
 
@@ -250,6 +257,8 @@ async def test_a_link_that_nobody_holds_lives(listen: Listen, open_tcp: Open) ->
 
     class Handler:
         def on_frames(self, payloads: object) -> None: ...
+
+        def on_broken(self, reason: str) -> None: ...
 
         def on_drained(self) -> None: ...
 

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, cast
 
 from gapless.core.codec import decode_client, encode, session_of
+from gapless.core.effects import Alarm
 from gapless.core.messages import (
     Alive,
     ClosePublisher,
@@ -28,6 +29,7 @@ from gapless.core.messages.checks import Problem, problem_of
 from gapless.core.numbering import FramesLostError
 from gapless.core.roles import ClientSession, RequestHandler, SessionEnded
 from gapless.core.routing import Ending, Placed
+from gapless.core.sessions.complaints import Complaints
 from gapless.core.sessions.connection import Connection
 from gapless.core.sessions.handshake import Admitted, judge_hello, parse_hello, welcome
 from gapless.core.sessions.keyed import KEYED, KeyedBatches
@@ -81,6 +83,7 @@ class Sessions:
         self._due: list[tuple[int, int]] = []
         """A heap with one (time, link) per link; a time may be too early, never too late."""
         self._suspects = Suspects()
+        self._complaints = Complaints()
         self._counter = 0
         self._closing = ""
 
@@ -134,9 +137,21 @@ class Sessions:
                 else:
                     self._on_frame(connection, client, payload, now, wall)
         except FramesLostError as error:
-            self._on_violation(connection, str(error))
+            self._on_violation(connection, str(error), now)
         except RemoteProtocolError as error:
-            self._on_violation(connection, f"protocol violation: {error}")
+            self._on_violation(connection, f"protocol violation: {error}", now)
+
+    def on_broken(self, link: int, reason: str, now: int) -> None:
+        """What came on a link breaks the framing, or is too much. Who is not welcome yet is told nothing."""
+        connection = self._links.get(link)
+        if connection is None:
+            return
+        self._complain(connection, reason, now)
+        if connection.client is not None:
+            self._close(connection, reason)
+        else:
+            self._forget(connection, Ending.LEFT)
+            self._outbox.link(link).close = reason
 
     def on_link_closed(self, link: int) -> None:
         """A link is gone; nothing more can be sent there."""
@@ -216,7 +231,7 @@ class Sessions:
     # What to do.
 
     def take_effects(self) -> list[object]:
-        """`PlaceOpening` and `PlaceBatch` for the router, `SessionEnded` for roles; emptied by the call."""
+        """`PlaceOpening` and `PlaceBatch` for the router, `SessionEnded` for roles, `Alarm`; emptied by the call."""
         if not self._effects:
             return []
         effects = self._effects.copy()
@@ -248,6 +263,8 @@ class Sessions:
         hello = parse_hello(payload)
         verdict = judge_hello(hello, connection.peer, self._broker, self._authenticator)
         if isinstance(verdict, Refused):
+            if verdict.code is not Code.RETRY:
+                self._complain(connection, f"its Hello was refused: {verdict.reason}", now)
             self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, verdict)
             return
@@ -343,7 +360,15 @@ class Sessions:
             reason = f"no role of node {self._broker.node!r} answers {type(message).__name__}"
             self.tell(client.number, RequestFailed(request, Code.CONFIGURATION, reason))
 
-    def _on_violation(self, connection: Connection, reason: str) -> None:
+    def _complain(self, connection: Connection, reason: str, now: int) -> None:
+        """The operator hears who breaks the protocol, but not too often."""
+        client_id = None if connection.client is None else connection.client.client_id
+        text = self._complaints.text(connection.peer, client_id, reason, now)
+        if text is not None:
+            self._effects.append(Alarm(text))
+
+    def _on_violation(self, connection: Connection, reason: str, now: int) -> None:
+        self._complain(connection, reason, now)
         if connection.client is None:
             self._forget(connection, Ending.LEFT)
             self._refuse(connection.link, Refused(Code.PROTOCOL_VERSION, reason))

@@ -68,6 +68,11 @@ class End:
         self.received += payloads
         self.on_frames_do(payloads)
 
+    def on_broken(self, reason: str) -> None:
+        """What came is no frame."""
+        self._note()
+        self.link.close(reason)
+
     def on_drained(self) -> None:
         """What was pending is sent."""
         self._note()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gapless.core.effects import Alarm
 from gapless.core.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened
 from gapless.core.roles import ClientSession, SessionEnded
 from gapless.core.routing import Outcome, Placed, Verdict
@@ -43,6 +44,7 @@ class Broker:
         self.links = 0
         self.outputs: dict[int, LinkOutput] = {}
         self.effects: list[Any] = []
+        self.alarms: list[Any] = []
 
     def _on_request(self, session: ClientSession, message: Any, now: int, wall: int) -> None:
         assert (now, wall) == (self.now, WALL)
@@ -65,7 +67,8 @@ class Broker:
 
     def take(self) -> dict[int, LinkOutput]:
         """Takes what the step led to."""
-        self.effects += self.sessions.take_effects()
+        for effect in self.sessions.take_effects():
+            (self.alarms if isinstance(effect, Alarm) else self.effects).append(effect)
         self.outputs = self.sessions.take_links(self.now)
         return self.outputs
 

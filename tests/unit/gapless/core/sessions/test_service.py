@@ -352,3 +352,27 @@ def test_control_messages_need_not_wait_behind_data_and_the_rest_keeps_its_order
     assert client.wire.decode(output.urgent) == [PubendList(1, [])]
     assert numbers == [pack("<II", 1, 0), pack("<II", 2, 0)], "each lane counts by itself"
     assert output.urgent[0][8:16] == pack("<II", 1 << 31 | 1, 1)
+
+
+def test_a_violation_is_told_to_the_operator(broker: Any) -> None:
+    client = broker.client()
+    client.say(ListPubends(4040))
+
+    [alarm] = broker.alarms
+    assert alarm.text == (
+        "the connection with 127.0.0.1:9999, client 'desk-7' ended: protocol violation: a request that makes no sense"
+    )
+
+
+def test_what_breaks_the_framing_ends_the_session_with_the_reason(broker: Any) -> None:
+    client, unknown = broker.client(), broker.link()
+    broker.sessions.on_broken(client.link, "a frame is too long", broker.now)
+    broker.sessions.on_broken(unknown.link, "noise", broker.now)
+    broker.sessions.on_broken(4711, "nobody's", broker.now)
+    outputs = broker.take()
+
+    assert client.wire.hear(outputs[client.link]) == [Closing("a frame is too long")]
+    assert outputs[client.link].close == "a frame is too long"
+    assert (outputs[unknown.link].ordinary, outputs[unknown.link].close) == ([], "noise")
+    assert broker.ended() == [client.session]
+    assert len(broker.alarms) == 2
