@@ -304,7 +304,7 @@ async def test_the_operator_is_told_who_speaks_something_else(
 async def test_unfinished_frames_of_all_clients_together_have_a_budget(tmp_path: Path) -> None:
     """A hundred with four mebibytes each, and all but the last bytes of them; who has room finishes, others wait."""
     most = 8 * MEBIBYTE
-    listen = [{"address": "127.0.0.1:0", "unfinished_max": most, "unfinished_patience": 0.5}]
+    listen: Any = [{"address": "127.0.0.1:0", "unfinished_max": most, "unfinished_patience": 0.5}]
     unfinished = encode_frame(bytes(4 * MEBIBYTE))[:-10]
     async with (
         bystanding(tmp_path / "volume", listen=listen) as bystander,
