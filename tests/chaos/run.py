@@ -61,7 +61,9 @@ class Outcome:
 
     def fields(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "elapsed_s": round(self.elapsed_s, 1), "right": self.is_right}
+        verdict = {**asdict(self.verdict), "findings": dict(self.verdict.findings)}
+        counts = {"faults": dict(self.faults), "verdict": verdict, "elapsed_s": round(self.elapsed_s, 1)}
+        return {**asdict(self), **counts, "right": self.is_right}
 
 
 class Worker:
