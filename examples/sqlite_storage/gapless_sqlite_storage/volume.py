@@ -343,8 +343,7 @@ class SqliteVolume:
         """Looks whether the file is still where it was opened."""
         self._check()
         if self._identify() != self._file:
-            self._failure = VolumeAbsentError(f"{self._directory / FILE} was removed or replaced")
-            raise self._failure
+            raise self._failed(VolumeFailedError("its file is not there"))
 
     def _identify(self) -> tuple[int, int] | None:
         try:
@@ -381,8 +380,11 @@ class SqliteVolume:
         if self._failure is not None:
             raise self._failure
 
-    def _failed(self, error: StorageError) -> VolumeFailedError:
+    def _failed(self, error: StorageError) -> StorageError:
+        """Why nothing more can be done: that the file is gone says more than what did not work without it."""
         self._failure = error if isinstance(error, VolumeFailedError) else VolumeFailedError(str(error))
+        if self._identify() != self._file:
+            self._failure = VolumeAbsentError(f"{self._directory / FILE} was removed or replaced")
         return self._failure
 
 
