@@ -70,7 +70,7 @@ class Intake:
         if publisher is None and request.epoch and is_temporary(request.publisher):
             self._answer(reply_to, _forgotten(request.publisher))
             return
-        fault = self._fault(request, now)
+        fault = self._fault(request)
         if fault:
             self._answer(reply_to, Outcome(Verdict.REJECTED, fault))
             return
@@ -79,7 +79,7 @@ class Intake:
             return
         if publisher is None or not publisher.is_same_opening(request.instance, request.attempt):
             at = self._log.clock.read(now, wall)
-            publisher = self._table.open(request.publisher, request.instance, request.attempt, at, now)
+            publisher = self._table.open(request.publisher, request.instance, request.attempt, at)
         opened, epoch = publisher, publisher.epoch
 
         def durable(_now: int, _wall: int) -> None:
@@ -119,24 +119,24 @@ class Intake:
         first = self._table.first_gone
         return None if first is None else max(first + self._lease, now + FORGET_PAUSE)
 
-    def has_room(self, now: int) -> bool:
-        """Whether one more publisher can be known. One that nobody may come back to gives way, if there is any."""
+    def has_room(self) -> bool:
+        """Whether one more publisher can be known. One whose session has ended gives way, if there is any."""
         if len(self._table) < self._settings.max_publishers:
             return True
-        forgotten = self._table.give_way(now - self._lease)
+        forgotten = self._table.give_way()
         if forgotten is None:
             return False
         self._checkpoints.forget([forgotten])
         return True
 
-    def _fault(self, request: OpenRequest, now: int) -> str:
+    def _fault(self, request: OpenRequest) -> str:
         """Why a publisher cannot be opened, or ""."""
         if fault := fault_of_name(request.publisher, request.instance):
             return fault
         if self._table.get(request.publisher) is None:
             if self._sealed:
                 return f"pubend {self._log.pubend} is no longer configured, and takes no new publishers"
-            if not self.has_room(now):
+            if not self.has_room():
                 return (
                     f"pubend {self._log.pubend} knows {len(self._table):,} publishers, as many as it may "
                     "(phb.max_publishers)"

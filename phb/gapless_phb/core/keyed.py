@@ -59,9 +59,9 @@ class Keyed:
         """How many producers are known."""
         return len(self._marks)
 
-    def open(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
+    def open(self, request: OpenRequest, reply_to: Hashable) -> None:
         """Says that the producer belongs here. Nothing is written: its first batch does that."""
-        fault = self._fault(request.publisher, request.topic, now)
+        fault = self._fault(request.publisher, request.topic)
         self._answer(reply_to, Outcome(Verdict.REJECTED, fault) if fault else Outcome(Verdict.OK))
 
     def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
@@ -76,7 +76,7 @@ class Keyed:
     def _take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
         """None: the answer comes when it is durable."""
         name = marked(producer_of(pub.publisher))
-        if fault := self._fault(name, None, now):
+        if fault := self._fault(name, None):
             return Outcome(Verdict.REJECTED, fault)
         last = pub.first + pub.events.count - 1
         if last > SEQUENCE_MAX:
@@ -96,7 +96,7 @@ class Keyed:
             return Outcome(Verdict.INVALID, str(error), pub.first)
         dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
         events = without_first(pub.events, dropped)
-        publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.clock.read(now, wall), now)
+        publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.clock.read(now, wall))
         self._marks[name] = pub.epoch, last
         key = rows.key(self._number, name)
         self._outbox.write([Set(rows.KEYED, key, rows.encode((pub.epoch, last)))])
@@ -104,14 +104,14 @@ class Keyed:
         self._log.append(publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall)
         return None
 
-    def _fault(self, name: str, topic: str | None, now: int) -> str:
+    def _fault(self, name: str, topic: str | None) -> str:
         """Why a producer cannot publish here, or ""."""
         if fault := fault_of_name(producer_of(name), ""):
             return fault
         if self._table.get(name) is None:
             if self._sealed:
                 return f"pubend {self._log.pubend} is no longer configured, and takes no new producers"
-            if not self._intake.has_room(now):
+            if not self._intake.has_room():
                 return f"pubend {self._log.pubend} knows as many publishers as it may (phb.max_publishers)"
         try:
             if topic is not None:

@@ -181,7 +181,7 @@ class Pubend:
             outcome = Outcome(Verdict.REJECTED, self.log.damage.refusal)
             self._outbox.emit(Submitted(reply_to, self.pubend, outcome))
         elif is_keyed(request.publisher):
-            self.keyed.open(request, reply_to, now)
+            self.keyed.open(request, reply_to)
         else:
             self.intake.open(request, reply_to, now, wall)
 
@@ -211,7 +211,7 @@ class Pubend:
 
     def _on_landed(self, batch: Batch, now: int) -> None:
         """A batch is durable: it is told, and acknowledged, with all others of the same turn."""
-        self.publishers.land(batch, now)
+        self.publishers.land(batch)
         if batch.publisher.closed:
             self.intake.forget(batch.publisher)
         if len(self.log.unsettled) == 1:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 from struct import Struct
 
 from gapless.core.columns import EventBatch, EventColumns
@@ -239,10 +239,8 @@ class PublisherTable:
         self._publishers = {name: Publisher.restored(name, row) for name, row in rows.items()}
         self._epochs = max([epochs, *(publisher.epoch for publisher in self._publishers.values())])
         self._changed: dict[str, None] = {}
-        self._live: dict[str, int] = {}
-        """When each one without a name was used last, if it has a session; the longest unused first."""
         self._gone: dict[str, int] = {}
-        """When the session of each other one of them ended; the longest gone first."""
+        """When the session of each one without a name ended that has none now; the longest gone first."""
 
     def __len__(self) -> int:
         return len(self._publishers)
@@ -260,7 +258,7 @@ class PublisherTable:
     @property
     def unnamed(self) -> int:
         """How many have no name."""
-        return len(self._live) + len(self._gone)
+        return sum(map(is_temporary, self._publishers))
 
     @property
     def first_gone(self) -> int | None:
@@ -275,7 +273,7 @@ class PublisherTable:
         """The broker has started: every session has ended, and may be resumed."""
         self._gone = {name: now for name in self._publishers if is_temporary(name)}
 
-    def open(self, name: str, instance: str, attempt: int, at: Tick, now: int) -> Publisher:
+    def open(self, name: str, instance: str, attempt: int, at: Tick) -> Publisher:
         """Begins a new epoch for a publisher, known or new, and a new term for another instance."""
         publisher = self._publishers.setdefault(name, Publisher(name))
         epoch, term = publisher.epoch + 1, term_of(publisher.epoch)
@@ -284,20 +282,13 @@ class PublisherTable:
         self._epochs = max(self._epochs, epoch)
         publisher.epoch, publisher.instance, publisher.attempt = epoch, instance, attempt
         publisher.opened, publisher.closed = at, False
-        if publisher.is_temporary:
-            self._gone.pop(name, None)
-            self._live.pop(name, None)
-            self._live[name] = now
+        self._gone.pop(name, None)
         return publisher
 
-    def land(self, batch: Batch, now: int) -> None:
+    def land(self, batch: Batch) -> None:
         """The oldest pending batch of its publisher is durable."""
-        name = batch.publisher.name
         batch.publisher.land(batch)
-        self._changed[name] = None
-        if name in self._live:
-            del self._live[name]
-            self._live[name] = now
+        self._changed[batch.publisher.name] = None
 
     def replay(self, name: str, epoch: int, batch: Batched, *, with_holes: bool) -> bool:
         """Recovery found a batch in the log. False: the batch before it is neither there nor in the row.
@@ -333,9 +324,8 @@ class PublisherTable:
 
     def leave(self, publisher: Publisher, now: int) -> None:
         """The session of a publisher has ended; its client may resume it."""
-        if publisher.name in self._live:
-            del self._live[publisher.name]
-            self._gone[publisher.name] = now
+        assert publisher.is_temporary, "a name is known for ever"
+        self._gone.setdefault(publisher.name, now)
 
     def forget(self, publisher: Publisher) -> bool:
         """Forgets a publisher without a name; False while a batch of it is on its way to the disk."""
@@ -344,8 +334,8 @@ class PublisherTable:
             return False
         name = publisher.name
         del self._publishers[name]
-        for table in (self._changed, self._live, self._gone):
-            table.pop(name, None)
+        self._changed.pop(name, None)
+        self._gone.pop(name, None)
         return True
 
     def forget_gone(self, before: int, limit: int) -> list[str]:
@@ -353,11 +343,6 @@ class PublisherTable:
         due = list(islice(takewhile(lambda name: self._gone[name] <= before, self._gone), limit))
         return [name for name in due if self.forget(self._publishers[name])]
 
-    def give_way(self, unused_since: int) -> str | None:
-        """Forgets one to make room: the longest gone, or one that nobody has used since a time, if there is any.
-
-        The client of the latter will open it again, and finds that nothing of it was on its way.
-        """
-        unused = takewhile(lambda name: self._live[name] <= unused_since, self._live)
-        names = chain(self._gone, unused)
-        return next((name for name in names if self.forget(self._publishers[name])), None)
+    def give_way(self) -> str | None:
+        """Forgets the longest gone to make room, before its lease is over; None: nobody is gone."""
+        return next((name for name in list(self._gone) if self.forget(self._publishers[name])), None)

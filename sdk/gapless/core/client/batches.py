@@ -103,10 +103,10 @@ class Batches:
             batch.uncertain = batch.first != 0
         self._keep_sent(0)
 
-    def take_uncertain(self) -> list[Batch]:
-        """Those that may be logged leave the queue; nothing is on its way any more."""
-        uncertain = [batch for batch in self._queue if batch.uncertain]
-        self._queue = deque(batch for batch in self._queue if not batch.uncertain)
+    def take_sent(self) -> list[Batch]:
+        """Those that were ever sent leave the queue: they may be logged. Nothing is on its way any more."""
+        uncertain = [batch for batch in self._queue if batch.uncertain or batch.first]
+        self._queue = deque(batch for batch in self._queue if not (batch.uncertain or batch.first))
         self.bytes -= sum(batch.events.size for batch in uncertain)
         self._keep_sent(0)
         return uncertain

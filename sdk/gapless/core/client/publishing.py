@@ -263,9 +263,13 @@ class PublisherCore:
         self._open()
 
     def _begin_anew(self, reason: str) -> None:
-        """The broker no longer knows the publisher: what may be logged is uncertain, the rest is a new one's."""
+        """The broker no longer knows the publisher: what was sent is uncertain, the rest is a new one's.
+
+        Also what was sent in this session: to a pubend elsewhere it may have been sent again on its way, when the
+        broker there had logged it, had crashed, and had waited for the publisher.
+        """
         error = PublishUncertainError(f"whether this was logged before is not known any more: {reason}")
-        for batch in self._batches.take_uncertain():
+        for batch in self._batches.take_sent():
             self._outbox.tell(NotPublished(self.number, batch.ticket, error))
         self._batches.follow(0)
         self._epoch = 0

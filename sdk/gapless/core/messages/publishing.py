@@ -62,8 +62,8 @@ class PublishRefused(ServerMessage, frozen=True, tag=12):
     """A batch, or the opening, was not taken.
 
     REJECTED, INVALID_*: that batch is refused for good, and nothing of it was logged. FENCED: the
-    publisher is over. FORGOTTEN: the broker no longer knows it, and nobody can tell what of earlier sessions
-    is logged; what was sent in this one is not. RESUME: send again from `sequence` on. RETRY: try again after
+    publisher is over. FORGOTTEN: the broker no longer knows it, and nobody can tell whether what
+    was sent is logged. RESUME: send again from `sequence` on. RETRY: try again after
     a while (a full disk, a pubend that is not there yet): send again from `sequence` on. The refusal of a batch
     speaks for all batches sent before it came: those behind it get no answer of their own.
     """

@@ -464,18 +464,15 @@ class TestForgetting:
         assert sorted(self.known(harness)) == ["ann", "~9", "~live"]
         assert outcome(dead.come_back()).verdict is Verdict.FORGOTTEN
 
-    def test_a_table_full_of_live_ones_takes_no_more_until_one_is_idle(self) -> None:
+    def test_a_table_full_of_live_ones_takes_no_more(self) -> None:
         harness, _ = ready(max_publishers=3, publisher_lease_seconds=10)
-        idle, busy = harness.publisher("~idle"), harness.publisher("~busy")
+        idle = harness.publisher("~idle")
+        harness.publisher("~busy")
+        harness.advance(60_000)
+
         assert outcome(TestPublisher(harness, "~more").open()).verdict is Verdict.REJECTED
-        harness.advance(11_000)
-        busy.send()
-        harness.sync()
-
-        harness.publisher("~more")
-
-        assert sorted(self.known(harness)) == ["ann", "~busy", "~more"]
-        assert outcome(idle.send()).verdict is Verdict.FORGOTTEN
+        idle.send()
+        assert outcome(harness.sync()).verdict is Verdict.OK
 
     def test_100_000_opened_and_closed_stop_nobody(self) -> None:
         """With the limit that a broker really has."""

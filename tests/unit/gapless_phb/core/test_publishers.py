@@ -16,8 +16,8 @@ def table() -> PublisherTable:
     return PublisherTable({}, 0)
 
 
-def opened(one: PublisherTable, name: str = "ann", *, instance: str = "instance", now: int = 0) -> Publisher:
-    return one.open(name, instance, 1, at(1000), now)
+def opened(one: PublisherTable, name: str = "ann", *, instance: str = "instance") -> Publisher:
+    return one.open(name, instance, 1, at(1000))
 
 
 def append(publisher: Publisher, count: int = 1, ms: int = 1000) -> Batch:
@@ -35,7 +35,7 @@ def test_each_opening_is_a_new_epoch() -> None:
 
 
 def test_an_opening_that_is_not_newer_is_the_same_opening() -> None:
-    publisher = table().open("ann", "a", 5, at(1000), 0)
+    publisher = table().open("ann", "a", 5, at(1000))
 
     assert publisher.is_same_opening("a", 5)
     assert publisher.is_same_opening("a", 4)
@@ -48,14 +48,14 @@ def test_t44_a_row_holds_durable_sequences_only() -> None:
     one = table()
     publisher = opened(one)
     first, second = append(publisher, 3), append(publisher, 2, ms=1001)
-    one.land(first, 0)
+    one.land(first)
 
     assert (publisher.assigned, publisher.sequence) == (5, 3)
     assert publisher.row.sequence == 3
     assert publisher.row.tick == at(1000, 2)
     again = Publisher.restored("ann", publisher.row)
     assert (again.find_logged(1), again.find_logged(4)) == (Batched(1, at(1000), 3, 99), None)
-    one.land(second, 0)
+    one.land(second)
     assert publisher.row.sequence == 5
 
 
@@ -63,7 +63,7 @@ def test_batches_are_found_by_their_first_sequence() -> None:
     one = table()
     publisher = opened(one)
     first, second = append(publisher, 3), append(publisher, 2, ms=1001)
-    one.land(first, 0)
+    one.land(first)
 
     assert publisher.find_logged(1) == Batched(1, at(1000), 3, 99)
     assert publisher.find_logged(2) is None
@@ -75,7 +75,7 @@ def test_the_window_is_bounded() -> None:
     one = table()
     publisher = opened(one)
     for _ in range(WINDOW + 10):
-        one.land(append(publisher), 0)
+        one.land(append(publisher))
 
     assert publisher.known_from == 11
     assert publisher.find_logged(10) is None
@@ -85,7 +85,7 @@ def test_the_window_is_bounded() -> None:
 def test_a_table_comes_back_from_its_rows() -> None:
     one = table()
     publisher = opened(one)
-    one.land(append(publisher, 3), 0)
+    one.land(append(publisher, 3))
     saved = {name: one_row.row for name in ("ann",) if (one_row := one.get(name))}
 
     again = PublisherTable(saved, epochs=epoch(40))
@@ -122,7 +122,7 @@ def test_where_the_log_has_holes_replay_goes_on_behind_what_is_missing() -> None
 def test_changed_rows_are_taken_oldest_first_and_once() -> None:
     one = table()
     for name in ("ann", "bob", "cid"):
-        one.land(append(opened(one, name)), 0)
+        one.land(append(opened(one, name)))
 
     assert [publisher.name for publisher in one.take_changed(2)] == ["ann", "bob"]
     assert one.changed == 1
@@ -135,19 +135,19 @@ class TestOwners:
     def test_each_event_has_the_term_of_the_instance_that_published_it(self) -> None:
         one = table()
         publisher = opened(one)
-        one.land(append(publisher, 3), 0)
+        one.land(append(publisher, 3))
         publisher = opened(one, instance="another")
         append(publisher, 2)
 
         assert [publisher.owner(sequence) for sequence in range(7)] == [None, 1, 1, 1, 2, 2, None]
-        one.land(publisher.pending[0], 0)
+        one.land(publisher.pending[0])
         assert [publisher.owner(sequence) for sequence in range(7)] == [None, 1, 1, 1, 2, 2, None]
         assert publisher.row.owners == ((1, 1), (4, 2))
 
     def test_a_batch_is_known_to_its_own_instance_alone(self) -> None:
         one = table()
         publisher = opened(one)
-        one.land(append(publisher), 0)
+        one.land(append(publisher))
         assert publisher.knows(epoch(1), 1, 1, 99)
         opened(one)  # the same instance, in another session
         assert publisher.knows(epoch(1, 1), 1, 1, 99)
@@ -160,7 +160,7 @@ class TestOwners:
     def test_so_many_instances_are_known(self) -> None:
         one = table()
         for number in range(OWNERS + 1):
-            one.land(append(opened(one, instance=f"i{number}")), 0)
+            one.land(append(opened(one, instance=f"i{number}")))
 
         publisher = opened(one)
         assert len(publisher.owners) == OWNERS
@@ -175,7 +175,7 @@ class TestOwners:
         publisher = opened(one)
 
         assert (publisher.epoch, publisher.sequence, publisher.owner(5)) == (epoch(1), 5, None)
-        one.land(append(publisher), 0)
+        one.land(append(publisher))
         assert [publisher.owner(5), publisher.owner(6)] == [None, 1]
 
 
@@ -184,8 +184,10 @@ class TestForgetting:
 
     def test_the_longest_gone_go_first_and_named_ones_never(self) -> None:
         one = table()
-        for now, name in enumerate(["~a", "ann", "~b", "~c"]):
+        opened(one)
+        for now, name in enumerate(["~a", "~ann", "~b", "~c"]):
             one.leave(opened(one, name), now)
+        opened(one, "~ann")
         one.leave(opened(one, "~a"), 9)
 
         assert one.forget_gone(1, 10) == []
@@ -193,7 +195,7 @@ class TestForgetting:
         assert one.first_gone == 3
         assert one.forget_gone(9, 10) == ["~c", "~a"]
         assert one.get("ann") is not None
-        assert len(one) == 1
+        assert len(one) == 2
         assert one.first_gone is None
 
     def test_some_at_a_time(self) -> None:
@@ -207,7 +209,7 @@ class TestForgetting:
     def test_one_with_a_session_stays(self) -> None:
         one = table()
         one.leave(opened(one, "~a"), 0)
-        opened(one, "~a", now=1)
+        opened(one, "~a")
 
         assert one.forget_gone(1 << 60, 10) == []
 
@@ -226,20 +228,19 @@ class TestForgetting:
         one.leave(publisher, 0)
 
         assert one.forget_gone(1, 10) == []
-        one.land(publisher.pending[0], 2)
+        one.land(publisher.pending[0])
         assert one.forget_gone(1, 10) == ["~a"]
 
-    def test_who_is_gone_gives_way_and_then_who_was_not_used_for_long(self) -> None:
+    def test_who_is_longest_gone_gives_way_and_nobody_else(self) -> None:
         one = table()
-        for now, name in enumerate(["~busy", "~idle", "ann", "~gone"]):
-            opened(one, name, now=now)
-        busy, gone = one.get("~busy"), one.get("~gone")
-        assert busy is not None
-        assert gone is not None
-        one.land(append(busy), 10)
-        one.leave(gone, 20)
+        for now, name in enumerate(["~live", "ann", "~a", "~b"]):
+            publisher = opened(one, name)
+            if name in {"~a", "~b"}:
+                one.leave(publisher, now)
 
-        assert [one.give_way(9) for _ in range(3)] == ["~gone", "~idle", None]
+        assert one.unnamed == 3
+        assert [one.give_way() for _ in range(3)] == ["~a", "~b", None]
+        assert (len(one), one.unnamed) == (2, 1)
 
     def test_one_that_is_forgotten_and_comes_back_gets_an_epoch_of_its_own(self) -> None:
         """A twin that slept through all this still has the old epoch, and is fenced."""
