@@ -170,7 +170,7 @@ class LogVolume(Protocol):
 
     @property
     def free_bytes(self) -> int | None:
-        """Bytes left on the disk, or None where that means nothing."""
+        """Bytes left on the disk, or None where that means nothing. What the volume keeps aside is not left."""
 
     @property
     def damage(self) -> str:

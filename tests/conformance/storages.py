@@ -59,7 +59,7 @@ class RocksdbHarness(StorageHarness):
 
     def __init__(self, directory: Path, options: dict[str, Any] | None = None) -> None:
         self.root = directory
-        self.options = options or {}
+        self.options = {"reserve_bytes": 1 << 20} | (options or {})
         self.directory = directory / "volume"
         self._crashes = 0
         self._others = 0

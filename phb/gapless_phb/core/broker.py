@@ -156,8 +156,13 @@ class PublisherHostingBroker:
         self._outbox.on_read(result, now, wall)
 
     def on_space(self, now: int, wall: int, *, low: bool) -> None:
-        """The disk is nearly full: publishers are told to wait, all else goes on. It never makes a gap."""
+        """The disk is nearly full: publishers are told to wait, all else goes on. It never makes a gap.
+
+        What everybody is done with, and is there for "earliest" alone, gives way to them.
+        """
         self._full = low
+        for pubend in self._pubends.values():
+            pubend.on_space(now, low=low)
 
     def deadline(self) -> int | None:
         """When to call `on_deadline`, in monotonic nanoseconds."""

@@ -287,6 +287,12 @@ class Pubend:
                 self._wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.first())
         self._wake(Timer.RELEASE, max(now, self._release_not_before))
 
+    def on_space(self, now: int, *, low: bool) -> None:
+        """The disk is nearly full, or no longer."""
+        self.release.space_low = low
+        if low:
+            self._wake(Timer.RELEASE, max(now, self._release_not_before))
+
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up for good: the log no longer waits for it (T10)."""
         self.release.retire(shb)

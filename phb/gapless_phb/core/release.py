@@ -43,6 +43,8 @@ class Release:
         """T_r: every member, and so every durable subscription, is done with everything up to here."""
         self.delivered: Tick = 0
         """T_d: every member has everything up to here in its PFS."""
+        self.space_low = False
+        """Whether the disk is nearly full: then what nobody is owed gives way before publishers have to wait."""
 
     @property
     def earliest(self) -> Tick:
@@ -145,7 +147,13 @@ class Release:
         return min(self.delivered, policy.release(state))
 
     def _expendable(self, time: Tick) -> Tick:
-        """What "earliest" need not find: older than min_retain, or below more than min_retain_bytes."""
+        """What "earliest" need not find: older than min_retain, or below more than min_retain_bytes.
+
+        While space is short nothing is kept for it. All of it goes at once: to give a part of a file back to the disk,
+        the rest of it has to be written anew, and for that there is no room.
+        """
+        if self.space_low:
+            return FOREVER
         least = self._settings.min_retain
         old = time - least - 1 if least else self._log.stable  # an event may be stamped ahead of `time`
         return max(old, self._log.index.covered(self._settings.min_retain_bytes))

@@ -14,7 +14,6 @@ really on disk.
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -68,6 +67,9 @@ class RocksdbOptions(BaseModel):
     replayed after a crash."""
     compression: Literal["none", "lz4", "zstd"] = "lz4"
     """Of data files. zstd halves them once more, and reading takes twice as long."""
+    reserve_bytes: Annotated[int, Field(ge=0)] | None = None
+    """Room kept aside on the disk, to recover and to go on acknowledging when it is full. None: eight times
+    `write_buffer_bytes`, twice what the opening of a volume may need whose process was killed."""
     watchdog_seconds: Annotated[float, Field(ge=1, le=3600)] = 8.0
     """How long a verifying open may take before the volume is called corrupt: whoever waits is told within ten."""
 
@@ -96,6 +98,7 @@ class RocksdbVolume:
         self._failure: StorageError | None = None
         self._closed = False
         # Always taken in this order, never the other way round.
+        self._reserve_lock = threading.Lock()
         self._reclaim_lock = threading.Lock()
         self._log_lock = threading.Lock()
         self._fence_lock = threading.Lock()
@@ -141,8 +144,8 @@ class RocksdbVolume:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes left on the disk."""
-        return shutil.disk_usage(self._opened.directory).free
+        """Bytes left on the disk, without those that the reserve lacks."""
+        return self._opened.reserve.free_bytes
 
     # ------------------------------------------------------------------------- writing and syncing
 
@@ -174,9 +177,20 @@ class RocksdbVolume:
         self._check_presence(thoroughly=False)
 
     def tend(self) -> None:
-        """Looks whether the volume is still where it was opened. Raises VolumeAbsentError."""
+        """Looks whether the volume is still where it was opened, and after its reserve. Raises VolumeAbsentError."""
         self._raise_if_unusable()
         self._check_presence(thoroughly=True)
+        reserve = self._opened.reserve
+        with self._reserve_lock:
+            try:
+                reserve.tend()
+                if not self._engine.compact_within(reserve.free_bytes):
+                    self._engine.check_background()
+                    self._give_back_rests_unless_reclaiming()
+            except StorageError as error:
+                raise self._fail(error) from error
+            except OSError as error:  # somebody else was quicker: publishers wait as long as it is not whole
+                _LOGGER.warning("%s: the reserve cannot be kept aside: %s", self._opened.directory, error)
 
     def _check_presence(self, *, thoroughly: bool) -> None:
         try:
@@ -224,6 +238,7 @@ class RocksdbVolume:
                 with self._fence_lock:  # one thread at a time looks at it
                     self._fence.check_owner()
                 self._remove(plans)
+                self._give_back_rests()
             except StorageError as error:
                 raise self._fail(error) from error
         return sum(plan.bytes for plan in plans)
@@ -238,8 +253,30 @@ class RocksdbVolume:
                 plan.stream.stage_reclaim(plan, batch)
             self._engine.isolate_in_file(batch)
         self._engine.flush_log_family()
+        self._engine.flush_default_family()  # or what has just been moved to data files stays in the log too
         for plan in plans:
             plan.stream.finish_reclaim(plan)
+
+    def _give_back_rests_unless_reclaiming(self) -> None:
+        if self._reclaim_lock.acquire(blocking=False):
+            try:
+                self._give_back_rests()
+            finally:
+                self._reclaim_lock.release()
+
+    def _give_back_rests(self) -> None:
+        """What was removed goes from the disk, if there is room for what has to be written anew for that.
+
+        Without that room RocksDB would try for ever: it is left as it is till more is removed, or somebody makes room.
+        """
+        streams = [stream for stream in [*self._streams.values()] if stream.has_rest]
+        if not streams:
+            return
+        # What is chopped, and not yet removed, is written anew like all else.
+        live = sum([stream.size + stream.reclaimable for stream in [*self._streams.values()]])
+        with self._opened.reserve.used_for(min(live, self._engine.rewritten_at_most())) as has_room:
+            for stream in streams if has_room else ():
+                stream.give_back_rest()
 
     # ----------------------------------------------------------------------------------- repairing
 
@@ -366,7 +403,9 @@ def open_storage(path: str, identity: VolumeIdentity, options: Mapping[str, Any]
         raise ConfigurationError("the RocksDB storage needs a path: a directory of its own")
     checked = _checked(options)
     tuning = Tuning(checked.write_buffer_bytes, checked.compression)
-    return RocksdbVolume(open_directory(Path(path).absolute(), identity, tuning, checked.watchdog_seconds, create))
+    reserve = 8 * tuning.write_buffer_bytes if checked.reserve_bytes is None else checked.reserve_bytes
+    opened = open_directory(Path(path).absolute(), identity, tuning, checked.watchdog_seconds, reserve, create)
+    return RocksdbVolume(opened)
 
 
 def _checked(options: Mapping[str, Any]) -> RocksdbOptions:

@@ -208,6 +208,19 @@ class Publisher(Owner):
         if unheard is not None:
             raise unheard
 
+    @property
+    def waiting(self) -> str:
+        """Why what was sent has no receipt at present; "" if nothing is known to be in its way, or all is answered.
+
+        What waits goes on by itself, and ends with an error only where it is certain what became of it.
+        """
+        core = self._driver.core.publisher(self._number)
+        if core is None or not (self._submissions or self._batch is not None):
+            return ""
+        if not self._driver.core.connected:
+            return f"there is no connection to the broker ({self._driver.core.trouble})"
+        return core.stalled
+
     # For the session, the pipeline and the blocking facade.
 
     @property

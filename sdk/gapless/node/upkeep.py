@@ -14,6 +14,9 @@ log = logging.getLogger("gapless.node")
 
 INTERVAL = 1.0
 """Seconds between two looks."""
+INTERVAL_NEAR = 0.1
+NEAR_BYTES = 256 << 20
+"""With less left it is looked more often: publishers can write that much in a second or two."""
 RECLAIM_BYTES = 64 << 20
 """So much is given back at once (storage.md 6)."""
 RECLAIM_BYTES_IDLE = 1 << 20
@@ -45,6 +48,7 @@ class Upkeep:
         self._on_space = on_space
         self._on_failed = on_failed
         self._low = False
+        self._free: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tending: asyncio.Future[None] | None = None
         self._reclaiming: asyncio.Future[int] | None = None
@@ -61,7 +65,15 @@ class Upkeep:
         }
 
     def start(self) -> None:
-        """Looks now, and every second from now on."""
+        """Looks now, and every second from now on.
+
+        How much space is left is known when it returns: nobody publishes into what a recovery needs.
+        """
+        try:
+            self._look_at_space()
+        except Exception as error:  # noqa: BLE001 - a volume that cannot be asked has failed
+            self._on_failed(error)
+            return
         self._look()
 
     def stop(self) -> None:
@@ -93,11 +105,12 @@ class Upkeep:
         except Exception as error:  # noqa: BLE001 - a volume that cannot be asked has failed
             self._on_failed(error)
             return
-        self._timer = self._loop.call_later(INTERVAL, self._look)
+        near = self._free is not None and self._free < NEAR_BYTES
+        self._timer = self._loop.call_later(min(INTERVAL, INTERVAL_NEAR) if near else INTERVAL, self._look)
 
     def _look_at_space(self) -> None:
-        free = self._volume.free_bytes
-        low = free is not None and free < self._min_free_bytes
+        free = self._free = self._volume.free_bytes
+        low = free is not None and (free < self._min_free_bytes or free == 0)
         if low != self._low:
             self._low = low
             if low:

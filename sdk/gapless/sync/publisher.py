@@ -57,6 +57,11 @@ class Publisher:
         """Where messages go that name no topic."""
         return self._publisher.topic
 
+    @property
+    def waiting(self) -> str:
+        """Why what was sent has no receipt at present; see `gapless.Publisher.waiting`."""
+        return self._publisher.waiting
+
     def send(
         self,
         body: Any,
@@ -70,18 +75,22 @@ class Publisher:
         type: str | None = None,
         timeout: float | None = None,
     ) -> Receipt:
-        """Publishes one event; when it returns, the event is logged. See `gapless.Publisher.send`."""
+        """Publishes one event; when it returns, the event is logged. See `gapless.Publisher.send`.
+
+        Raises TimeoutError after `timeout` seconds, and says what is in the way. The event is on its way all the
+        same, and is logged once when the way is clear: `flush` waits for it.
+        """
         message = Message(body, properties or {}, topic, priority, expiration, correlation_id, reply_to, type)
 
         async def send() -> Receipt:
             return await self._publisher.submit(message)
 
-        return self._runner.call(send, timeout)
+        return self._runner.call(send, timeout, waiting=lambda: self.waiting)
 
     def send_batch(self, messages: Iterable[Message], timeout: float | None = None) -> list[Receipt]:
         """Publishes events as one atomic append; see `gapless.Publisher.send_batch`."""
         listed = list(messages)
-        return self._runner.call(lambda: self._publisher.send_batch(listed), timeout)
+        return self._runner.call(lambda: self._publisher.send_batch(listed), timeout, waiting=lambda: self.waiting)
 
     def send_all(self, messages: Iterable[Message], timeout: float | None = None) -> Iterator[Receipt]:
         """Publishes events, many at a time, and yields their receipts in order.
@@ -109,13 +118,13 @@ class Publisher:
                 if encoded.error is not None:
                     error, reading = encoded.error, False
             while parts and (parts[0].done() or not reading or len(parts) >= PARTS_MAX):
-                yield from parts.popleft().result(timeout)
+                yield from self._runner.result(parts.popleft(), timeout, waiting=lambda: self.waiting)
         if error is not None:
             raise error
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits until everything sent so far is answered; see `gapless.Publisher.flush`."""
-        self._runner.call(self._publisher.flush, timeout)
+        self._runner.call(self._publisher.flush, timeout, waiting=lambda: self.waiting)
 
     def recover(self, timeout: float | None = None) -> Recovery:
         """How many events this name ever logged; see `gapless.Publisher.recover`."""

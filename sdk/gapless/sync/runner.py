@@ -121,14 +121,29 @@ class Runner:
         return asyncio.run_coroutine_threadsafe(run(), self.loop)
 
     def call(
-        self, work: Callable[[], Awaitable[Result]], timeout: float | None = None, *, give_up: bool = False
+        self,
+        work: Callable[[], Awaitable[Result]],
+        timeout: float | None = None,
+        *,
+        give_up: bool = False,
+        waiting: Callable[[], str] | None = None,
     ) -> Result:
         """The result of something that is awaited in the loop's thread.
 
-        Raises TimeoutError after `timeout` seconds. What was begun goes on then; with `give_up` it is
-        cancelled, and so it is by an interrupt.
+        Raises TimeoutError after `timeout` seconds, with what `waiting` says is in its way. What was begun goes on
+        then; with `give_up` it is cancelled, and so it is by an interrupt.
         """
-        future = self.begin(work)
+        return self.result(self.begin(work), timeout, give_up=give_up, waiting=waiting)
+
+    @staticmethod
+    def result(
+        future: Future[Result],
+        timeout: float | None,
+        *,
+        give_up: bool = False,
+        waiting: Callable[[], str] | None = None,
+    ) -> Result:
+        """The result of something that was begun; as `call`."""
         try:
             return future.result(timeout)
         except FutureTimeoutError:
@@ -136,7 +151,8 @@ class Runner:
                 raise  # the work's own
             if give_up:
                 future.cancel()
-            raise TimeoutError(f"not done within {timeout:g} s") from None
+            why = waiting() if waiting is not None else ""
+            raise TimeoutError(f"not done within {timeout:g} s{why and f': {why}. It goes on by itself'}") from None
         except BaseException:
             if give_up:
                 future.cancel()

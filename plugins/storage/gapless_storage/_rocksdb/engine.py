@@ -56,6 +56,9 @@ COMPRESSIONS = {
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 _FAILING = ("Input/output error", "Read-only file system", "Too many open files", "Cannot allocate memory")
 _DAMAGED = ("Corruption", "Input/output error", "No such file or directory")
+_COMPACTION_BUFFERS = 64
+"""With room for so many write buffers nobody asks how much a compaction may take: it is far less."""
+_BACKGROUND_ERRORS = "rocksdb.background-errors"
 _PENDING_FLUSH = "rocksdb.mem-table-flush-pending"
 _PENDING_FLUSH_POLLS_MAX = 100
 _PENDING_FLUSH_POLL_SECONDS = 0.0002
@@ -67,11 +70,18 @@ class Tuning:
 
     write_buffer_bytes: int
     compression: str
+    compacts: bool = True
+    """Whether it compacts by itself from the beginning; see `Engine.compact_within`."""
+
+    @property
+    def compaction_bytes(self) -> int:
+        """With so much room it may always compact by itself."""
+        return _COMPACTION_BUFFERS * self.write_buffer_bytes
 
 
 def _options(tuning: Tuning, *, create: bool, compacting: bool) -> Options:
     options = Options(raw_mode=True)
-    options.set_disable_auto_compactions(not compacting)
+    options.set_disable_auto_compactions(not (compacting and tuning.compacts))
     options.create_if_missing(create)
     options.create_missing_column_families(create)
     options.set_error_if_exists(create)
@@ -107,6 +117,8 @@ class Engine:
         options = _options(tuning, create=create, compacting=compacting)
         self._database = _told(lambda: Rdict(str(directory), options, column_families=families))
         self._log: Rdict | None = None
+        self._tuning = tuning
+        self._compacts = tuning.compacts
         try:
             self._log = _told(lambda: self._database.get_column_family(LOG_FAMILY))
             self.log_handle: ColumnFamily | None = self._database.get_column_family_handle(LOG_FAMILY)
@@ -176,9 +188,28 @@ class Engine:
         for family in (self._database, self._open_log()):
             _told(partial(family.set_options, {"disable_auto_compactions": "true"}))
 
+    def compact_within(self, free_bytes: int) -> bool:
+        """Has it compact by itself if there is room: that takes space first, hundreds of MiB, and gives it back later.
+
+        Returns whether there is room, or nothing is merged anyway, for the files are damaged.
+        """
+        if not self.compacting:
+            return True
+        allowed = free_bytes >= self._tuning.compaction_bytes or free_bytes >= 2 * self.rewritten_at_most()
+        if allowed != self._compacts:
+            setting = {"disable_auto_compactions": "false" if allowed else "true"}
+            for family in (self._database, self._open_log()):
+                _told(partial(family.set_options, setting))
+            self._compacts = allowed
+        return allowed
+
     def flush_log_family(self) -> None:
         """Blocks until all records are in data files. Releases the GIL."""
         _told(lambda: self._open_log().flush(True))
+
+    def flush_default_family(self) -> None:
+        """The same for all else: as long as one family has something that only RocksDB's log has, that log stays."""
+        _told(lambda: self._database.flush(True))
 
     def isolate_in_file(self, batch: WriteBatch) -> None:
         """Writes a batch of deleted ranges so that it gets a data file of its own. Nobody may write meanwhile.
@@ -201,6 +232,25 @@ class Engine:
         begin, end = RECORD_KEY.pack(stream, after + 1), RECORD_KEY.pack(stream, upto + 1)
         assert begin < end
         batch.delete_range(begin, end, self.log_handle)
+
+    def check_background(self) -> None:
+        """Raises VolumeFullError when a compaction has failed: to be asked when there is no room.
+
+        From then on RocksDB compacts nothing, for which it has not as much room as all that goes in takes, and does not
+        say so to who asks for it: it would wait for ever for room that only a compaction makes. Opened anew it does.
+        """
+        if self._database.property_int_value(_BACKGROUND_ERRORS):
+            raise VolumeFullError("the disk is full: a compaction found no room, and the database is to be opened anew")
+
+    def rewritten_at_most(self) -> int:
+        """How many bytes of records a compaction of a range may write anew before it gives anything back.
+
+        Of the levels below the first two those files alone are touched that lie at the edge of the range.
+        """
+        sizes: dict[int, int] = {}
+        for file in _told(self._database.live_files):
+            sizes[file["level"]] = sizes.get(file["level"], 0) + file["size"]
+        return sum(size for _, size in sorted(sizes.items())[:2])
 
     def compact_records(self, stream: int, upto: int) -> None:
         """Blocks until the files that held nothing but deleted records up to `upto` are gone."""

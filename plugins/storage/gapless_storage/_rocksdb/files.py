@@ -78,7 +78,7 @@ def make_private(directory: Path) -> None:
     """
     if sys.platform == "win32":  # which has no such modes
         return
-    opened = 0
+    opened, was_open = 0, stat.S_IMODE(directory.stat().st_mode) & ~PRIVATE_DIRECTORY != 0
     for path in (directory, *directory.rglob("*")):
         try:
             mode = stat.S_IMODE(path.lstat().st_mode)
@@ -90,8 +90,8 @@ def make_private(directory: Path) -> None:
         except OSError as error:
             _LOGGER.warning("%s is open to other users, and cannot be closed to them: %s", path, error)
             return
-    if opened:
-        _LOGGER.warning("%s: %d files and directories were open to other users, and are no longer", directory, opened)
+    if was_open:
+        _LOGGER.warning("%s and %d files in it were open to other users, and are no longer", directory, opened)
 
 
 def open_private(path: str, flags: int) -> int:

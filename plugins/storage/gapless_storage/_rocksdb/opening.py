@@ -6,6 +6,7 @@
       fence         the last durable batch (`fence`)
       seal          what the database's files were at a clean close (`seal`)
       damaged       what of the database was found to be unreadable, if anything was
+      reserve       room that is kept aside (`reserve`)
       rocksdb/      the database
 
 The order of creation is a story in four steps, each durable before the next: volume.json says
@@ -19,7 +20,7 @@ import errno
 import logging
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
@@ -46,6 +47,7 @@ from gapless_storage._rocksdb.identity import (
 from gapless_storage._rocksdb.layout import Mark
 from gapless_storage._rocksdb.manifest import TornManifest, torn_manifest
 from gapless_storage._rocksdb.presence import Presence
+from gapless_storage._rocksdb.reserve import Reserve
 from gapless_storage._rocksdb.seal import is_sealed
 from gapless_storage._rocksdb.watchdog import Flushed, inspect_within
 
@@ -81,6 +83,7 @@ class Opened:
     lock: DirectoryLock
     engine: Engine
     fence: Fence
+    reserve: Reserve
     identity: VolumeIdentity
     created: bool
     tuning: Tuning
@@ -134,7 +137,7 @@ def note_damage(directory: Path, text: str) -> None:
 
 
 def open_directory(
-    directory: Path, wanted: VolumeIdentity, tuning: Tuning, watchdog_seconds: float, create: Create
+    directory: Path, wanted: VolumeIdentity, tuning: Tuning, watchdog_seconds: float, reserve_bytes: int, create: Create
 ) -> Opened:
     """Opens the volume in `directory`, or makes one if there is nothing and it may.
 
@@ -150,11 +153,14 @@ def open_directory(
         raise storage_error(error, f"{directory} cannot be opened") from error
     try:
         make_private(directory)
+        reserve = Reserve(directory, reserve_bytes)
         marker = read_marker(directory)
         if marker is None or marker.state == CREATING:
-            return _create(directory, lock, wanted, tuning)
+            return _create(directory, lock, reserve, wanted, tuning)
         check_identity(directory, marker, wanted)
-        return _open(directory, lock, marker, tuning, watchdog_seconds)
+        reserve.give_up_if_needed()
+        tuning = replace(tuning, compacts=reserve.free_bytes >= tuning.compaction_bytes)
+        return _open(directory, lock, reserve, marker, tuning, watchdog_seconds)
     except OSError as error:
         lock.release()
         raise storage_error(error, f"{directory} cannot be opened") from error
@@ -187,7 +193,7 @@ def _claim(directory: Path, create: Create) -> None:
 # ---------------------------------------------------------------------------------------- creating
 
 
-def _create(directory: Path, lock: DirectoryLock, identity: VolumeIdentity, tuning: Tuning) -> Opened:
+def _create(directory: Path, lock: DirectoryLock, reserve: Reserve, identity: VolumeIdentity, tuning: Tuning) -> Opened:
     database, fence_path = directory / "rocksdb", directory / "fence"
     _LOGGER.info("making a volume in %s for node %r of network %r", directory, identity.node, identity.network)
     shutil.rmtree(database, ignore_errors=True)
@@ -196,6 +202,7 @@ def _create(directory: Path, lock: DirectoryLock, identity: VolumeIdentity, tuni
     volume = os.urandom(16)
     marker = Marker(identity.network, identity.node, volume.hex(), CREATING)
     write_marker(directory, marker)
+    _keep_aside(reserve, directory)
     database.mkdir(PRIVATE_DIRECTORY)
     engine = Engine(database, tuning, create=True, compacting=True)
     try:
@@ -209,13 +216,23 @@ def _create(directory: Path, lock: DirectoryLock, identity: VolumeIdentity, tuni
     except BaseException:
         engine.close()
         raise
-    return Opened(directory, lock, engine, fence, identity, created=True, tuning=tuning)
+    return Opened(directory, lock, engine, fence, reserve, identity, created=True, tuning=tuning)
+
+
+def _keep_aside(reserve: Reserve, directory: Path) -> None:
+    try:
+        reserve.take()
+    except OSError as error:
+        what = f"{directory} has no room for the reserve of a new volume: make some, or set storage.reserve_bytes"
+        raise storage_error(error, what) from error
 
 
 # ----------------------------------------------------------------------------------------- opening
 
 
-def _open(directory: Path, lock: DirectoryLock, marker: Marker, tuning: Tuning, watchdog_seconds: float) -> Opened:
+def _open(
+    directory: Path, lock: DirectoryLock, reserve: Reserve, marker: Marker, tuning: Tuning, watchdog_seconds: float
+) -> Opened:
     try:
         fence = _open_fence(directory, marker)
         try:
@@ -225,7 +242,7 @@ def _open(directory: Path, lock: DirectoryLock, marker: Marker, tuning: Tuning, 
             raise
     except VolumeCorruptError as error:
         raise VolumeCorruptError(f"{error}. {_ADVICE}") from error
-    return Opened(directory, lock, engine, fence, marker.identity, created=False, tuning=tuning)
+    return Opened(directory, lock, engine, fence, reserve, marker.identity, created=False, tuning=tuning)
 
 
 def _open_fence(directory: Path, marker: Marker) -> Fence:

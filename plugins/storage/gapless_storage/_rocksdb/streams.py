@@ -121,6 +121,8 @@ class RocksdbStream:
         self._chopped = _read_place(engine, chop_key(stream_id))
         self._chop_staged: Place | None = None
         self._reclaimed = _read_place(engine, reclaim_key(stream_id))
+        self.has_rest = self._reclaimed.index > 0
+        """Whether files may be left of what was removed: whoever removed it may have been stopped, or had no room."""
         notes = [note for note in _read_notes(engine, stream_id) if note.index > self.first]
         end = _read_place(engine, end_key(stream_id))
         self._sizes = SizeNotes([self._chopped, *notes], end if end.index else None)
@@ -224,9 +226,15 @@ class RocksdbStream:
         batch.put(reclaim_key(self.stream_id), _PLACE.pack(plan.upto.index, plan.upto.total))
 
     def finish_reclaim(self, plan: Reclaim) -> None:
-        """The batch was written: lets go of the files. Blocking."""
+        """The batch was written; what it removed still lies in files."""
         self._reclaimed = plan.upto
-        self._engine.compact_records(self.stream_id, plan.upto.index)
+        self.has_rest = True
+
+    def give_back_rest(self) -> None:
+        """Lets go of the files of records that were removed. Blocking."""
+        self._engine.compact_records(self.stream_id, self._reclaimed.index)
+        self._engine.check_background()  # a compaction that failed for want of room does not say so
+        self.has_rest = False
 
 
 @dataclass(frozen=True, slots=True)

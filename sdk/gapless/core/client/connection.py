@@ -107,6 +107,8 @@ class ClientCore:
         """The network's id: from the first Welcome on, no other network will do."""
         self.welcome: Welcome | None = None
         """What the broker said when the newest session was opened."""
+        self.trouble = ""
+        """Why the newest link was lost, or did not come about."""
         self._instance = instance
         self._credentials = credentials
         self._settings = settings or Settings()
@@ -379,6 +381,7 @@ class ClientCore:
     def _lost(self, reason: str) -> None:
         """The link is gone: try the next address, after a while."""
         now = self._outbox.now
+        self.trouble = reason
         if self.phase is Phase.OPEN:
             if now - self._opened_at >= self._settings.steady:
                 self._reaching.on_steady()

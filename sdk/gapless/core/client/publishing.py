@@ -67,8 +67,8 @@ class PublisherCore:
         self.number = number
         self.name = name
         self.phase = Phase.UNOPENED
-        self.stalled = False
-        """Whether the broker cannot log at present and has said so."""
+        self.stalled = ""
+        """Why the broker cannot log at present, as it has said; "" if it can."""
         self._instance = instance
         self._topic = topic
         self._outbox = outbox
@@ -295,13 +295,13 @@ class PublisherCore:
             self.fail(publish_error(refused.code, refused.reason))
 
     def _stall(self, reason: str) -> None:
-        if not self.stalled:
-            self.stalled = True
+        before, self.stalled = self.stalled, reason or "the broker cannot log at present"
+        if not before:
             self._outbox.tell(Notice(f"publisher {self.name!r} waits and will try again: {reason}"))
 
     def _answered_well(self) -> None:
         self._backoff.reset()
-        self.stalled = False
+        self.stalled = ""
 
 
 def _lost_text(name: str, acknowledged: int, left: int) -> str:

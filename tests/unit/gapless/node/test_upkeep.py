@@ -162,3 +162,19 @@ async def test_a_volume_is_tended_at_every_look_and_missed_when_it_is_gone(rig: 
     assert rig.volume.tended == 3
     assert [str(error) for error in rig.failures] == ["unmounted"]
     assert rig.space == []  # what is there instead is somebody else's
+
+
+async def test_without_a_byte_left_space_is_low_whatever_is_configured(rig: Rig) -> None:
+    rig.upkeep._min_free_bytes = 0
+    for free in (1, 0, 1):
+        rig.volume.free_bytes = free
+        await rig.look()
+
+    assert rig.space == [True, False]
+
+
+async def test_space_is_looked_at_before_anybody_is_served(rig: Rig) -> None:
+    rig.volume.free_bytes = 5
+    rig.upkeep.start()
+
+    assert rig.space == [True]

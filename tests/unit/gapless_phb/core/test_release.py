@@ -112,6 +112,20 @@ def test_they_go_when_enough_bytes_are_above_them() -> None:
     assert one.target(NOW) == at(50_000)
 
 
+def test_on_a_full_disk_what_is_kept_for_the_earliest_goes_and_nothing_that_is_owed() -> None:
+    one = release(PubendSettings(min_retain_seconds=60))
+    one.on_released(at(80_000), at(85_000), now=1)
+    one.space_low = True
+    released = one.target(NOW)
+    one.hold("shb1", 1, {7: at(70_000)})
+    held = one.target(NOW)
+    one.space_low = False
+
+    assert released == at(80_000)
+    assert held == at(70_000)
+    assert one.target(NOW) == at(40_000) - 1
+
+
 def test_early_release_does_not_wait_for_min_retain() -> None:
     one = release(PubendSettings(min_retain_seconds=3600, policy=Limits(10)))
     one.on_released(at(50), at(89_500), now=1)

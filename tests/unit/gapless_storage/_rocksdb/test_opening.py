@@ -45,7 +45,9 @@ class Place:
         """After so many seconds it hangs: seldom is a busy machine that slow."""
 
     def open(self, create: Create = Create.YES) -> RocksdbVolume:
-        return open_storage(str(self.directory), IDENTITY, {"watchdog_seconds": self.patience}, create)
+        return open_storage(
+            str(self.directory), IDENTITY, {"watchdog_seconds": self.patience, "reserve_bytes": 1 << 20}, create
+        )
 
     def newest(self) -> int:
         """Opens it, closes it; the number of the newest batch, all before it being whole."""
