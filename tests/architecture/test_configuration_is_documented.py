@@ -17,6 +17,7 @@ from gapless.node.config import (
 )
 from gapless_phb.config import PhbSection, PubendSection
 from gapless_shb.config import ShbConfig
+from gapless_storage.rocksdb import RocksdbOptions
 from gapless_transport.tcp_options import TcpOptions
 
 DIALING = {"tls", "ca", "server_name"}
@@ -39,6 +40,7 @@ def keys(*models: type[BaseModel]) -> set[str]:
 def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("## `[node]`") == keys(NodeSection)
     assert documented("## `[storage]`") == keys(StorageSection)
+    assert documented("### `[storage]` with RocksDB") == keys(RocksdbOptions)
     assert documented("## `[[listen]]`") == keys(ListenSection, TcpOptions) - DIALING
     assert documented("## `[auth]` and `[routing]`") == keys(AuthSection, RoutingSection)
     assert documented("## `[limits]`") == keys(LimitsSection)

@@ -313,11 +313,11 @@ async def test_publishers_wait_for_space_while_deliveries_and_acknowledgements_g
             del broker.sections["node"]
             await broker.start()
             receipt = await bounded(sending)
-        events = await everything(broker.url, 11)
+        [event] = await everything(broker.url, 1)  # those before were owed to nobody any more, and gave way
 
     assert [event.body for event in seen] == [b"%d" % n for n in range(10)]
-    assert events[10].body == b"10"
-    assert events[10].tick == receipt.tick
+    assert event.body == b"10"
+    assert event.tick == receipt.tick
     assert "bytes are left on the disk: publishers have to wait" in broker.log
 
 
