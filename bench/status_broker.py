@@ -22,7 +22,7 @@ def main(config: str) -> None:
         print(json.dumps({"url": node.url}), flush=True)
         asyncio.get_running_loop().add_reader(sys.stdin, _answer, node)
 
-    run(serve(load_config(Path(config), os.environ), announce))
+    run(serve(load_config(Path(config), os.environ, create=True), announce))
 
 
 def _answer(node: Node) -> None:
