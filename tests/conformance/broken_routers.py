@@ -16,7 +16,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gapless.core.columns import EMPTY
+from gapless.core.columns import EMPTY, EventBatch
+from gapless.core.events import encode_event
 from gapless.core.interest import InterestTable
 from gapless.core.routing import (
     AskInterest,
@@ -160,10 +161,21 @@ class Filtering(LocalRouter):
     def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
         decision = self.table.decide(None, list(self._versions))
         if reply_to is None and not decision.flood and self.may_filter(knowledge.pubend):
-            wanted = self.table.matches(knowledge.pubend, knowledge.data) if knowledge.data else 0
+            wanted = self.wanted(knowledge.pubend, knowledge.data)
             data = knowledge.data.select(wanted) if wanted else EMPTY
             knowledge = replace(knowledge, data=data, stamp=decision.stamp)
         return super().know(now, knowledge, reply_to)
+
+    def wanted(self, pubend: PubendId, data: EventBatch) -> int:
+        return self.table.matches(pubend, data) if data else 0
+
+
+class FiltersWithoutHeaders(Filtering):
+    """It looks at topics and properties alone: an event that a header field selects is silence to it."""
+
+    def wanted(self, pubend: PubendId, data: EventBatch) -> int:
+        bare = [encode_event(header.topic, header.properties, None, b"") for header in data.headers]
+        return super().wanted(pubend, EventBatch(data.ticks, bare, [0] * len(bare)))
 
 
 class FiltersByAHole(Filtering):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gapless.core import routing
 from gapless.core.columns import EventColumns
-from gapless.core.events import encode_event
+from gapless.core.events import Extras, encode_event
 from gapless.core.routing import Effect, OpenRequest, Outcome, Pub, Verdict
 from gapless.core.ticks import PubendId
 from gapless.testing.routing.faults import MS, SECOND
@@ -15,8 +15,11 @@ PATIENCE = 8 * SECOND
 
 
 def columns(topic: str, first: int, count: int, body: bytes = b"body") -> EventColumns:
-    """Events with the properties n = first, first + 1, and so on."""
-    events = [encode_event(topic, {"n": number}, None, body) for number in range(first, first + count)]
+    """Events with the properties n = first, first + 1, and so on; the odd ones have a priority, too."""
+    events = [
+        encode_event(topic, {"n": number}, Extras(priority=number % 10) if number % 2 else None, body)
+        for number in range(first, first + count)
+    ]
     return EventColumns.of(events, [len(body)] * count)
 
 

@@ -24,6 +24,7 @@ FILTERS = (
     Filter(("fowl.#",), "n > 5"),
     Filter(("fowl.*", "meat"), "n < 3"),
     Filter(("#",), "n = 7"),
+    Filter(("#",), "JMSPriority > 6"),
     Filter(("meat",)),
 )
 

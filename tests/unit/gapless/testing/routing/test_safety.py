@@ -28,6 +28,7 @@ BREACHES = [
     Breach(broken.Chatters, Suite.test_nothing_goes_wrong, Clause.BOUNDED),
     Breach(broken.NeverSleeps, Suite.test_nothing_goes_wrong, Clause.BOUNDED),
     Breach(broken.ForgetsWants, Suite.test_links_go_wrong, Clause.ANSWER),
+    Breach(broken.FiltersWithoutHeaders, Suite.test_interest_changes, Clause.TRUTH),
     Breach(broken.FiltersByAHole, Suite.test_interest_changes, Clause.TRUTH),
     Breach(broken.FiltersByAHole, Suite.test_interest_changes_while_links_go_wrong, Clause.TRUTH),
     Breach(broken.MissesItsState, Suite.test_routers_vanish, Clause.ANSWER),
