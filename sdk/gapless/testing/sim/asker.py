@@ -45,11 +45,12 @@ class Asker:
     def ask(self) -> None:
         """One question, if anything was told yet."""
         pubends = sorted(self._oracle.positions)
-        if not pubends:
-            return
-        known = sorted(self._reader.position)
-        # Of a pubend that its broker does not know yet any position is kept: so not where it may come to another one.
-        if known and len(self._reader.client.addresses) == 1 and self._draws.chance(0.2):
+        if not pubends or self._oracle.model.has_lost_disks:
+            return  # where something durable is lost, positions may be refused, and what is asked about made anew
+        brokers = self._reader.client.addresses
+        known = sorted(name for name in self._reader.position if self._oracle.knows(brokers[0], name))
+        # Of a pubend that a broker does not know yet it keeps any position: so not where it may come to another one.
+        if known and len(brokers) == 1 and self._draws.chance(0.2):
             self._ask_ahead(self._draws.pick(known))
         else:
             pubend = self._draws.pick(pubends)

@@ -48,7 +48,7 @@ class U03Positions(Judge):
         self.invented: set[int] = set()
         """The clients' numbers of requests that present what nobody was told."""
         self._named: dict[str, set[PubendId]] = {}
-        """Which pubends each broker has named in its life; of one that it does not know it keeps any position."""
+        """Which pubends each broker has named in its life."""
         self._counts: dict[PubendId, int] = {}
         self._decided: dict[PubendId, Tick] = {}
         self._voids: dict[PubendId, routing.Ranges] = {}
@@ -87,8 +87,12 @@ class U03Positions(Judge):
 
     def taken(self, who: str, broker: str, pubend: PubendId, tick: Tick) -> None:
         """A position that nobody was told was granted: by then the pubend must have come there."""
-        if pubend in self._named.get(broker, ()) and tick > self._decided.get(pubend, 0) + STEP:
+        if self.knows(broker, pubend) and tick > self._decided.get(pubend, 0) + STEP:
             self.fail(f"{who} was granted {tick} of {pubend}, which is decided up to {self._decided.get(pubend, 0)}")
+
+    def knows(self, broker: str, pubend: PubendId) -> bool:
+        """Whether a broker has named a pubend in this life; of one that it does not know it keeps any position."""
+        return pubend in self._named.get(broker, ())
 
     def decided(self, pubend: PubendId) -> Tick:
         """How far a pubend was ever said to be."""
