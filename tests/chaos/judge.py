@@ -305,7 +305,7 @@ def _judge_gap(
         verdict.find("false gap", f"{told} where nothing goes early")
     elif gap.reason not in REASONS:
         verdict.find("false gap", f"{told} for a reason that there is not")
-    elif gap.tick > history.lost.get(gap.pubend, 0):
+    elif gap.tick > history.lost.get(gap.pubend, 0) + 1:  # a position stands behind a place of events, not on it
         verdict.find("false gap", f"{told} beyond what was released, {history.lost.get(gap.pubend, 0)}")
     if not position <= gap.start < gap.tick:
         verdict.find("wrong order", f"{told} behind {position}")

@@ -181,7 +181,7 @@ WRONG: list[tuple[Callable[[History], object], str]] = [
     (refused, "position refused"),
     (lambda history: slow(history).insert(0, gap(0, 500, KEPT)), "false gap"),
     (lambda history: slow(history).__setitem__(10, gap(0, 4500, reason="because")), "false gap"),
-    (lambda history: slow(history).__setitem__(10, gap(0, 4600)), "false gap"),
+    (lambda history: slow(history).__setitem__(10, gap(0, 4502)), "false gap"),
     (lambda history: slow(history).__setitem__(10, gap(0, 3500)), "missing"),
     (lambda history: slow(history).__setitem__(slice(10, 11), [gap(0, 2000), gap(2000, 4500)]), "gap in pieces"),
     (lambda history: slow(history).insert(12, gap(4000, 4400)), "wrong order"),
@@ -212,6 +212,13 @@ def test_what_was_released_before_anybody_saw_it_is_not_lost() -> None:
     history = right()
     history.published.sent["ticker", 30] = "one"
     history.published.receipts["ticker", 30] = "", None
+
+    assert judge(history).is_right
+
+
+def test_a_gap_may_end_at_the_tick_behind_what_was_released() -> None:
+    history = right()
+    slow(history)[10] = gap(0, 4501)
 
     assert judge(history).is_right
 
