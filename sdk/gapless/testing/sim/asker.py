@@ -49,8 +49,9 @@ class Asker:
             return  # where something durable is lost, positions may be refused, and what is asked about made anew
         brokers = self._reader.client.addresses
         known = sorted(name for name in self._reader.position if self._oracle.knows(brokers[0], name))
-        # Of a pubend that a broker does not know yet it keeps any position: so not where it may come to another one.
-        if known and len(brokers) == 1 and self._draws.chance(0.2):
+        # Of a pubend that a broker does not know it keeps any position: so not where it may come to such a one.
+        stays = len(brokers) == 1 and not self._world.options.disk.wipe
+        if known and stays and self._draws.chance(0.2):
             self._ask_ahead(self._draws.pick(known))
         else:
             pubend = self._draws.pick(pubends)
@@ -60,7 +61,8 @@ class Asker:
     def _ask_again(self, pubend: PubendId, tick: Tick) -> None:
         reader, client, draws = self._reader, self._reader.client, self._draws
         ranges, now, positions = client.core.ranges, client.monotonic(), {pubend: tick}
-        kind = draws.pick(("heads", "bound", "start"))
+        # Another broker would create the subscription.
+        kind = draws.pick(("heads", "bound", "start") if len(client.addresses) == 1 else ("heads", "bound"))
         if kind == "heads":
             number = ranges.heads(reader.target, positions, 0, now)
         elif kind == "bound":
