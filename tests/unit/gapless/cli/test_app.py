@@ -20,7 +20,7 @@ from unit.gapless.cli.conftest import Gapless
 
 COMMANDS = {
     "demo", "broker", "publish", "subscribe", "unsubscribe", "subscriptions", "pubends", "selector", "doctor",
-    "retire", "simulate",
+    "retire", "simulate", "scrub", "repair",
 }  # fmt: skip
 
 

@@ -14,7 +14,17 @@ from unit.gapless.testing.sim.worlds import Small
 
 ALL: dict[str, Any] = {
     "network": NetworkFaults(
-        loss=0.1, repeat=0.1, bytewise=0.5, garble=0.05, slow=0.3, stale=0.5, late=1, resets=1, flaps=1, cuts=0.5
+        loss=0.1,
+        repeat=0.1,
+        bytewise=0.5,
+        garble=0.05,
+        slow=0.3,
+        stale=0.5,
+        late=1,
+        resets=1,
+        flaps=1,
+        cuts=0.5,
+        frames_lost=0.5,
     ),
     "disk": DiskFaults(stall=0.05, fail_sync=0.5, fail_write=0.5, full=0.3, low=0.3, wipe=0.1),
     "process": ProcessFaults(
