@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gapless.core.effects import Alarm
-from gapless.core.messages import Acknowledged, Code, Detached, Position
+from gapless.core.messages import Acknowledged, Attach, Code, Detached, Position, Subscribe
 from gapless.core.roles import ClientSession
 from gapless.core.routing import Held
 from gapless.core.ticks import FOREVER, MILLISECOND, STEP, PubendId, Tick
@@ -48,10 +48,12 @@ class Doubt:
     who: str
     """Whose position it is, for the error."""
     good: Then
-    refuse: Callable[[str, int, int], None]
-    """(reason, now, wall)"""
+    refuse: Callable[[RefusedError, int, int], None]
+    """(why, now, wall)"""
     session: int | None
     """Where the answer goes: once that session is over, nobody waits for it. None: it is not asked for a client."""
+    creates: tuple[str, str] | None = None
+    """The client id and the name of the subscription that a request is about, which does not exist yet."""
     version: int | None = None
     """Under which version of the holds the PHB was asked; None: it was not asked yet."""
 
@@ -83,14 +85,21 @@ class Ahead:
             if self.is_beyond(position.pubend, position.tick):
                 raise BeyondError(position, who)
 
-    def put_off(self, session: ClientSession, request: int, beyond: BeyondError, again: Then, now: int) -> None:
+    def put_off(self, session: ClientSession, request: Any, beyond: BeyondError, again: Then, now: int) -> None:
         """A request waits until it is known whether its position can be; then it is handled again, or refused."""
 
-        def refuse(reason: str, _now: int, _wall: int) -> None:
-            self._hosting.tell(session.number, RefusedError(Code.TOKEN_AHEAD, reason).answer(request))
+        def refuse(why: RefusedError, _now: int, _wall: int) -> None:
+            self._hosting.tell(session.number, why.answer(request.request))
 
-        doubt = Doubt(beyond.position.tick, beyond.who, again, refuse, session.number)
+        creates = (session.client_id, request.name or "") if isinstance(request, Subscribe | Attach) else None
+        doubt = Doubt(beyond.position.tick, beyond.who, again, refuse, session.number, creates)
         self._add(beyond.position.pubend, doubt, now)
+
+    def give_up(self, client_id: str, name: str, now: int, wall: int) -> None:
+        """Somebody removes the subscription: a request that waits to create it must not do so afterwards."""
+        for pubend in list(self._open):
+            for doubt in self._take(pubend, lambda doubt: doubt.creates == (client_id, name)):
+                doubt.refuse(RefusedError(Code.NOT_FOUND, f"{doubt.who} was removed"), now, wall)
 
     def watch(self, consumer: Consumer, at: Mapping[PubendId, Tick], now: int) -> None:
         """A consumer goes on from these positions: it is served at once, and told if one of them cannot be.
@@ -134,12 +143,12 @@ class Ahead:
         if subscription is None or not self.is_beyond(stream.pubend, tick):
             return
 
-        def put_right(reason: str, now: int, wall: int) -> None:
+        def put_right(why: RefusedError, now: int, wall: int) -> None:
             if self._hosting.registry.get(sid) is subscription:
-                self._move_back(stream, subscription, reason)
+                self._move_back(stream, subscription, str(why))
                 consumer = self._hosting.around.consumers.get(sid)
                 if consumer is not None:
-                    self._refusing(consumer)(reason, now, wall)
+                    self._refusing(consumer)(why, now, wall)
 
         self._add(stream.pubend, Doubt(tick, called(subscription.name), _nothing, put_right, None), now)
 
@@ -151,7 +160,7 @@ class Ahead:
             return
         for doubt in self._take(stream.pubend, lambda doubt: not self.is_beyond(stream.pubend, doubt.tick)):
             if stream.is_lost(doubt.tick):
-                doubt.refuse(lost_data(doubt.who, stream.pubend), now, wall)
+                doubt.refuse(RefusedError(Code.TOKEN_AHEAD, lost_data(doubt.who, stream.pubend)), now, wall)
             else:
                 doubt.good(now, wall)
         self._ask(stream, now)
@@ -165,7 +174,7 @@ class Ahead:
                 f"{doubt.who} stands ahead of everything that {stream.pubend} has: the token was not handed out by "
                 "this broker, or the broker has lost data since"
             )
-            doubt.refuse(reason, now, wall)
+            doubt.refuse(RefusedError(Code.TOKEN_AHEAD, reason), now, wall)
 
     def on_session_ended(self, session: int) -> None:
         """Nobody waits for the answer there any more."""
@@ -199,10 +208,10 @@ class Ahead:
         for doubt in unasked:
             doubt.version = stream.holds.version
 
-    def _refusing(self, consumer: Consumer) -> Callable[[str, int, int], None]:
-        def refuse(reason: str, now: int, wall: int) -> None:
+    def _refusing(self, consumer: Consumer) -> Callable[[RefusedError, int, int], None]:
+        def refuse(why: RefusedError, now: int, wall: int) -> None:
             if self._hosting.around.consumers.get(consumer.sid) is consumer:
-                self._hosting.tell(consumer.channel.session, Detached(consumer.sid, Code.TOKEN_AHEAD, reason))
+                self._hosting.tell(consumer.channel.session, Detached(consumer.sid, why.code, str(why)))
                 self._end(consumer.sid, now, wall)
 
         return refuse

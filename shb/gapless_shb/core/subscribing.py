@@ -81,7 +81,7 @@ class Subscribing:
             else:
                 self._attach_existing(session, request, existing, now, wall)
         except BeyondError as beyond:
-            self._ahead.put_off(session, request.request, beyond, partial(self.on_subscribe, session, request), now)
+            self._ahead.put_off(session, request, beyond, partial(self.on_subscribe, session, request), now)
         except RefusedError as refused:
             self._hosting.tell(session.number, refused.answer(request.request))
 
@@ -121,6 +121,7 @@ class Subscribing:
         That there is none is as much a promise as that it was removed: a removal may be on its way to the disk
         whose answer never came, and whoever asks again takes it for done. So this waits for the disk as well.
         """
+        self._ahead.give_up(request.client_id, request.name, now, wall)
         subscription = self._hosting.registry.find(request.client_id, request.name)
         if subscription is None:
             lapsed = self._leases.forget_lapsed(request.client_id, request.name)

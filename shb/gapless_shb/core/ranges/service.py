@@ -66,7 +66,7 @@ class Ranges:
                 try:
                     handler(session, request, now, wall)
                 except BeyondError as beyond:
-                    self._ahead.put_off(session, request.request, beyond, partial(handle, session, request), now)
+                    self._ahead.put_off(session, request, beyond, partial(handle, session, request), now)
                 except RefusedError as refused:
                     self._hosting.tell(session.number, refused.answer(request.request))
                 self.settle(now, wall)

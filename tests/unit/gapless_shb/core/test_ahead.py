@@ -44,6 +44,21 @@ def detached(desk: Desk, session: int) -> list[m.Detached]:
     return [message for number, message in desk.told if number == session and isinstance(message, m.Detached)]
 
 
+def test_a_creation_that_waits_does_not_outlive_its_removal() -> None:
+    """Hostile 2085: the application had unsubscribed, and the subscription was created behind its back."""
+    desk = Desk()
+    desk.ask(1, name="orders", start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, FAR)])
+    version = asked_for(desk)
+    unsubscribe = m.Unsubscribe(8, "orders", "c")
+    desk.world.shb._subscribing.on_unsubscribe(desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
+    desk.world.pump()
+    desk.world.sync()
+
+    assert [desk.refused(session).code for session in (1, 2)] == [m.Code.NOT_FOUND, m.Code.NOT_FOUND]
+    answer(desk, version, FAR)
+    assert len(desk.world.shb._hosting.registry) == 0
+
+
 @pytest.mark.parametrize("tick", [FAR, 1 << 62, FOREVER])
 def test_what_nobody_was_told_creates_no_subscription(tick: int) -> None:
     desk = Desk()
