@@ -307,6 +307,10 @@ class PublisherTable:
         if batch.first != publisher.sequence + 1:
             if not with_holes:
                 return False
+            # What was between was logged by whoever logged the next, or by nobody who could still repeat it.
+            term = term_of(epoch)
+            if not publisher.owners or publisher.owners[-1][1] != term:
+                publisher.owners = (*publisher.owners[1 - OWNERS :], (publisher.sequence + 1, term))
             publisher.sequence, publisher.recent = batch.first - 1, b""
         publisher.epoch = max(publisher.epoch, epoch)
         publisher.log(epoch, batch)

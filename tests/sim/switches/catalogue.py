@@ -20,6 +20,7 @@ from sim.switches.switch import Switch
 
 SWITCHES: tuple[Switch, ...] = (
     *pubend.SILENCE,
+    *pubend.DAMAGE,
     *pubend.ANSWERS,
     *pubend.LOGGING,
     *pubend.PUBLISHERS,
@@ -68,7 +69,7 @@ RULES: tuple[str, ...] = (
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 
-SECTIONS: tuple[str, ...] = ("3.11.6 header fields",)
+SECTIONS: tuple[str, ...] = ("3.11.6 header fields", "1.4 damage")
 """Rules that are neither a trap nor a row of that table, by the section that has them and a word of each."""
 
 _DELTA = "the delta router is not there yet"

@@ -96,6 +96,39 @@ SILENCE = (
     ),
 )
 
+DAMAGE = (
+    Switch(
+        "damage_told_as_silence",
+        ("1.4 damage",),
+        "What cannot be read, or was given up, is answered as if there were nothing.",
+        (
+            Edit(
+                "gapless_phb.core.answering:Answers.ask",
+                "Knowledge.of_damage(self._log.pubend, lo, hi, self._log.lost)",
+                "Knowledge(self._log.pubend, lo, hi, EMPTY, self._log.lost, reply=True)",
+            ),
+        ),
+        ("I12", "I9", "I3"),
+        "A record that cannot be read any more and was given up, and an SHB that asks for it.",
+        workload="churn",
+    ),
+    Switch(
+        "damage_given_up_by_the_broker",
+        ("1.4 damage",),
+        "A pubend that meets a record that cannot be read gives it up by itself, before any operator does.",
+        (
+            Edit(
+                "gapless_phb.core.damage:Damage.note",
+                "self._unreadable.add(lo, hi)",
+                "self._unreadable.add(lo, hi)\n    self.give_up(lo, hi, hi)",
+            ),
+        ),
+        ("I12", "I5"),
+        "A record that cannot be read any more, and an SHB that asks for it twice before the volume is repaired.",
+        workload="churn",
+    ),
+)
+
 ANSWERS = (
     Switch(
         "silence_for_forgotten",

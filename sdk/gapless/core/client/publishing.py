@@ -245,9 +245,16 @@ class PublisherCore:
     def _rewind(self, refused: PublishRefused, due: int) -> None:
         """Send again from a sequence on, after a pause."""
         if refused.sequence <= self.logged:
-            self._outbox.tell(Notice(_lost_text(self.name, self.logged, refused.sequence - 1)))
+            self._open_anew()  # the broker has less than it once acknowledged: what it has is what the queue follows
+            return
         self._batches.rewind(refused.sequence)
         self._pause(due)
+
+    def _open_anew(self) -> None:
+        self._batches.rewind(self.logged + 1)
+        self._attempt += 1
+        self._resume()
+        self._open()
 
     def _drop(self, refused: PublishRefused) -> None:
         """One batch is refused for good. The ones behind it take its sequences, under another epoch.

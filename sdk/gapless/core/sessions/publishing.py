@@ -65,10 +65,12 @@ class PlaceBatch(Struct, frozen=True, gc=False):
 class Waiting:
     """An opening or a batch that is not answered yet."""
 
-    __slots__ = ("first", "opening", "placed", "size")
+    __slots__ = ("acknowledged", "first", "opening", "placed", "size")
 
-    def __init__(self, first: int, size: int, *, opening: bool) -> None:
+    def __init__(self, first: int, size: int, acknowledged: int, *, opening: bool) -> None:
         self.first = first
+        self.acknowledged = acknowledged
+        """The last event that was acknowledged when it was asked."""
         self.size = size
         self.opening = opening
         self.placed: Placed | None = None
@@ -108,7 +110,7 @@ class Publisher:
 
     def wait(self, serial: int, first: int, size: int, *, opening: bool) -> None:
         """Notes a question."""
-        self.waiting[serial] = Waiting(first, size, opening=opening)
+        self.waiting[serial] = Waiting(first, size, self.sequence, opening=opening)
         self.waiting_bytes += size
 
     def has_acknowledged(self, batch: Publish) -> bool:
@@ -269,7 +271,9 @@ class Publishing:
         if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} and outcome.sequence:
             # On its way to the pubend a batch may be overtaken by the next, which is then asked to wait for it.
             # By now it may have come: what is acknowledged is not asked for again.
-            sequence = max(outcome.sequence, publisher.sequence + 1)
+            # What was acknowledged before the batch was placed, and is asked for all the same, the pubend has lost.
+            has_lost = outcome.sequence <= waiting.acknowledged
+            sequence = outcome.sequence if has_lost else max(outcome.sequence, publisher.sequence + 1)
         self._tell_durable(session, publisher)
         refused = PublishRefused(publisher.number, sequence, code, outcome.reason)
         self._outbox.tell(publisher.connection.link, session, refused)

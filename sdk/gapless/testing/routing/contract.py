@@ -111,6 +111,10 @@ class Contract:
         self.vanished(broker)
         self._placings.forget_broker(broker)
 
+    def given_up(self, pubend: PubendId, lo: Tick, hi: Tick) -> None:
+        """An operator has given up what a pubend logged in (lo, hi], for it cannot be read: it counts as never sent."""
+        self._placings.forget_logged(pubend, lo, hi)
+
     def check_quiet(self) -> None:
         """Raises ContractError if anything is left open. For the end, when nothing is on its way any more."""
         self._placings.check_ended()

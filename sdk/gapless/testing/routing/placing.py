@@ -141,6 +141,12 @@ class Placings:
             if self._logged.setdefault((pubend, pub.publisher, sequence), tick) != tick:
                 raise ContractError(Clause.CORES, f"{pubend} logged sequence {sequence} of {pub.publisher} twice")
 
+    def forget_logged(self, pubend: PubendId, lo: Tick, hi: Tick) -> None:
+        """What was logged in (lo, hi] counts as never sent: its sequences may be used again."""
+        self._logged = {
+            place: tick for place, tick in self._logged.items() if place[0] != pubend or not lo < tick <= hi
+        }
+
     def end(self, broker: BrokerId, placed: Placed) -> None:
         """A router says how it ended: once, and no more than a PHB said."""
         call = self._open.get(broker, {}).pop(placed.reply_to, None)

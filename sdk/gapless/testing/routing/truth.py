@@ -28,6 +28,8 @@ class PubendTruth:
         """The highest `lost` it said."""
         self.known = IntervalSet()
         """Where it said D or S, ever."""
+        self.damaged = IntervalSet()
+        """Where it said that its events cannot be read any more, and were given up."""
         self._ticks: list[Tick] = []
         self._events: dict[Tick, tuple[EventBatch, int]] = {}
         self._cleared: dict[Tick, set[tuple[ShbId, int]]] = {}
@@ -42,18 +44,25 @@ class PubendTruth:
 
     def know(self, knowledge: Knowledge) -> None:
         """The pubend states facts. Raises ContractError (CORES) if they contradict earlier ones."""
-        lo, hi, data = knowledge.lo, knowledge.hi, knowledge.data
+        lo, hi = knowledge.lo, knowledge.hi
         _check_shape(knowledge)
         silent_from = min(max(lo, knowledge.lost), hi)
+        if knowledge.damaged:  # neither an event nor silence, whatever was there before
+            self.damaged.add(lo, hi)
+        else:
+            self._decide(silent_from, knowledge)
+        self.lost = max(self.lost, knowledge.lost)
+        self.stable = max(self.stable, hi)
+
+    def _decide(self, silent_from: Tick, knowledge: Knowledge) -> None:
+        data = knowledge.data
         for index, tick in enumerate(data.ticks):
             self._add(tick, data, index)
             if tick <= silent_from:
                 self.known.add(tick - 1, tick)
         for tick in self._left_out(silent_from, knowledge):
             raise ContractError(Clause.CORES, f"{self.pubend} says silence at {tick}, where it said an event")
-        self.known.add(silent_from, hi)
-        self.lost = max(self.lost, knowledge.lost)
-        self.stable = max(self.stable, hi)
+        self.known.add(silent_from, knowledge.hi)
 
     def _add(self, tick: Tick, data: EventBatch, index: int) -> None:
         before = self._events.get(tick)
@@ -85,6 +94,11 @@ class PubendTruth:
         if knowledge.lost > self.lost:
             raise _breach(f"{self.pubend} is called lost up to {knowledge.lost}, it said {self.lost}")
         silent_from = min(max(knowledge.lo, knowledge.lost), knowledge.hi)
+        if knowledge.damaged:
+            unsaid = self.damaged.first_gap(silent_from, knowledge.hi)
+            if unsaid is not None:
+                raise _breach(f"({unsaid[0]}, {unsaid[1]}] of {self.pubend} is called damaged, which it never said")
+            return
         unheard = self.known.first_gap(silent_from, knowledge.hi)
         if unheard is not None:
             raise _breach(f"silence of {self.pubend} in ({unheard[0]}, {unheard[1]}], of which it said nothing")

@@ -44,11 +44,24 @@ class History:
     """Its disk was replaced: nothing more is to be expected of it."""
     damaged: bool = False
     """An old copy of its disk was put back: what is true of it now, nobody knows."""
+    unreadable: IntervalSet = field(default_factory=IntervalSet)
+    """Where its log cannot be read, and nobody has given that up: nothing may be said of it."""
+    given_up: IntervalSet = field(default_factory=IntervalSet)
+    """Where an operator has given up what could not be read: that is lost."""
+
+    @property
+    def has_hole(self) -> bool:
+        """Whether something of it cannot be read, and is not released: who comes to it waits for the operator."""
+        return any(hi > self.lost for _, hi in self.unreadable.ranges)
 
     @property
     def sound(self) -> bool:
         """Whether everything that was promised of it still holds."""
         return not self.gone and not self.damaged
+
+    def between(self, low: Tick, high: Tick) -> list[Tick]:
+        """The ticks of the events in (low, high]."""
+        return self.ticks[bisect_right(self.ticks, low) : bisect_right(self.ticks, high)]
 
     def has_between(self, low: Tick, high: Tick) -> bool:
         """Whether there is an event in (low, high]."""

@@ -204,6 +204,30 @@ class SimBroker:
         self.world.note(self.name, "old disk", "an old copy is put back")
         self.world.observe.restored(self)
 
+    def spoil(self, stream: str, records: Sequence[tuple[int, int, bytes]]) -> None:
+        """These records of a log cannot be read any more: of each the index before it, its own, and what is in it."""
+        text = ", ".join(f"({after}, {index}]" for after, index, _ in records)
+        self.world.note(self.name, "damage", f"{stream} cannot be read in {text}")
+        self.world.observe.spoilt(self, stream, records)
+        for _, index, _ in records:
+            self.disk.spoil(stream, index)
+
+    def repair(self) -> None:
+        """It is stopped, what cannot be read is given up, and it is started again."""
+        if self.given_up:
+            return
+        self.stop()
+        try:
+            holes = self.disk.repair(VolumeIdentity("", self.name))
+        except (VolumeCorruptError, VolumeForeignError) as error:
+            self._refused(error)
+        except StorageError as error:
+            self.world.note(self.name, "repair failed", str(error))
+            self.world.after(SECOND, self.name, "repair", self.repair)
+        else:
+            self.world.note(self.name, "repair", f"given up: {', '.join(map(str, holes)) or 'nothing'}")
+            self.world.observe.repaired(self, holes)
+
     def fail_disk(self, what: str, how: str) -> None:
         """Something goes wrong with the disk; see `Disk.fail`."""
         self.world.note(self.name, "disk", f"{what} fails: {how}")

@@ -7,15 +7,16 @@ as a `DirectoryDisk`, or as whatever else behaves like a `Disk`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from gapless.errors import RecordsDamagedError
 from gapless.spi import Create
 
 if TYPE_CHECKING:
-    from gapless.spi import LogVolume, VolumeIdentity
+    from gapless.spi import LogStream, LogVolume, VolumeIdentity
 
 
 class Disk(Protocol):
@@ -47,8 +48,21 @@ class Disk(Protocol):
         How it is full: "writes" fail, or "syncs too".
         """
 
+    def spoil(self, stream: str, index: int) -> None:
+        """A durable record cannot be read any more, until it is given up."""
+
+    @property
+    def spoilt(self) -> bool:
+        """Whether there is something that cannot be read."""
+
+    def repair(self, identity: VolumeIdentity) -> Sequence[tuple[str, int, int]]:
+        """Gives up what cannot be read, as `gapless repair` does: these streams, and of each the range (after, upto].
+
+        Raises what a storage plugin raises.
+        """
+
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """Nothing goes wrong any more; what cannot be read stays so."""
 
     def copy(self) -> object:
         """What an operator keeps of it."""
@@ -104,6 +118,29 @@ class SimDisk:
         else:
             setattr(faults, what, how)
 
+    def spoil(self, stream: str, index: int) -> None:
+        """A record cannot be read any more."""
+        self.disk.faults.unreadable.add((stream, index))
+
+    @property
+    def spoilt(self) -> bool:
+        """Whether there is such a record."""
+        return bool(self.disk.faults.unreadable)
+
+    def repair(self, identity: VolumeIdentity) -> Sequence[tuple[str, int, int]]:
+        """First the volume remembers what is lost; then that goes from the disk."""
+        volume = self.open(identity)
+        try:
+            holes = [(name, *hole) for name in volume.stream_names() for hole in _holes(volume.stream(name))]
+            for name, after, upto in holes:
+                volume.stream(name).give_up(after, upto)
+            volume.write()
+            volume.sync()
+            volume.excise()
+        finally:
+            volume.close()
+        return holes
+
     def heal(self) -> None:
         """Nothing goes wrong any more."""
         faults = self.disk.faults
@@ -127,6 +164,7 @@ class DirectoryDisk:
     """
 
     written = unsynced = 0
+    spoilt = False
 
     def __init__(self, open_storage: Callable[..., LogVolume], directory: Path) -> None:
         """`directory` must not exist yet."""
@@ -163,6 +201,13 @@ class DirectoryDisk:
     def fail(self, what: str, how: str) -> None:
         """Nothing goes wrong with it."""
 
+    def spoil(self, stream: str, index: int) -> None:
+        """Nor is any record damaged."""
+
+    def repair(self, identity: VolumeIdentity) -> Sequence[tuple[str, int, int]]:
+        """So there is nothing to be given up."""
+        return ()
+
     def heal(self) -> None:
         """Nothing went wrong with it."""
 
@@ -177,6 +222,18 @@ class DirectoryDisk:
         if self._volume is not None:
             self._volume.close()
             self._volume = None
+
+
+def _holes(stream: LogStream) -> Iterator[tuple[int, int]]:
+    """The ranges (after, upto] that cannot be read, and were not given up."""
+    after = stream.first
+    while after < stream.last:
+        try:
+            after = stream.read(after, stream.last)[-1][0]
+        except RecordsDamagedError as error:
+            if not error.given_up:
+                yield error.after, error.upto
+            after = error.upto
 
 
 def _put(source: Path, target: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gapless.testing.sim.administering import retire
 from gapless.testing.sim.options import MILLISECOND, SECOND, ClockFaults, DiskFaults, NetworkFaults, ProcessFaults
+from gapless.testing.sim.pubend_logs import LOG
 from gapless.testing.sim.reconfiguring import add_pubend, change_policy
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ PROBES = (
     "disk.full",
     "disk.low",
     "disk.reclaimed",
+    "disk.damaged",
+    "disk.damaged at the end of a log",
     "net.reset",
     "net.frame lost",
     "net.lost",
@@ -65,9 +68,14 @@ PROBES = (
     "operator.retire",
     "operator.pubend added",
     "operator.policy changed",
+    "operator.repaired",
+    "operator.repaired at last",
     "calm.left broken",
 )
 """What should happen sometimes."""
+
+STRIKES_MOST = 2
+"""So often records of a log are damaged in a run: up to three neighbours at a time."""
 
 
 class Faults:
@@ -76,6 +84,10 @@ class Faults:
     def __init__(self, world: World) -> None:
         self._world = world
         self._choices = world.choices.stream("faults")
+        self._damage = world.choices.stream("damage")
+        self._struck: dict[tuple[SimBroker, str], list[int]] = {}
+        """The indexes of records that were damaged."""
+        self._strikes = 0
         self._over = False
         self._kinds = self._table()
 
@@ -149,6 +161,7 @@ class Faults:
             (disk.full, self._fill),
             (disk.low, self._run_low),
             (disk.wipe, self._wipe),
+            (disk.damage, self._spoil),
             (disk.restore, self._restore),
             (options.clock.jumps, self._jump),
             (options.retires, self._retire),
@@ -296,6 +309,49 @@ class Faults:
     @staticmethod
     def _space_again(broker: SimBroker) -> None:
         broker.on_space(low=False)
+
+    def _spoil(self) -> None:
+        """Some neighbouring records of a log cannot be read any more; an operator finds them soon, later, or at last.
+
+        They are durable: nothing of that disk waits for a sync.
+        """
+        draws = self._damage
+        logs = [
+            (broker, stream)
+            for broker in self._world.brokers.values()
+            if broker.running and broker.syncing is not None and not broker.disk.unsynced
+            for stream in broker.syncing.volume.stream_names()
+            if stream.startswith(LOG)
+        ]
+        if not logs or self._strikes >= STRIKES_MOST:
+            return
+        broker, stream = draws.pick(logs)
+        assert broker.syncing is not None
+        first = broker.syncing.volume.stream(stream).first
+        records = broker.syncing.records(stream, first)
+        if not records:
+            return
+        behind = draws.draw(len(records)) if draws.chance(0.5) else draws.draw(min(4, len(records)))
+        place = len(records) - 1 - behind
+        struck = records[place : place + 1 + draws.draw(3)]
+        known = self._struck.setdefault((broker, stream), [first])
+        known += [index for index, _ in struck]
+        before = [*known, *(index for index, _ in records)]
+        spoilt = [(max(each for each in before if each < index), index, record) for index, record in struck]
+        self._strikes += 1
+        self._world.probe("disk.damaged")
+        if struck[-1] is records[-1]:
+            self._world.probe("disk.damaged at the end of a log")
+        broker.spoil(stream, spoilt)
+        wait = draws.pick((3, 0, 1, 10, 1_000))
+        self._world.after(wait * SECOND, broker.name, "repair", self._repair, broker)
+        if draws.chance(0.4):  # who starts anew has to live with it
+            broker.kill()
+
+    def _repair(self, broker: SimBroker) -> None:
+        if not self._over and broker.disk.spoilt:
+            self._world.probe("operator.repaired")
+            broker.repair()
 
     # Clocks.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery
 from gapless.core.effects import Put
+from gapless.core.intervals import IntervalSet
 from gapless.core.messages import AttachedTo, StartAt, Subscribe, Subscribed
 from gapless.testing.sim.accounts import Account, History, Logged, Share, add_tick
 from gapless.testing.sim.aging import Ages
@@ -66,6 +67,8 @@ class Model(Oracle):
         """Whose disk was replaced by an empty one."""
         self.damaged_brokers: dict[str, None] = {}
         """Where an old copy of a disk was put back."""
+        self.given_up: dict[int, None] = {}
+        """The keys of letters that an operator has given up with the records that had them; they may be sent anew."""
         self.calm_since = -1
         self.listeners: list[Callable[[Logged], None]] = []
         """Told of each event when it comes to light; the log may have had it for a while."""
@@ -83,6 +86,10 @@ class Model(Oracle):
     def has_lost_disks(self) -> bool:
         """Whether anything that was durable is gone, or was made older."""
         return bool(self.wiped_brokers or self.damaged_brokers)
+
+    def given_up_at(self, event: Logged) -> bool:
+        """Whether an operator has given up the record that an event was in."""
+        return event.tick in self.histories[event.pubend].given_up
 
     def is_given_up_by_name(self, account: Account) -> bool:
         """Whether a namesake is: who gives up what a lost disk had removes by its name what was made anew."""
@@ -192,12 +199,9 @@ class Model(Oracle):
     def booted(self, broker: SimBroker) -> None:
         """What a log has when its PHB starts is synced: it is the truth, even if nobody ever asks for it."""
         assert broker.syncing is not None
-        unplaced = [letter for key, letter in self.letters.items() if letter.often or key not in self.places]
         for history in self._at(broker):
-            if history.sound and unplaced:
-                for end, record in broker.syncing.records(LOG + history.pubend, history.lost):
-                    for tick, letter in unseen(history, end, record, unplaced):
-                        self._log(history, tick, letter.key)
+            if history.sound:
+                self._look_into(history, broker.syncing.records(LOG + history.pubend, history.lost))
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A log grew, or was chopped; a subscription's lease has run out."""
@@ -225,6 +229,25 @@ class Model(Oracle):
         self.damaged_brokers[broker.name] = None
         self.disk_lost_at = self.world.now
         self._forget_rows(broker)
+
+    def spoilt(self, broker: SimBroker, stream: str, records: Sequence[tuple[int, int, bytes]]) -> None:
+        """What is in durable records is the truth, though nobody can read it any more, and nobody ever asked for it."""
+        history = self._history(stream[len(LOG) :], broker.name)
+        if history.sound:
+            self._look_into(history, [(end, record) for _, end, record in records if end > history.lost])
+        for after, end, _ in records:
+            history.unreadable.add(after, end)
+
+    def repaired(self, broker: SimBroker, holes: Sequence[tuple[str, int, int]]) -> None:
+        """From now on what could not be read is lost; the rest of it was released."""
+        for stream, after, upto in holes:
+            history = self._history(stream[len(LOG) :], broker.name)
+            for lo, hi in history.unreadable.within(after, upto):
+                history.given_up.add(lo, hi)
+        for history in self._at(broker):
+            history.unreadable = IntervalSet()
+            for lo, hi in history.given_up.ranges:
+                self.given_up.update((history.events[tick].letter.key, None) for tick in history.between(lo, hi))
 
     def retired(self, shb: ShbId) -> None:
         """Nobody waits for an SHB any more."""
@@ -336,6 +359,13 @@ class Model(Oracle):
         if broker and not history.broker:
             history.broker = broker
         return history
+
+    def _look_into(self, history: History, records: Sequence[tuple[int, bytes]]) -> None:
+        unplaced = [letter for key, letter in self.letters.items() if letter.often or key not in self.places]
+        if unplaced:
+            for end, record in records:
+                for tick, letter in unseen(history, end, record, unplaced):
+                    self._log(history, tick, letter.key)
 
     def _note_what_may_be(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         for operation in operations:

@@ -73,6 +73,12 @@ class Oracle:
     def wiped(self, broker: SimBroker) -> None:
         """An operator has given a broker an empty disk: what it held is lost."""
 
+    def spoilt(self, broker: SimBroker, stream: str, records: Sequence[tuple[int, int, bytes]]) -> None:
+        """Durable records of a stream cannot be read from now on: the index before, its own, and what was in it."""
+
+    def repaired(self, broker: SimBroker, holes: Sequence[tuple[str, int, int]]) -> None:
+        """An operator has given up what could not be read: of a stream what has an index in (after, upto]."""
+
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A broker has written a batch; it is not durable yet."""
 

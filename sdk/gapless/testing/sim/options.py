@@ -85,6 +85,8 @@ class DiskFaults:
     wipe: float = 0.0
     restore: float = 0.0
     """Old copies that an operator puts back."""
+    damage: float = 0.0
+    """Records of a pubend's log that cannot be read any more, until an operator gives them up; one or two a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,8 @@ LATE_SHARE = 0.2
 """In so many of the others frames are late beyond their link."""
 FRAMES_LOST_SHARE = 0.2
 """In so many of them frames vanish on the way to clients and from them."""
+DAMAGE_SHARE = 0.15
+"""In so many of those about nothing but `churn` some records of a log cannot be read any more."""
 
 
 class _Draws:
@@ -243,7 +247,11 @@ def draw_options(
     drawn = replace(drawn, publisher_lease_seconds=lease)
     late = _Draws(choices.stream("options/late"), faults).rate("network", 2.0, LATE_SHARE)
     lost = _Draws(choices.stream("options/frames lost"), faults).rate("network", 1.0, FRAMES_LOST_SHARE)
-    return replace(drawn, network=replace(drawn.network, late=late, frames_lost=lost))
+    drawn = replace(drawn, network=replace(drawn.network, late=late, frames_lost=lost))
+    if drawn.workload != "churn":
+        return drawn  # stories know what they are told of
+    damage = _Draws(choices.stream("options/damage"), faults).rate("disk", 0.4, DAMAGE_SHARE)
+    return replace(drawn, disk=replace(drawn.disk, damage=damage))
 
 
 def about(drawn: Options, story: str) -> Options:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gapless.core.effects import Chop
-from gapless.errors import StorageError
+from gapless.errors import RecordsDamagedError, StorageError
 from gapless.node.groups import Group, Groups
 from gapless.testing.sim.options import MILLISECOND, SECOND
 
@@ -54,8 +54,19 @@ class Syncing:
         self._start_sync()
 
     def records(self, stream: str, after: int) -> Sequence[tuple[int, bytes]]:
-        """All records of a stream whose index is above that, as far as they were written."""
-        return self.volume.stream(stream).read(after, (1 << 63) - 1, 1 << 40)
+        """All records of a stream whose index is above that, as far as they were written and can be read."""
+        log = self.volume.stream(stream)
+        found: list[tuple[int, bytes]] = []
+        while True:
+            try:
+                records = log.read(after, (1 << 63) - 1, 1 << 40)
+            except RecordsDamagedError as error:
+                after = error.upto
+                continue
+            if not records:
+                return found
+            found += records
+            after = records[-1][0]
 
     # Syncs.
 

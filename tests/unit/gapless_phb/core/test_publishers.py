@@ -119,6 +119,16 @@ def test_where_the_log_has_holes_replay_goes_on_behind_what_is_missing() -> None
     assert (ann.sequence, ann.known_from) == (8, 7)
 
 
+def test_what_was_in_a_hole_belongs_to_whoever_logged_behind_it() -> None:
+    """Who sends it again is told that it was logged, and not that another instance has taken its place."""
+    one = table()
+    assert one.replay("ann", epoch(1), Batched(7, at(1001), 2, 5), with_holes=True)
+
+    ann = one.get("ann")
+    assert ann is not None
+    assert [ann.owner(sequence) for sequence in (1, 6, 7, 8)] == [term_of(epoch(1))] * 4
+
+
 def test_changed_rows_are_taken_oldest_first_and_once() -> None:
     one = table()
     for name in ("ann", "bob", "cid"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gapless.testing.routing import Contract, ContractError
 from gapless.testing.sim.observing import Violation
 from gapless.testing.sim.oracles.judging import Judge
+from gapless.testing.sim.pubend_logs import LOG
 from gapless.testing.sim.seam import CALLS
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ class Routing(Judge):
         """The cores around it are gone as well."""
         if self._contract is not None:
             self._contract.restarted(broker.name)
+
+    def repaired(self, broker: SimBroker, holes: Sequence[tuple[str, int, int]]) -> None:
+        """What is given up counts as never sent."""
+        if self._contract is not None:
+            for stream, after, upto in holes:
+                self._contract.given_up(stream.removeprefix(LOG), after, upto)
 
     def restored(self, broker: SimBroker) -> None:
         """Behind an old copy a core contradicts itself with good reason."""

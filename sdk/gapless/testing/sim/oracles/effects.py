@@ -121,7 +121,8 @@ class I4ExactlyOnce(Judge):
         for at, key in keys.items():
             effect = (pubend, at) if self.model.letters[key].often else key
             elsewhere = database.effects.get(effect)
-            if elsewhere is not None and not self.model.has_lost_disks:  # else it was published once more
+            again = self.model.has_lost_disks or key in self.model.given_up  # it was published once more
+            if elsewhere is not None and not again:
                 self.fail(f"{consumer.lane} has the effect of letter {key} twice: of {elsewhere} and of {(pubend, at)}")
             database.effects[effect] = (pubend, at)
 

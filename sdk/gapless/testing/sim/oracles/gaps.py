@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 BELOW_OWN_ACKNOWLEDGEMENT = "oracle.gap below what the application acknowledged itself"
 BEFORE_THE_START = "oracle.gap before the start"
 AFTER_A_LAPSE = "oracle.gap after a lapse"
+OF_DAMAGE = "oracle.gap of what an operator gave up"
 PROBES = (
     BELOW_OWN_ACKNOWLEDGEMENT,
     "oracle.gap of early release",
     "oracle.gap at a retired broker",
     BEFORE_THE_START,
     AFTER_A_LAPSE,
+    OF_DAMAGE,
 )
 
 
@@ -32,7 +34,8 @@ class I5GapLegal(Judge):
     """A gap tells of what its pubend lost, and somebody has caused it.
 
     Early release is on; or the application had acknowledged all of it; or its SHB was retired; or the
-    subscription began with a token of what was lost already, or was resumed after its lease had run out.
+    subscription began with a token of what was lost already, or was resumed after its lease had run out. Or a record
+    could not be read, and an operator has given it up: never before that, and never of anything else.
 
     An event may come to light below a gap that was told; how far its causes excuse that, each consumer's account
     notes (I3).
@@ -54,10 +57,28 @@ class I5GapLegal(Judge):
         share = self.model.share_of(account, item.pubend)
         if share is None:
             self.fail(f"{consumer.lane} was told {item}, and the pubend never was")
+        if item.reason == "damaged":
+            self._judge_damage(consumer, share, item)
+            account.excuse(consumer, item.pubend, share.history.given_up.within(item.start, item.end))
+            return
         upto = min(item.end, share.history.lost)
         if share.history.sound and account.broker not in self.model.damaged_brokers:
             upto = min(upto, self._judge(consumer, account, share, item))
         account.excuse(consumer, item.pubend, [(item.start, upto)])
+
+    def _judge_damage(self, consumer: Consumer, share: Share, gap: Gap) -> None:
+        """It has something of what was given up, and no event that matches and was not; silence it may have."""
+        span = f"({gap.start}, {gap.end}] of {gap.pubend} ({gap.reason})"
+        history = share.history
+        if not history.sound:
+            return
+        if not history.given_up.within(gap.start, gap.end):
+            self.fail(f"{consumer.lane} was told of a gap {span}, of which no operator has given up anything")
+        for lo, hi in history.given_up.gaps(max(gap.start, history.lost), gap.end):
+            kept = share.first_between(lo, hi)
+            if kept is not None:
+                self.fail(f"{consumer.lane} was told of a gap {span}, and nobody has given up its event at {kept}")
+        self.world.probe(OF_DAMAGE)
 
     def _judge(self, consumer: Consumer, account: Account, share: Share, item: Gap) -> Tick:
         """Up to where whoever has caused it excuses what nobody knows to be logged there."""

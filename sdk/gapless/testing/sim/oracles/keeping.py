@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class I7Kept(Judge):
-    """What was told or has a receipt, and is not given up, is in the log: after every start of its PHB."""
+    """What was told or has a receipt, and is not given up, is in the log: after every start of its PHB.
+
+    But for what cannot be read, or could not, where a fault has struck.
+    """
 
     name = "I7"
 
@@ -44,6 +47,8 @@ class I7Kept(Judge):
         ends = [end for end, _ in records]
         latest, upto = -1, 0
         for tick in reversed(history.ticks[bisect_right(history.ticks, lost) :]):
+            if tick in history.unreadable or tick in history.given_up:
+                continue
             place = bisect_left(ends, tick)
             letter = history.events[tick].letter
             record = records[place][1] if place < len(ends) else b""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gapless.testing.sim.consumer import Consumer
     from gapless.testing.sim.model import Model
     from gapless.testing.sim.oracles.delivery import I3Gapless
-    from gapless.testing.sim.producer import Producer
+    from gapless.testing.sim.producer import Letter, Producer
 
 LONGEST = 35 * SECOND
 """Questions without an answer are repeated every 30 s at least."""
@@ -43,7 +43,13 @@ class V1LiveDelivery(Judge):
     def __init__(self, model: Model, gapless: I3Gapless) -> None:
         super().__init__(model)
         self._gapless = gapless
+        self._pubends: dict[str, PubendId] = {}
+        """The pubend that each publisher had its last receipt from: one with a name stays there."""
         self._reach = Reach(model)
+
+    def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
+        """Notes where a publisher is."""
+        self._pubends[producer.name] = pubend
 
     def settled(self) -> bool:
         """Whether nobody waits any more."""
@@ -73,7 +79,7 @@ class V1LiveDelivery(Judge):
                 yield f"{consumer.lane} is not given its subscription"
             return
         for pubend, history in self.model.histories.items():
-            if not self._reach.is_heard(history, account):
+            if not self._reach.is_heard(history, account) or history.has_hole:
                 continue
             newest = self._newest_owed(consumer, account, pubend)
             position = self._gapless.position(consumer, pubend) or 0
@@ -104,6 +110,9 @@ class V1LiveDelivery(Judge):
             return False
         if self.model.opened_at.get(producer, 0) <= self.model.disk_lost_at:
             return False  # its pubend may be gone for good: it waits until somebody says so
+        pubend, histories = self._pubends.get(producer.name), self.model.histories
+        if any(history.has_hole for history in ([histories[pubend]] if pubend else histories.values())):
+            return False  # until an operator comes, where nobody can know what publishers have sent
         brokers = {history.broker: None for history in self.model.histories.values() if history.broker}
         return self._reach.is_open(client.name, home) and all(self._reach.brokers_meet(home, name) for name in brokers)
 
@@ -164,7 +173,13 @@ class V2LiveCuriosity(Judge):
 
     def _concerns(self, pubend: PubendId, shb: ShbId) -> bool:
         history, home = self.model.histories.get(pubend), self.model.broker_of.get(shb)
-        if history is None or home is None or not history.sound or self.model.shb_of.get(home) != shb:
+        if (
+            history is None
+            or home is None
+            or not history.sound
+            or history.has_hole
+            or self.model.shb_of.get(home) != shb
+        ):
             return False
         return self._reach.brokers_meet(history.broker, home)
 
@@ -210,7 +225,7 @@ class V3LiveRelease(Judge):
 
     def _kept(self) -> Iterator[str]:
         for pubend, history in self.model.histories.items():
-            if not history.sound or not history.ticks or not self._is_free(pubend, history):
+            if not history.sound or history.has_hole or not history.ticks or not self._is_free(pubend, history):
                 continue
             least = self.world.options.min_retain_seconds
             if least and not self.model.ages.is_older(history, history.newest, least):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gapless.core.ticks import PubendId, Tick
+    from gapless.testing.sim.accounts import History
     from gapless.testing.sim.application import SimClient
     from gapless.testing.sim.broker import SimBroker
     from gapless.testing.sim.model import Model
@@ -152,7 +153,19 @@ class I5InOnePiece(Judge):
                 f"{whom}: a gap ({before.start}, {before.end}] of {pubend}, and then nothing but a gap ({gap.start}, "
                 f"{gap.end}], although all of it was lost by then, up to {lost}: that is one gap ({gap.reason})"
             )
-        gaps[key] = gap, 0 if history is None else history.lost
+        gaps[key] = gap, 0 if history is None else self._lost_upto(whom.split(maxsplit=1)[0], history, gap)
+
+    def _lost_upto(self, broker: str, history: History, gap: Gap | RangeGap) -> Tick:
+        """Up to where the range is lost that a gap is of: all of that is one gap.
+
+        Where the head of an SHB stands within what was damaged, a reader that catches up stops there for a moment.
+        """
+        if gap.reason != "damaged":
+            return history.lost
+        pubends: Any = self.world.brokers[broker].status().get("shb", {}).get("pubends", {})
+        if history.pubend in pubends and pubends[history.pubend]["head"] <= gap.end:
+            return 0
+        return next((hi for lo, hi in history.given_up.ranges if lo < gap.end <= hi), 0)
 
 
 class P1Protocol(Judge):

@@ -62,6 +62,9 @@ class I12SingleAuthority(Judge):
             self.fail(f"{pubend} says events {list(data.ticks)} of ({lo}, {hi}]")
         if not knowledge.reply and not self.model.ages.may_stamp(self.model.histories[pubend], hi):
             self.fail(f"{pubend} decides everything up to {hi}: it follows a wall clock that has leapt")
+        if knowledge.damaged:
+            self._given_up(pubend, max(lo, knowledge.lost), hi)
+            return
         silent_from = min(max(lo, knowledge.lost), hi)
         for index, tick in enumerate(data.ticks):
             event = data.events[index]
@@ -75,6 +78,12 @@ class I12SingleAuthority(Judge):
             before = f"where it had said letter {said.keys[hidden]} at {hidden}"
             self.fail(f"{pubend} says silence in ({silent_from}, {hi}], {before}")
         said.decided.add(silent_from, hi)
+
+    def _given_up(self, pubend: PubendId, lo: Tick, hi: Tick) -> None:
+        """What is damaged is neither an event nor silence; an operator must have said so."""
+        history = self.model.histories[pubend]
+        if history.sound and lo < hi and not history.given_up.covers(lo, hi):
+            self.fail(f"{pubend} gives ({lo}, {hi}] up as damaged, and an operator has given up {history.given_up}")
 
     def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
         """A receipt says as much as its pubend does."""
@@ -143,7 +152,7 @@ class I9Truth(Judge):
     def delivered(self, broker: str, knowledge: routing.Knowledge) -> None:
         """An SHB is told of silence; that it is true of what is logged already, the routers' contract sees to."""
         lo = min(max(knowledge.lo, knowledge.lost), knowledge.hi)
-        if lo < knowledge.hi:
+        if lo < knowledge.hi and not knowledge.damaged:
             silent = self._silent.get(knowledge.pubend)
             if silent is None:
                 silent = self._silent[knowledge.pubend] = IntervalMap()

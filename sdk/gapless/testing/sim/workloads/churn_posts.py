@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 BATCH_MOST = 40
 """So many letters at once when a backlog is worked off."""
+REPAIR = "gapless repair"
+"""What a refusal names that lasts until an operator has repaired the volume."""
 LONG = 30 * SECOND
 """After so long with nothing going on it is not the network."""
 
@@ -81,15 +83,20 @@ class Post:
         self.confirmed = 0
         """So many letters have a receipt."""
         self.given_up = False
+        self.is_renumbered = False
+        """Whether what was sent may follow what an operator's repair has left: the letters have other numbers then."""
         self.openings = 0
         self._opened_at = 0
+        scene.on_repair.append(self._on_repair)
 
     # What is wanted of it.
 
     @property
     def done(self) -> bool:
-        """Whether every letter was handed out, and no answer is missing."""
+        """Whether every letter was handed out, and no answer is missing; or its pubend may take nothing now."""
         sender = self.sender
+        if self.scene.refusing():
+            return True
         return self.given_up or (sender is not None and sender.alive and sender.idle)
 
     def describe(self) -> str:
@@ -150,6 +157,9 @@ class Post:
         """The broker says how many letters are logged."""
         if sender is not self.sender:
             return
+        if self.named and self.is_renumbered:
+            self._broker_lost_data("its publisher went on while what it had sent was given up")
+            return
         if self.named and sequence < self.confirmed:
             self._broker_lost_data(f"it had receipts for {self.confirmed} letters, and {sequence} are logged")
             return
@@ -162,6 +172,10 @@ class Post:
         while sender.publish(1 + self.scene.choices.draw(BATCH_MOST)):
             pass
 
+    def _on_repair(self) -> None:
+        """A publisher that lives goes on behind what is left; its application may be told, and need not be."""
+        self.is_renumbered = self.is_renumbered or (self.sender is not None and self.sender.alive)
+
     def check_refusal(self, letters: Sequence[Letter], error: GaplessError) -> None:
         """A batch was refused, or is uncertain: that may be only for a good reason."""
         bad = any(letter.topic == BAD_TOPIC for letter in letters)
@@ -171,6 +185,8 @@ class Post:
             self.scene.probe("batch fenced")
         elif isinstance(error, PublishRejectedError) and bad:
             self.scene.probe("bad letter refused")
+        elif isinstance(error, PublishRejectedError) and REPAIR in str(error):
+            self.scene.probe("batch refused because of damage")
         elif not (isinstance(error, PublishRejectedError) and self.scene.lossy):
             raise wrong(self.outbox.name, f"a good batch was refused: {type(error).__name__}: {error}")
 
@@ -184,6 +200,8 @@ class Post:
             self.scene.probe("fenced")
         elif isinstance(error, PublishUncertainError):
             pass  # it was closed
+        elif isinstance(error, PublishRejectedError) and REPAIR in str(error):
+            self.scene.probe("publisher refused because of damage")  # it is opened again, until that is repaired
         elif isinstance(error, PublishRejectedError) and self.scene.lossy:
             self._broker_lost_data(str(error))
         else:
@@ -191,7 +209,7 @@ class Post:
 
     def _broker_lost_data(self, why: str) -> None:
         """What is logged and what is not can not be known any more: the application gives up the outbox."""
-        if not self.scene.lossy:
+        if not self.scene.lossy and not self.scene.repairs:
             raise wrong(self.outbox.name, f"the broker has lost what it acknowledged: {why}")
         self.given_up = True
         self.scene.probe("outbox given up")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gapless.testing.sim.lapsing import lapses
 from gapless.testing.sim.observing import Oracle
 from gapless.testing.sim.workloads.letters import Letters
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gapless.core.effects import Operation
     from gapless.core.tokens import CheckpointToken
@@ -50,6 +50,10 @@ class Scene(Oracle):
         self.souvenirs: list[CheckpointToken] = []
         self.removals: list[Removal] = []
         """Subscriptions that somebody has undertaken to remove, and has not heard that they are."""
+        self.repairs = 0
+        """How often an operator has given up what could not be read."""
+        self.on_repair: list[Callable[[], None]] = []
+        """Whoever wants to know of that."""
         self._lapsed: dict[tuple[str, str, int], None] = {}
         self._rows = 0
         world.observe.add(self)
@@ -67,6 +71,17 @@ class Scene(Oracle):
     def refused(self, broker: SimBroker, error: BaseException) -> None:
         """A broker noticed that its disk has lost something: it will get an empty one."""
         self.lossy = True
+
+    def repaired(self, broker: SimBroker, holes: Sequence[tuple[str, int, int]]) -> None:
+        """What a publisher has sent may be lost: what it is told then is fewer events than it had receipts for."""
+        self.repairs += bool(holes)
+        for tell in self.on_repair if holes else ():
+            tell()
+
+    def refusing(self) -> bool:
+        """Whether a pubend takes nothing until an operator has given up what cannot be read."""
+        statuses = [broker.status().get("phb", {}).get("pubends", {}) for broker in self.world.brokers.values()]
+        return any(pubend["publishing_refused"] for pubends in statuses for pubend in cast("Any", pubends).values())
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A lease may have run out."""

@@ -328,6 +328,7 @@ def test_a_resume_below_what_was_acknowledged_is_followed_too() -> None:
     world.advance(1)
 
     assert ticket in world.receipts(publisher)
+    assert any("had acknowledged 2 events" in notice.text for notice in world.effects(e.Notice))
 
 
 def test_a_resume_behind_batches_that_were_taken_back_takes_nothing_back() -> None:

@@ -431,3 +431,17 @@ class TestEnding:
 
         ended = [(asked.request.publisher, asked.request.ending) for asked in broker.placed()]
         assert ended == [("one", ending), ("two", ending)]
+
+
+def test_a_client_learns_of_what_was_acknowledged_and_is_lost(broker: Any) -> None:
+    """The pubend was repaired meanwhile. Found by the simulator (`hostile`): the batch was sent for ever."""
+    client = broker.client()
+    client.open()
+    earlier = [client.publish(number, b"x") for number in (1, 2)]
+    for number, asked in enumerate(earlier, 1):
+        broker.answer(asked, ok(number, number))
+    client.hear()
+
+    broker.answer(client.publish(3, b"x"), Outcome(Verdict.RESUME, "event 2 is missing", sequence=2))
+
+    assert client.hear() == [PublishRefused(1, 2, Code.RESUME, "event 2 is missing")]

@@ -110,3 +110,14 @@ def test_an_answer_repeats_what_was_said(truth: PubendTruth) -> None:
 def test_a_pubend_that_contradicts_itself(truth: PubendTruth, knowledge: Knowledge, words: str) -> None:
     with breaks(Clause.CORES, words):
         truth.know(knowledge)
+
+
+def test_what_a_pubend_said_is_damaged_is_so_and_nothing_else(truth: PubendTruth) -> None:
+    """Neither silence nor an event, whatever it said there before."""
+    truth.know(Knowledge.of_damage(PUBEND, 20, 30, 0))
+
+    check(truth, Knowledge.of_damage(PUBEND, 22, 28, 0))
+    with breaks(Clause.TRUTH, r"\(30, 31\] of p@1 is called damaged"):
+        check(truth, Knowledge.of_damage(PUBEND, 22, 31, 0))
+    with breaks(Clause.TRUTH, "silence"):
+        check(truth, known(20, 30))

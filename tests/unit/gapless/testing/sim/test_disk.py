@@ -68,3 +68,17 @@ def test_what_fails_fails_until_it_is_healed(disk: Disk) -> None:
     volume.write()
     with pytest.raises(VolumeFailedError):
         disk.sync(volume, disk.written)
+
+
+def test_a_record_that_cannot_be_read_is_there_until_it_is_given_up(disk: Disk) -> None:
+    write(disk, 1, 2, 3)
+    disk.kill()
+    disk.spoil("log", 2)
+    disk.heal()
+    before = disk.spoilt
+
+    assert disk.repair(IDENTITY) == [("log", 1, 2)]
+    assert (before, disk.spoilt) == (True, False)
+    volume = disk.open(IDENTITY)
+    assert volume.stream("log").given_up == ((1, 2),)
+    assert [index for index, _ in volume.stream("log").read(2, 99)] == [3]

@@ -229,9 +229,17 @@ class Hands:
         """It is told that nothing comes."""
         self.observe.told(consumer, Silence(pubend, start, end))
 
-    def gap(self, consumer: Any, start: int, end: int, pubend: str = P) -> None:
+    def gap(self, consumer: Any, start: int, end: int, pubend: str = P, reason: str = "because") -> None:
         """It is told that something may be lost."""
-        self.observe.told(consumer, Gap(pubend, start, end, "because"))
+        self.observe.told(consumer, Gap(pubend, start, end, reason))
+
+    def spoil(self, after: int, end: int, *keys: int, pubend: str = P) -> None:
+        """A record of a log cannot be read any more."""
+        self.observe.spoilt(self.world.brokers[NODE], f"phb.{pubend}", [(after, end, self.record(*keys))])
+
+    def repair(self, after: int, upto: int, pubend: str = P) -> None:
+        """An operator has given up what cannot be read."""
+        self.observe.repaired(self.world.brokers[NODE], [(f"phb.{pubend}", after, upto)])
 
     def commit(self, consumer: Any, **positions: int) -> None:
         """Its effects and its token are in its database."""

@@ -149,3 +149,26 @@ def test_behind_an_old_copy_of_a_disk_nothing_is_sure() -> None:
 
     hands.gap(reader, AT - 5, AT)
     assert hands.model.histories[P].damaged
+
+
+def test_what_cannot_be_read_is_a_gap_once_an_operator_has_given_it_up_and_never_before() -> None:
+    hands = logged()
+    reader = hands.attach(hands.row(), p=AT - 5)
+    hands.spoil(AT - 5, AT, 1)
+
+    with violates("I5"):
+        hands.gap(reader, AT - 5, AT, reason="damaged")
+    hands.repair(AT - 5, AT)
+    hands.gap(reader, AT - 5, AT, reason="damaged")
+
+    assert hands.world.probes["oracle.gap of what an operator gave up"] == 1
+
+
+def test_a_gap_of_what_was_given_up_has_no_other_event_that_matches() -> None:
+    hands = logged()
+    reader = hands.attach(hands.row(k=1), p=AT - 5)
+    hands.spoil(AT - 5, AT, 1)
+    hands.repair(AT - 5, AT)
+
+    with violates("I5"):
+        hands.gap(reader, AT - 5, AT + 10, reason="damaged")

@@ -131,3 +131,16 @@ def test_one_that_begins_to_count_finds_everything_from_there_on() -> None:
 
     with violates("I8"):
         oracle.called(NODE, 0, "enrolled", (P, OTHER, 19))
+
+
+def test_what_cannot_be_read_is_not_missing_and_all_else_is() -> None:
+    hands = Hands(I7Kept)
+    hands.opens()
+    hands.log((20, 1), (30, 2))
+    hands.spoil(0, 20, 1)
+
+    hands.boots((30, hands.record(2)))
+    hands.repair(0, 20)
+    hands.boots((30, hands.record(2)))
+    with violates("I7"):
+        hands.boots()

@@ -224,3 +224,20 @@ class TestForgetting:
 
         assert oracle.settled() is settled
         assert settled or "[3] publishers without a name; 2 live" in oracle.unsettled()
+
+
+def test_what_an_operator_gave_up_may_be_logged_once_more_and_counts_as_never_sent() -> None:
+    hands = Hands(I7Publish)
+    hands.opens()
+    hands.log((20, 1), (30, 2))
+    hands.receipt(1, 20)
+    hands.receipt(2, 30)
+    hands.spoil(20, 30, 2)
+    hands.repair(20, 30)
+
+    hands.observe.ready(hands.producer, 1)
+    hands.log((40, 2))
+    with violates("I7"):
+        hands.observe.ready(hands.producer, 0)
+    with violates("I7"):
+        hands.log((50, 1))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.routing import Interest
+from gapless.core.routing import Interest, Knowledge
 from gapless.core.ticks import SECOND, tick_at
 from gapless.selectors import Filter
 from gapless.testing.sim.clocks import WALL_BEGIN
 from gapless.testing.sim.oracles.truth import I9Truth, I12SingleAuthority
-from unit.gapless.testing.sim.oracles.hands import NODE, SHB, Hands, violates
+from unit.gapless.testing.sim.oracles.hands import NODE, SHB, Hands, P, violates
 
 # I12
 
@@ -180,3 +180,25 @@ def test_i9_the_application_says_what_a_filter_means() -> None:
     hands.say(0, 10, (10, 1))
     with violates("I9"):
         hands.say(10, 12, (12, 2))
+
+
+def test_damage_is_not_said_of_what_no_operator_has_given_up() -> None:
+    hands = Hands(I12SingleAuthority)
+    hands.opens()
+    hands.log((20, 1), (30, 2))
+    hands.spoil(0, 20, 1)
+
+    with violates("I12"):
+        hands.observe.known(NODE, Knowledge.of_damage(P, 0, 20, 0))
+    hands.repair(0, 20)
+    hands.observe.known(NODE, Knowledge.of_damage(P, 0, 20, 0))
+    with violates("I12"):
+        hands.say(0, 20)
+
+
+def test_what_is_damaged_is_not_told_to_be_silent() -> None:
+    hands = Hands(I9Truth)
+    hands.opens()
+    hands.observe.delivered(NODE, Knowledge.of_damage(P, 0, 20, 0))
+
+    hands.log((20, 1))
