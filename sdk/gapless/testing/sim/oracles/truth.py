@@ -63,7 +63,7 @@ class I12SingleAuthority(Judge):
         if not knowledge.reply and not self.model.ages.may_stamp(self.model.histories[pubend], hi):
             self.fail(f"{pubend} decides everything up to {hi}: it follows a wall clock that has leapt")
         if knowledge.damaged:
-            self._given_up(pubend, max(lo, knowledge.lost), hi)
+            self._given_up(pubend, lo, hi)
             return
         silent_from = min(max(lo, knowledge.lost), hi)
         for index, tick in enumerate(data.ticks):
@@ -82,6 +82,7 @@ class I12SingleAuthority(Judge):
     def _given_up(self, pubend: PubendId, lo: Tick, hi: Tick) -> None:
         """What is damaged is neither an event nor silence; an operator must have said so."""
         history = self.model.histories[pubend]
+        lo = max(lo, history.lost)  # what is released may be damaged or not
         if history.sound and lo < hi and not history.given_up.covers(lo, hi):
             self.fail(f"{pubend} gives ({lo}, {hi}] up as damaged, and an operator has given up {history.given_up}")
 
