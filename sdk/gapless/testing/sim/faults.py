@@ -74,8 +74,8 @@ PROBES = (
 )
 """What should happen sometimes."""
 
-STRIKES_MOST = 2
-"""So often records of a log are damaged in a run: up to three neighbours at a time."""
+STRIKES_MOST = 1
+"""So often records of a log are damaged in a run: up to three neighbours."""
 
 
 class Faults:

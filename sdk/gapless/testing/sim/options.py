@@ -86,7 +86,7 @@ class DiskFaults:
     restore: float = 0.0
     """Old copies that an operator puts back."""
     damage: float = 0.0
-    """Records of a pubend's log that cannot be read any more, until an operator gives them up; one or two a run."""
+    """Records of a pubend's log that cannot be read any more, until an operator gives them up; once a run."""
 
 
 @dataclass(frozen=True, slots=True)
