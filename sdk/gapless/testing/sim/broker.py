@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from gapless.core import routing
 from gapless.core.sessions import HandlerFailedError
+from gapless.core.ticks import FOREVER
 from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
 from gapless.node.assembly import Loaded, make_machine
 from gapless.node.engine import Engine
@@ -61,6 +62,8 @@ class SimBroker:
         self.given_up = False
         """Whether an operator is needed to bring it up: its volume was refused."""
         self.paused_until = 0
+        self.space_low_upto = -FOREVER
+        """When its disk was nearly full the last time: long ago if never, and while it is, a time that never comes."""
         self.stalled_until = 0
         """Syncs that begin now do not end before that."""
         self.turn_delay = self.TURN
@@ -311,6 +314,7 @@ class SimBroker:
 
     def on_space(self, *, low: bool) -> None:
         """The disk is nearly full, or no longer."""
+        self.space_low_upto = FOREVER if low else min(self.space_low_upto, self.world.now)
         if self.engine is not None:
             self.engine.on_space(low=low)
 

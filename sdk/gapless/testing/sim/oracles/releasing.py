@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gapless.testing.sim.options import SECOND
 from gapless.testing.sim.oracles.judging import Judge
 from gapless.testing.sim.pubend_logs import chops
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from gapless.testing.sim.accounts import Account, History
     from gapless.testing.sim.broker import SimBroker
     from gapless.testing.sim.model import Model
+
+
+YIELDED = 5 * SECOND
+"""Within this time after space was low a release may still come about that was decided then."""
 
 
 class I8Release(Judge):
@@ -62,8 +67,10 @@ class I8Release(Judge):
         history = self.model.histories[pubend]
         if not history.sound or upto <= before:
             return
-        # The shorter promise wins, where early release is on.
+        # The shorter promise wins, where early release is on; and without space nothing is kept that nobody is owed.
         least = self.world.options.min_retain_seconds
+        if self.world.brokers[history.broker].space_low_upto + YIELDED >= self.world.now:
+            least = 0
         if least and not self.model.ages.is_older(history, upto, least) and not self.model.ages.is_early(history, upto):
             self.fail(f"{pubend} releases everything up to {upto}, which is not {least} s old")
         for account in self.model.followed:

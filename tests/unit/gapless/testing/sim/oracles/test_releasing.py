@@ -129,6 +129,21 @@ def test_what_was_promised_to_be_kept_is_kept() -> None:
     hands.chop(AT + 20)
 
 
+def test_it_gives_way_where_space_is_low_and_not_for_long_afterwards() -> None:
+    hands, reader = reading(min_retain_seconds=60.0)
+    hands.acknowledge(reader, p=AT + 20)
+    broker = hands.world.brokers["node1"]
+
+    broker.on_space(low=True)
+    hands.chop(AT + 5)
+    broker.on_space(low=False)
+    hands.world.now += SECOND
+    hands.chop(AT + 10)
+    hands.world.now += 10 * SECOND
+    with violates("I8"):
+        hands.chop(AT + 15)
+
+
 def test_of_a_pubend_found_later_what_came_once_it_counts_the_broker_is_needed() -> None:
     hands = Hands(I8Release)
     hands.opens(members=[])
