@@ -112,7 +112,7 @@ def test_publish_subscribe_list_and_unsubscribe(shell: Shell) -> None:
     second = shell.run(*subscribe, "2").stdout.splitlines()
     assert [json.loads(line)["body"] for line in second] == ["a4", "a5"]
     [pubend] = listed(shell, "pubends")
-    assert pubend["publishers"] == 2
+    assert pubend["publishers"] == 0, "those without a name are forgotten when they are closed"
 
     shell.run("unsubscribe", "desk")
     assert listed(shell, "subscriptions") == []
