@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,6 +84,11 @@ class BrokerProcess:
     def runs(self) -> bool:
         """Whether the process lives."""
         return self._process is not None and self._process.returncode is None
+
+    def lose_volume(self) -> None:
+        """Its disk is replaced by an empty one, and its operator says so: the next start makes a volume."""
+        shutil.rmtree(self.volume)
+        self._made = False
 
     async def start(self) -> None:
         """Starts it, and waits until it serves: on any free port at first, on that one again later."""

@@ -414,7 +414,7 @@ async def test_s18_a_wiped_directory_does_not_pass_for_the_old_one(tmp_path: Pat
                     await bounded(next_of(subscription))
                 token = subscription.token
         await broker.stop()
-        shutil.rmtree(broker.volume)
+        broker.lose_volume()
         await broker.start()
 
         async with gapless.connect(broker.url) as connection, connection.session() as session:

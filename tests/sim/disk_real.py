@@ -247,7 +247,7 @@ class RealDisk:
 
 
 _FILES = {
-    "all": ("volume.json", "fence", "lock", "rocksdb", "seal"),
+    "all": ("volume.json", "fence", "lock", "rocksdb", "seal", "reserve", "damaged"),
     "database": ("rocksdb", "seal"),
     "fence": ("fence",),
 }
