@@ -64,7 +64,7 @@ def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recover
     if saved.fault:
         recovered.damage.refuse(saved.fault)
     for after, upto in reader.given_up(stream):
-        recovered.damage.give_up(after, _last_tick_of_hole(reader, stream, tag, upto), upto)
+        recovered.damage.give_up(after, _last_tick_of_hole(reader, stream, tag, after, upto), upto)
     last = reader.last(stream)
     hole = _replay_log(reader, stream, tag, recovered)
     if hole >= last > recovered.newest:
@@ -78,13 +78,21 @@ def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recover
     return recovered
 
 
-def _last_tick_of_hole(reader: RecoveryReader, stream: str, tag: int, upto: Tick) -> Tick:
-    """The last tick of the last record of a hole, behind which the next one that can be read has index upto + 1."""
+def _last_tick_of_hole(reader: RecoveryReader, stream: str, tag: int, after: Tick, upto: Tick) -> Tick:
+    """Up to which tick a hole, of which an operator has given up the indexes in (after, upto], is given up.
+
+    The record behind it says where its own events begin. Where that cannot be read either, and nobody has given it
+    up, nothing is told of this hole yet: `upto` may lie among the events of that record.
+    """
     try:
         index, raw = next(iter(reader.records(stream, upto)))
         return decode_record(tag, index, raw).previous
-    except (StopIteration, VolumeCorruptError):
+    except StopIteration:
         return upto
+    except RecordsDamagedError as error:
+        return upto if error.given_up else after
+    except VolumeCorruptError:
+        return after
 
 
 def _replay_log(reader: RecoveryReader, stream: str, tag: int, recovered: Recovered) -> Tick:

@@ -151,6 +151,32 @@ def test_what_was_given_up_is_said_to_be_damaged_and_publishing_goes_on(spoilt: 
     assert all((index in told) == (position not in spoilt) for position, index in enumerate(records))
 
 
+@pytest.mark.parametrize("garbled", [False, True])
+def test_of_what_cannot_be_read_behind_what_was_given_up_nothing_is_said(garbled: bool) -> None:
+    """A storage says of a hole no more than that it ends before the index of the next record, its last tick.
+
+    So where that record cannot be read, its first events may stand below the end of what was given up.
+    """
+    harness = written()
+    stream = durable(harness)
+    records = [index for index, _ in stream.records]
+    spoil(harness, 1)
+    spoil(harness, 2, garbled=garbled)
+    stream.given_up.append((records[0], records[2] - 1))
+
+    harness.crash()
+    harness.sync()
+    harness.said.clear()
+    harness.ask((0, FOREVER))
+    harness.read()
+
+    answers = [know.knowledge for know in knows(harness.said) if know.knowledge.reply]
+    assert {tick for one in answers for tick in one.data.ticks} == {
+        tick for index in (records[0], *records[3:]) for tick in (index - STEP, index)
+    }
+    assert not any(one.lo < records[2] - STEP <= one.hi for one in answers)
+
+
 def test_a_publisher_goes_on_behind_what_was_given_up() -> None:
     """Of what is behind the damage the number is known; what was in it counts as sent, for all that was after it."""
     harness = written()
