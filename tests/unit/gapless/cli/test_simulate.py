@@ -55,7 +55,7 @@ def test_the_first_seed_can_be_chosen_and_time_be_the_limit(gapless: Gapless, br
     assert json.loads(short.stdout)["runs"] == 0
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)  # each worker imports everything anew: a minute on a busy machine
 def test_time_is_the_limit_on_several_cores_too(gapless: Gapless) -> None:
     """The first run comes while there is time for more; all seeds were once drawn before it, until memory was full."""
     short = gapless("simulate", "--minutes", "0.03", "--processes", "2", "--faults", "none", "--json")
