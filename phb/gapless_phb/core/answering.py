@@ -165,7 +165,7 @@ class Answers:
         A fault is damage, or a record that should be there.
         There is a record at or above `upto`: a read that finds none above `after` has met a chop, or a hole.
         """
-        if result.error:
+        if result.error and upto > result.first:  # else all that was asked for is chopped, and damage is behind it
             return [], result.error, result.damaged_upto
         records: list[Record] = []
         reached = max(self._log.damage.behind(span.after), result.first)

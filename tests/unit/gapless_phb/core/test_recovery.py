@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from gapless_phb.core.recovery import created
 from unit.gapless_phb.harness import Harness, Stream, at, knows, lines, outcomes
 
 
-def written(batches: int = 5, **settings: int) -> Harness:
+def written(batches: int = 5, **settings: Any) -> Harness:
     harness = Harness(**settings)
     harness.sync()
     publisher = harness.publisher()
@@ -175,6 +176,28 @@ def test_of_what_cannot_be_read_behind_what_was_given_up_nothing_is_said(garbled
         tick for index in (records[0], *records[3:]) for tick in (index - STEP, index)
     }
     assert not any(one.lo < records[2] - STEP <= one.hi for one in answers)
+
+
+def test_what_is_chopped_is_lost_although_a_hole_begins_there() -> None:
+    """Hostile 252, damaged twice: who wanted something from before the chop point waited for ever."""
+    harness = written(members=("shb1",))
+    stream = durable(harness)
+    records = [index for index, _ in stream.records]
+    spoil(harness, 1)
+    stream.given_up.append((records[0], records[2] - 1))
+    harness.crash()
+    harness.sync()
+
+    harness.release(records[1])
+    harness.advance(10_000)
+    harness.sync()
+    assert durable(harness).first == records[1]
+    harness.said.clear()
+    harness.ask((0, records[0]))
+    harness.read()
+
+    (answer,) = [know.knowledge for know in knows(harness.said) if know.knowledge.reply]
+    assert (answer.lo, answer.hi, answer.lost) == (0, records[0], records[1])
 
 
 def test_a_publisher_goes_on_behind_what_was_given_up() -> None:
