@@ -75,11 +75,16 @@ class TickClock:
             explained = shown
         self.latest = explained
         self.ahead = explained - shown
-        self._grow_old(now, min(shown, explained))
+        # T may itself be ahead of a clock that was right until it leapt: nothing grows older by that.
+        self._grow_old(now, None if self.suspect else min(shown, explained))
         return explained
 
-    def _grow_old(self, now: int, shown: Tick) -> None:
+    def _grow_old(self, now: int, shown: Tick | None) -> None:
+        """`shown`: by the wall clock; None: it shows nothing that can be believed."""
         explained = self._aged_at + (now - self._aged_since) * MILLISECOND // _NANOSECONDS
+        self.aged = explained
+        if shown is None:
+            return
         self.doubtful = shown > explained + WALL_LEAD_MAX and now < self._believes_at
         if not self.doubtful:
             self._believes_at = FOREVER

@@ -180,3 +180,14 @@ def test_whatever_the_clocks_do_ticks_only_rise(number: int, moves: list[tuple[i
         assert first > above
         assert first % STEP == number
         above = first + (count - 1) * STEP
+
+
+def test_a_leap_makes_no_event_older_by_what_ticks_are_ahead_of_the_time() -> None:
+    """Local 1001373: a pubend that starts within a lease is ahead of its clock, and then that leaps."""
+    one = TickClock(0, at(3000), at(1000), DOUBT_NS, 0, EPOCH_MS + 1000)
+
+    read(one, 10, 1010 + HOUR_MS)
+
+    assert one.suspect
+    assert one.latest == at(3010)
+    assert one.aged == at(1010)
