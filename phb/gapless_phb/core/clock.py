@@ -81,17 +81,15 @@ class TickClock:
 
     def _grow_old(self, now: int, shown: Tick | None) -> None:
         """`shown`: by the wall clock; None: it shows nothing that can be believed."""
-        explained = self._aged_at + (now - self._aged_since) * MILLISECOND // _NANOSECONDS
-        self.aged = explained
+        self.aged = self._aged_at + (now - self._aged_since) * MILLISECOND // _NANOSECONDS
         if shown is None:
             return
-        self.doubtful = shown > explained + WALL_LEAD_MAX and now < self._believes_at
+        self.doubtful = shown > self.aged + WALL_LEAD_MAX and now < self._believes_at
         if not self.doubtful:
             self._believes_at = FOREVER
-            if shown > explained:
-                self._aged_at, self._aged_since = shown, now
-                explained = shown
-        self.aged = explained
+            if shown > self.aged:
+                self.aged = self._aged_at = shown
+                self._aged_since = now
 
     def take(self, count: int, now: int, wall: int) -> Tick:
         """Assigns `count` ticks, STEP apart, and returns the first; each is above all assigned or promised.

@@ -113,7 +113,7 @@ class Subscribing:
         if not others:
             return reason
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        return f"{reason}; one of that name has client {', '.join(map(repr, others[:3]))}{more}: give its client id"
+        return f"{reason}; there is one of client {', '.join(map(repr, others[:3]))}{more}: give its client id"
 
     def on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
         """Removes a durable subscription; whoever consumes it is told.

@@ -464,7 +464,7 @@ def test_unsubscribing_says_whose_subscription_of_that_name_there_is() -> None:
     desk.world.sync()
 
     assert desk.refused(2).reason == (
-        "there is no subscription 's' of client 'another'; one of that name has client 'c': give its client id"
+        "there is no subscription 's' of client 'another'; there is one of client 'c': give its client id"
     )
 
 
