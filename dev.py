@@ -2,7 +2,7 @@
 """Sets everything up in .venv beside this file, then does one job. Needs Python 3.10 or newer, no more.
 
     python3 dev.py demo [options of `gapless demo`]    real flights, killed brokers, and the proof
-    python3 dev.py test [options of tox]               all tests, on every supported Python that is here
+    python3 dev.py test [options of tox]               the tests that CI runs
     python3 dev.py chaos [options]                     kills, stops and broken connections, all at once: five minutes
     python3 dev.py power [cuts|flips] [options]        power cuts and turned bits, all of them: an hour and more
     python3 dev.py spark-kills [options]               a Spark pipeline, killed again and again: needs Java 17

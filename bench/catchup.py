@@ -19,7 +19,9 @@ from dataclasses import dataclass
 import gapless
 from bench.fanout import BATCH, messages, take_quarter
 from bench.processes import Broker, medians, running, running_broker, table
+from gapless.core.gauges import values_by
 from gapless.node.driver import run as run_loop
+from gapless_phb.core.gauges import LOG_BYTES, READ_BYTES
 
 SUBSCRIPTIONS = 100
 PROCESSES = 4
@@ -136,8 +138,9 @@ class Reading:
 
 def reading(broker: Broker) -> Reading:
     """Of all its pubends."""
-    pubends = broker.status()["phb"]["pubends"].values()
-    return Reading(sum(p["log_bytes"] for p in pubends), sum(p["read_bytes"] for p in pubends))
+    gauges = broker.gauges()
+    log, read = (values_by(gauges, family, "pubend").values() for family in (LOG_BYTES, READ_BYTES))
+    return Reading(int(sum(log)), int(sum(read)))
 
 
 def one_round(events: int) -> dict[str, float]:

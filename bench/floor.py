@@ -20,8 +20,8 @@ from typing import cast
 
 from rocksdict import Options, Rdict, WriteBatch
 
-from gapless.core.columns import EventColumns, mask_flags
-from gapless.core.delivered import DeliveredColumns
+from gapless.core.stream.columns import EventColumns, mask_flags
+from gapless.core.wire.delivered import DeliveredColumns
 from gapless.node.driver import run as run_loop
 
 HEAD = Struct("<IBI")

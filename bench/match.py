@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gapless.core.columns import BatchHeaders, EventColumns
-from gapless.core.events import Extras, encode_event
+from gapless.core.stream.columns import BatchHeaders, EventColumns
+from gapless.core.stream.events import Extras, encode_event
 from gapless.selectors import BatchMatcher, Filter
 from gapless.selectors.values import Value
 

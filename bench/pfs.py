@@ -24,8 +24,8 @@ from struct import Struct
 from typing import TypeAlias
 
 from bench.processes import medians, table
-from gapless.core.effects import Operation, Put, Set
-from gapless.core.ticks import MILLISECOND, SECOND, Tick
+from gapless.core.ports import Operation, Put, Set
+from gapless.core.stream.ticks import MILLISECOND, SECOND, Tick
 from gapless.spi import Create, LogVolume, VolumeIdentity
 from gapless_shb.core.pfs import Pfs, stream_name
 from gapless_storage.rocksdb import open_storage

@@ -13,7 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+
+from msgspec import convert
+
+from gapless.core.gauges import Gauge
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -31,14 +34,13 @@ class Broker:
         """Of its process."""
         return self.process.pid
 
-    def status(self) -> dict[str, Any]:
-        """What it says of itself: a node's status."""
+    def gauges(self) -> list[Gauge]:
+        """The figures that its node gives of itself."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("status\n")
         self.process.stdin.flush()
-        status: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return status
+        return convert(json.loads(self.process.stdout.readline()), list[Gauge])
 
     def cpu_seconds(self) -> float:
         """Processor time it has used so far, all threads, user and system."""

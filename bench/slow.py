@@ -24,7 +24,9 @@ from typing import Any
 import gapless
 from bench.catchup import lines_of
 from bench.processes import Broker, running, running_broker, spawn, table
+from gapless.core.gauges import value_of
 from gapless.node.driver import run as run_loop
+from gapless_shb.core.gauges import DEMOTED, PROMOTED
 
 SUBSCRIPTIONS = 100
 PROCESSES = 4
@@ -190,7 +192,7 @@ def run(*, json: bool) -> dict[str, float]:
             guest.kill()
             guest.wait()
         times = counted(clients)
-        stream = next(iter(broker.status()["shb"]["pubends"].values()))
+        gauges = broker.gauges()
     p50, p99 = ({phase: quantile(times[phase], share) for phase in (WITHOUT, WITH)} for share in (0.5, 0.99))
     figures = {
         "p50_ms_without": p50[WITHOUT],
@@ -201,8 +203,8 @@ def run(*, json: bool) -> dict[str, float]:
         "broker_memory_bytes_without": float(memory[WITHOUT]),
         "broker_memory_bytes_with_slow": float(memory[WITH]),
         "ratio_memory_with_to_without": memory[WITH] / memory[WITHOUT],
-        "demoted": float(stream["demoted"]),
-        "promoted": float(stream["promoted"]),
+        "demoted": float(value_of(gauges, DEMOTED)),
+        "promoted": float(value_of(gauges, PROMOTED)),
     }
     if not json:
         table(f"one slow subscriber among {SUBSCRIPTIONS}, {RATE:,} events a second", figures)

@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from gapless.node.config import load_config
 from gapless.node.driver import Node, run, serve
 
@@ -27,7 +29,7 @@ def main(config: str) -> None:
 
 def _answer(node: Node) -> None:
     if sys.stdin.readline():
-        print(json.dumps(node.status()), flush=True)
+        print(json.dumps([to_builtins(gauge) for gauge in node.gauges()]), flush=True)
     else:
         asyncio.get_running_loop().remove_reader(sys.stdin)
 

@@ -29,13 +29,26 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.processes import table
-from gapless.core import messages as m
-from gapless.core import routing as r
-from gapless.core.columns import EventBatch
-from gapless.core.effects import Delete, Operation, Put, Read, ReadResult, Set, Tell, Transmit, Write
-from gapless.core.events import encode_event
-from gapless.core.roles import ClientSession, RoleContext
-from gapless.core.ticks import SECOND, STEP, tick_at
+from gapless.core.network import facts as r
+from gapless.core.ports import (
+    AllowAll,
+    ClientSession,
+    Delete,
+    Operation,
+    Put,
+    Read,
+    ReadResult,
+    RoleContext,
+    Set,
+    Tell,
+    Transmit,
+    Write,
+)
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import SECOND, STEP, tick_at
+from gapless.core.wire import messages as m
 from gapless_shb.core.broker import SubscriberHostingBroker, Timing
 
 MATCHES = 5
@@ -148,7 +161,7 @@ class Host:
         """What the broker answered to a request of a session."""
         self.delivered = 0
         self.listed = 0
-        context = RoleContext("bench", "bench", "volume", disk, self.now, self.wall, b"secret")
+        context = RoleContext("bench", "bench", "volume", disk, self.now, self.wall, b"secret", AllowAll())
         self.core = SubscriberHostingBroker(context, Timing())
         self._requests = self.core.requests()
         self._handlers = self.core.handlers()
@@ -166,14 +179,14 @@ class Host:
         self.stable = ticks[-1]
         events = [encode_event(topic, properties, None, b"x" * 100) for topic, properties in rows]
         batch = EventBatch(ticks, events, [100] * len(rows))
-        knowledge = r.Knowledge(PUBEND, lo, self.stable, batch)
-        self._handlers[r.Deliver](r.Deliver(knowledge), self.now, self.wall)
+        knowledge = Knowledge(PUBEND, lo, self.stable, batch)
+        self._handlers[r.Know](r.Know(knowledge), self.now, self.wall)
         self._pump()
 
     def silence(self) -> None:
         """A second in which nothing is published."""
         lo, self.stable = self.stable, self.stable + SECOND
-        self._handlers[r.Deliver](r.Deliver(r.Knowledge(PUBEND, lo, self.stable)), self.now, self.wall)
+        self._handlers[r.Know](r.Know(Knowledge(PUBEND, lo, self.stable)), self.now, self.wall)
         self.pass_time(1_000)
 
     def pass_time(self, milliseconds: int) -> None:
@@ -195,10 +208,10 @@ class Host:
                     self.delivered += len(effect.payloads)
                 elif isinstance(effect, Tell):
                     self._told(effect.session, effect.message)
-                elif isinstance(effect, r.Announce):
+                elif isinstance(effect, r.Interest):
                     self._see()
-                elif isinstance(effect, r.AskHold):
-                    held = r.Held(effect.row.pubend, effect.row.version, dict(effect.row.at))
+                elif isinstance(effect, r.Hold):
+                    held = r.Held(effect.shb, effect.pubend, effect.version, dict(effect.at))
                     self._handlers[r.Held](held, self.now, self.wall)
 
     def _write(self, write: Write) -> None:

@@ -16,7 +16,7 @@ from statistics import median
 
 import uvloop
 
-from gapless.core.framing import HEADER_BYTES, encode_frame
+from gapless.core.wire.framing import HEADER_BYTES, encode_frame
 from gapless.spi import Link
 from gapless_transport.tcp import TcpTransport
 from gapless_transport.tcp_options import TcpOptions

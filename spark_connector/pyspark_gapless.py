@@ -1,6 +1,6 @@
 """Where Spark finds the format `gapless` by itself: it imports every module `pyspark_*` and takes its `DefaultSource`.
 
-This must never raise: one that does makes every format of every package "not found" (spark.md 6.1). Without PySpark 4
+This must never raise: one that does makes every format of every package "not found". Without PySpark 4
 there is no `DefaultSource`, and without pyarrow one that says so; `gapless_spark.register` says it as well.
 """
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gapless.core.messages import ClientMessage, Publish
-from gapless.core.sessions import Payload
+from gapless.core.server import Payload
+from gapless.core.wire.messages import ClientMessage, Publish
 from gapless.spi import Link, LinkHandler, Listener
 from wire import Wire, joined
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from gapless.core import routing
-from gapless.core.effects import Put, Read, ReadResult, Tell, Write
-from gapless.core.messages import ListPubends, PubendList, PubendRow, TickRun
-from gapless.core.roles import ClientSession, Handler, RequestHandler, SessionEnded
-from gapless.core.routing import Outcome, Placed, RouterContext, Submit, SubmitOpen, Submitted, Verdict
+from gapless.core.gauges import Family, Gauge
+from gapless.core.network import facts as routing
+from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
+from gapless.core.network.seam import Effects, RouterBase, RouterContext, RouterHandler
+from gapless.core.ports import ClientSession, Handler, Put, Read, ReadResult, RequestHandler, SessionEnded, Tell, Write
+from gapless.core.wire.messages import ListPubends, PubendList, PubendRow, TickRun
 from gapless.errors import RemoteProtocolError
 
 PUBEND = "default@1"
 STREAM = "log"
+LAST = Family("gapless_log_last", "The last index.")
 
 
 class StraightRouter:
@@ -27,33 +29,36 @@ class StraightRouter:
         self.context: RouterContext | None = None
         self.wake_at: int | None = None
 
-    def start(self, now: int, context: RouterContext) -> routing.Effects:
+    def handlers(self) -> Mapping[type, RouterHandler]:
+        return RouterBase.handlers(self)  # type: ignore[arg-type]
+
+    def start(self, now: int, context: RouterContext) -> Effects:
         self.context = context
         return []
 
     def next_wake(self) -> int | None:
         return self.wake_at
 
-    def wake(self, now: int) -> routing.Effects:
+    def wake(self, now: int) -> Effects:
         self.wake_at = None
         self.calls.append(("wake", now))
         return []
 
-    def open(self, now: int, request: routing.OpenRequest, reply_to: Hashable) -> routing.Effects:
+    def open(self, now: int, request: routing.OpenRequest, reply_to: Hashable) -> Effects:
         return [SubmitOpen(request, reply_to)]
 
-    def place(self, now: int, pub: routing.Pub, reply_to: Hashable) -> routing.Effects:
+    def place(self, now: int, pub: routing.Pub, reply_to: Hashable) -> Effects:
         return [Submit(pub, reply_to)]
 
-    def submitted(self, now: int, reply_to: Hashable, pubend: str, outcome: Outcome) -> routing.Effects:
-        return [Placed(reply_to, pubend, outcome)]
+    def submitted(self, now: int, reply_to: Hashable, pubend: str, outcome: Outcome) -> Effects:
+        return [Submitted(reply_to, pubend, outcome)]
 
-    def __getattr__(self, name: str) -> Callable[..., routing.Effects]:
-        def call(now: int, *arguments: Any) -> routing.Effects:
+    def __getattr__(self, name: str) -> Callable[..., Effects]:
+        def call(now: int, *arguments: Any) -> Effects:
             self.calls.append((name, arguments))
             return []
 
-        if name not in dir(routing.Router):
+        if name not in dir(RouterBase):
             raise AttributeError(name)
         return call
 
@@ -62,6 +67,7 @@ class LogRole:
     """Logs every batch as one record, and answers when it is durable. Ticks are sequences."""
 
     name = "log"
+    pubend = PUBEND
 
     def __init__(self, last: int = 0) -> None:
         self.last = last
@@ -82,8 +88,8 @@ class LogRole:
 
     def on_durable(self, cookie: Any, now: int, wall: int) -> None:
         reply_to, first, count = self.waiting.pop(cookie)
-        outcome = Outcome(Verdict.OK, sequence=first + count - 1, ticks=[TickRun(first, 1, count)])
-        self.effects.append(Submitted(reply_to, PUBEND, outcome))
+        outcome = Outcome(Verdict.OK, sequence=first + count - 1, ticks=(TickRun(first, 1, count),))
+        self.effects.append(Submitted(reply_to, self.pubend, outcome))
 
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:
         session, request = cast("tuple[int, int]", result.cookie)
@@ -106,14 +112,14 @@ class LogRole:
         effects, self.effects = self.effects, []
         return effects
 
-    def status(self) -> Mapping[str, object]:
-        return {"last": self.last}
+    def gauges(self) -> Iterable[Gauge]:
+        return [LAST.gauge(self.last)]
 
     def _on_submit(self, submit: Submit, now: int, wall: int) -> None:
         pub = submit.pub
         if pub.first != self.last + 1:
             outcome = Outcome(Verdict.RESUME, sequence=self.last + 1)
-            self.effects.append(Submitted(submit.reply_to, PUBEND, outcome))
+            self.effects.append(Submitted(submit.reply_to, self.pubend, outcome))
             return
         self.last += pub.events.count
         self.serial += 1
@@ -122,7 +128,7 @@ class LogRole:
 
     def _on_open(self, submit: SubmitOpen, now: int, wall: int) -> None:
         outcome = Outcome(Verdict.OK, sequence=self.last, epoch=1)
-        self.effects.append(Submitted(submit.reply_to, PUBEND, outcome))
+        self.effects.append(Submitted(submit.reply_to, self.pubend, outcome))
 
     def _on_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
         self.calls.append(("ended", ended.session.number))

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gapless.core.codec import decode_server, encode, encode_publish, session_of
-from gapless.core.columns import EventColumns
-from gapless.core.events import encode_event
-from gapless.core.messages import (
+from gapless.core.server import LinkOutput, Payload
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.wire.codec import decode_server, encode, encode_publish, session_of
+from gapless.core.wire.messages import (
     PROTOCOL,
     AnyServerMessage,
     ClientMessage,
     Deliver,
     Hello,
+    Proof,
     Publish,
     RangeEvents,
     Welcome,
 )
-from gapless.core.numbering import HEAD_BYTES, Sent, is_unnumbered
-from gapless.core.sessions import LinkOutput, Payload
+from gapless.core.wire.numbering import HEAD_BYTES, Sent, is_unnumbered
 
 
 def columns(*bodies: bytes, topic: str = "flights") -> EventColumns:
@@ -76,7 +77,7 @@ class Wire:
     def _payload(self, message: ClientMessage | Publish) -> bytes:
         if isinstance(message, Publish):
             return b"".join(encode_publish(self.session, message))
-        return encode(0 if isinstance(message, Hello) else self.session, message)
+        return encode(0 if isinstance(message, (Hello, Proof)) else self.session, message)
 
 
 def kinds(messages: Sequence[object]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gapless import plugins
-from gapless.core.retention import ReleasePolicy
+from gapless.core.ports import ReleasePolicy
 from gapless.errors import ConfigurationError, InvalidTopicError
 from gapless.selectors.topics import check_pattern
 from gapless_phb.core.assignment import is_out_of_reach

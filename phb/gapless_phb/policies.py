@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gapless.core.retention import ReleasePolicy
+from gapless.core.ports import ReleasePolicy
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 from gapless_phb.core.limits import Limits

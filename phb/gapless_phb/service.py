@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gapless.core.roles import Role, RoleContext
+from gapless.core.ports import Role, RoleContext
 from gapless.plugins import hookimpl
 from gapless_phb.config import settings_from
 from gapless_phb.core.broker import PublisherHostingBroker

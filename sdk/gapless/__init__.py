@@ -1,6 +1,7 @@
 """Durable publish/subscribe in which the application owns the position and every tick is accounted for."""
 
 from gapless import sync
+from gapless.client.ack_modes import AckMode
 from gapless.client.archives import Archive
 from gapless.client.batches import Batch
 from gapless.client.connection import Connection, connect
@@ -8,17 +9,17 @@ from gapless.client.keyed import KeyedReceipt
 from gapless.client.leasing import Lease
 from gapless.client.listings import PubendInfo, SubscriptionInfo
 from gapless.client.messages import Message
-from gapless.client.options import AckMode
 from gapless.client.publisher import Publisher
 from gapless.client.reading import RangeReader
 from gapless.client.receipts import Receipt
 from gapless.client.session import Session
 from gapless.client.subscription import Subscription
 from gapless.core.client.items import Gap, Silence
-from gapless.core.events import Event
-from gapless.core.tokens import CheckpointToken
+from gapless.core.stream.events import Event
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (
     ArchiveError,
+    AuthorizationError,
     ConfigurationError,
     ConnectionClosedError,
     ConnectionRefusedByBrokerError,
@@ -58,6 +59,7 @@ __all__ = [
     "AckMode",
     "Archive",
     "ArchiveError",
+    "AuthorizationError",
     "Batch",
     "CheckpointToken",
     "ConfigurationError",
@@ -110,3 +112,5 @@ __all__ = [
     "connect",
     "sync",
 ]
+
+__version__ = "0.1.0"

@@ -9,6 +9,7 @@
     ├── InvalidTokenError             a checkpoint token is garbled
     │   └── TokenMismatchError        a token of another network, subscription or pubend epoch
     │       └── TokenAheadError       a token where nobody can have come: ahead of everything, or of lost data
+    ├── AuthorizationError            this client is not allowed to do that
     ├── SubscriptionError             a subscription cannot be used as asked
     │   ├── SubscriptionNotFoundError it does not exist (any more)
     │   ├── SubscriptionInUseError    another consumer holds it
@@ -99,6 +100,10 @@ class TokenAheadError(TokenMismatchError):
     of lost data that stands behind the silence after an event, or in a time before those sixteen: it is taken, and
     what was published since the loss is delivered.
     """
+
+
+class AuthorizationError(GaplessError):
+    """This client, known for what it is, is not allowed to do that; says what."""
 
 
 class SubscriptionError(GaplessError):

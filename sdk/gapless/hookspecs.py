@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from gapless.core.retention import ReleasePolicy
-    from gapless.core.roles import Role, RoleContext
-    from gapless.core.routing import Router
+    from gapless.core.network.seam import Router
+    from gapless.core.ports import ReleasePolicy, Role, RoleContext
     from gapless.spi import Authenticator, Create, LogVolume, Transport, VolumeIdentity
 
 hookspec = pluggy.HookspecMarker("gapless")

@@ -29,6 +29,18 @@ KINDS = {
 """Each kind of plugin, and the hook that makes one."""
 
 
+_added: dict[tuple[str, str], Any] = {}
+
+
+def add(kind: str, name: str, plugin: Any) -> None:
+    """Makes a plugin known in this process alone: for tests and simulations, which no configuration is to name.
+
+    `plugin` is a module, or any object that implements the hook of its kind. It goes before an installed one.
+    """
+    _added[kind, name] = plugin
+    load.cache_clear()
+
+
 def names(kind: str) -> list[str]:
     """The names of all installed plugins of a kind, sorted, none of them imported."""
     return sorted({point.name for point in entry_points(group=f"gapless.{kind}")})
@@ -45,18 +57,26 @@ def load(kind: str, name: str) -> Any:
     """
     if kind not in KINDS:
         raise PluginError(f"unknown kind of plugin {kind!r}: there are {', '.join(KINDS)}")
-    point = _entry_point(kind, name)
+    plugin, where = _found(kind, name)
     manager = pluggy.PluginManager("gapless")
     manager.add_hookspecs(hookspecs)
     try:
-        manager.register(_import(kind, point), name)
+        manager.register(plugin, name)
         manager.check_pending()
     except pluggy.PluginValidationError as error:
-        raise PluginError(f"{kind} plugin {name!r} ({point.value}) is not valid: {error}") from error
+        raise PluginError(f"{kind} plugin {name!r} ({where}) is not valid: {error}") from error
     caller = getattr(manager.hook, KINDS[kind])
     if not caller.get_hookimpls():
-        raise PluginError(f"{kind} plugin {name!r} ({point.value}) does not implement {KINDS[kind]}()")
+        raise PluginError(f"{kind} plugin {name!r} ({where}) does not implement {KINDS[kind]}()")
     return caller
+
+
+def _found(kind: str, name: str) -> tuple[Any, str]:
+    """The plugin, and where it comes from."""
+    if (kind, name) in _added:
+        return _added[kind, name], "added in this process"
+    point = _entry_point(kind, name)
+    return _import(kind, point), point.value
 
 
 def _entry_point(kind: str, name: str) -> EntryPoint:

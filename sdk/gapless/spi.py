@@ -1,8 +1,8 @@
 """The seams: what gapless needs of storage, transport and authentication plugins.
 
 A plugin is loaded by kind and name (`gapless.plugins`); its hook is a factory that is called once, at
-start-up. What the factory returns is called directly. The routing seam is `gapless.core.routing`, the
-role seam `gapless.core.roles`, that of release policies `gapless.core.retention`: they are made of pure cores.
+start-up. What the factory returns is called directly. The routing seam is `gapless.core.network.seam`;
+those of roles and of release policies are in `gapless.core.ports`: they are made of pure cores.
 
 A storage has plain blocking calls and no coroutine: the node alone decides what runs in which thread,
 and the simulator runs the same calls as a conversation.
@@ -10,10 +10,13 @@ and the simulator runs the same calls as a conversation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
+
+from gapless.core.stream.intervals import IntervalSet
+from gapless.errors import RecordsDamagedError
 
 # ------------------------------------------------------------------------------------------ storage
 
@@ -95,6 +98,44 @@ class LogStream(Protocol):
 
         From then on nobody tries to read them, and a range that overlaps one given up before becomes one with it.
         """
+
+
+class GivenUp:
+    """The ranges (after, upto] of one stream that an operator has given up, in order, none touching: for storages.
+
+    A range that was given up is a hole with an end on either side. It must never look like a range in which
+    nothing was put: whoever reads is told where it is, once its own turn comes.
+    """
+
+    def __init__(self, name: str, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        """`name`: of the stream, for errors."""
+        self._name = name
+        self._ranges = IntervalSet(ranges)
+
+    def above(self, first: int) -> Sequence[tuple[int, int]]:
+        """Those of which anything is above the chop point."""
+        return tuple((max(after, first), upto) for after, upto in self._ranges.ranges if upto > first)
+
+    def add(self, after: int, upto: int) -> None:
+        """One more."""
+        self._ranges.add(after, upto)
+
+    def read(
+        self, after: int, upto: int, read: Callable[[int, int], Sequence[tuple[int, bytes]]]
+    ) -> Sequence[tuple[int, bytes]]:
+        """What `read` finds in (after, upto] before the next range; raises RecordsDamagedError if that is nothing.
+
+        `read` is as `LogStream.read`, so it may find a record behind that range, and does not count then.
+        """
+        for low, high in self._ranges.ranges:
+            if high <= after:
+                continue
+            before = read(after, min(upto, low)) if after < low else ()
+            if found := [entry for entry in before if entry[0] <= low]:
+                return found
+            text = f"{self._name}: the records between {low} and {high} were given up: they could not be read"
+            raise RecordsDamagedError(text, low, high, given_up=True)
+        return read(after, upto)
 
 
 @runtime_checkable
@@ -316,11 +357,21 @@ class Principal:
     name: str
 
 
+class Authentication(Protocol):
+    """A client proves who it is, on one link, in as many messages as that takes (SCRAM: two). Never blocks."""
+
+    def answer(self, credentials: bytes) -> Principal | bytes | None:
+        """Judges what the client has sent: with its Hello first, then in answer to each challenge.
+
+        Returns who it is; or a challenge, which the client is to answer; or None to refuse it.
+        """
+
+
 class Authenticator(Protocol):
-    """Decides who a client is from what it presents in its first frame. Never blocks."""
+    """Decides who clients are."""
 
     trusted: bool
     """Whether it really checks something, so that a listener beyond loopback may rely on it."""
 
-    def authenticate(self, client_id: str, credentials: bytes, peer: str) -> Principal | None:
-        """The principal, or None to refuse."""
+    def begin(self, client_id: str, peer: str) -> Authentication:
+        """A client that calls itself so has connected from `peer`. Never blocks."""

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ShbConfig(BaseModel):
-    """How often an SHB does things, in seconds. The defaults are those of algorithms.md 1.3."""
+    """How often an SHB does things, in seconds. What they are for is told in docs/protocol (protocol: timers)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

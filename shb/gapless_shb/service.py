@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from gapless.core.roles import Role, RoleContext
+from gapless.core.ports import Role, RoleContext
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 from gapless_shb.config import ShbConfig

@@ -1,4 +1,4 @@
-"""Connections of a worker process: one for each broker and client, kept between its tasks (spark.md 6.5).
+"""Connections of a worker process: one for each broker and client, kept between its tasks.
 
 A worker outlives queries, so a task finds what the one before it left. A task that failed leaves nothing: what was
 wrong may have been the connection.

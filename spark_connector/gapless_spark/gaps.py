@@ -1,4 +1,4 @@
-"""Gaps: one that a query would meet fails it, on the driver where that is possible (spark.md 6.4).
+"""Gaps: one that a query would meet fails it, on the driver where that is possible (docs/howto/use-spark.md).
 
 A task that fails is run again, and what it had read before the gap is thrown away; the driver fails once, before
 anything is read. It asks from where on the subscription meets no gap. Mostly that is behind where the batch begins, and

@@ -1,4 +1,4 @@
-"""How far queries are behind, by what Spark says of their progress: in seconds, for ticks are times (spark.md 6.9)."""
+"""How far queries are behind, by what Spark says of their progress: in seconds, for ticks are times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gapless.core.ticks import PubendId, Tick, wall_at
+from gapless.core.stream.ticks import PubendId, Tick, wall_at
 from gapless.errors import InvalidTokenError
 from gapless_spark.offsets import token_of
 

@@ -1,4 +1,4 @@
-"""Spark offsets are checkpoint tokens in another spelling: canonical JSON, and back without loss (spark.md 6.2).
+"""Spark offsets are checkpoint tokens in another spelling: canonical JSON, and back without loss.
 
     {"$token": "gl1.…", "<pubend>": <tick>, …}
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from gapless.core.ticks import FOREVER, PubendId, Tick
-from gapless.core.tokens import CheckpointToken
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import InvalidTokenError
 
 ORIGIN = "$token"

@@ -1,4 +1,4 @@
-"""What a user of the source may say, checked where it is said (spark.md 6.6).
+"""What a user of the source may say, checked where it is said (docs/howto/use-spark.md).
 
 Spark hands all options over as texts under names in lower case, its own and the file sources' among them. So unknown
 names are passed over, but for those that begin with `gapless.`: these are meant for nobody else.

@@ -1,4 +1,4 @@
-"""The parts of a range of a subscription, as they come, whatever its edges are (spark.md 6.5).
+"""The parts of a range of a subscription, as they come, whatever its edges are (protocol: ranges).
 
 A broker refuses a position where only an event can stand, in a time in which it was down: it would be of an event that
 is lost there. It never hands such a position out. But an edge by which a batch was cut, by widths of ticks or by time,
@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator
 
 import gapless
 from gapless.core.client import Delivery, Gap
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import TokenAheadError
 
 

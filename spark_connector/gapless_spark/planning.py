@@ -1,6 +1,6 @@
 """Which task reads what: a pure function of two positions and a number, so that a replay plans the same tasks.
 
-Were anything else in it, the sink's keys of a replayed batch would belong to other rows (spark.md 6.4).
+Were anything else in it, the sink's keys of a replayed batch would belong to other rows (T36).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Properties as Arrow columns: a map of texts, and single ones of them (spark.md 6.3, 6.5).
+"""Properties as Arrow columns: a map of texts, and single ones of them.
 
 Most events that come together have the same properties in the same order. Then each property is a column of its own,
 mostly of one type, and is turned into texts without a Python step per event; the map is those columns woven together.

@@ -1,4 +1,4 @@
-"""What a batch query needs not read, by the filters that Spark knows before (spark.md 6.7; option `pushdown`).
+"""What a batch query needs not read, by the filters that Spark knows before (option `pushdown`).
 
 Filters on `pubend`, `tick` and `published_at` make the ranges narrower, so less is read; filters on `topic`, `key` and
 `kind` are applied where a task has the rows, so less is handed to Spark. The selector does more than both: what the
@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gapless.core.ticks import FOREVER, MILLISECOND, PubendId, Tick, time_at
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, PubendId, Tick, time_at
 from gapless_spark.planning import Range
 
 _MILLISECOND: Final = timedelta(milliseconds=1)

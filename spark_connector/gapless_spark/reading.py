@@ -1,4 +1,4 @@
-"""From the parts of a range read to record batches of a good size; and what becomes of a gap (spark.md 6.5).
+"""From the parts of a range read to record batches of a good size; and what becomes of a gap.
 
 A batch has so many rows at most, or so many bytes, whichever comes first: few rows cost more than they hold, and too
 many keep both sides waiting. A task that fails must say why in its text alone: that is all that Spark keeps of it.
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.delivered import DeliveredColumns
 from gapless_spark.gaps import RangeGapError
 from gapless_spark.rows import events_batch, gap_batch
 from gapless_spark.silences import is_silence, silence_batch, with_silences

@@ -1,4 +1,4 @@
-"""From what comes over the wire to Arrow record batches, with no Python step per row (spark.md 6.3, 6.5).
+"""From what comes over the wire to Arrow record batches, with no Python step per row.
 
 A delivery is rows of fixed length (tick, length, length of the body) and events one behind the other, the body last in
 each. So ticks and bodies are found by arithmetic on whole columns; topics and properties are decoded in one call, and
@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gapless.core.client import Gap
-from gapless.core.columns import array_header
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.ticks import COUNTER_BITS, EPOCH_MS, PUBEND_BITS, PubendId
+from gapless.core.stream.columns import array_header
+from gapless.core.stream.ticks import COUNTER_BITS, EPOCH_MS, PUBEND_BITS, PubendId
+from gapless.core.wire.delivered import DeliveredColumns
 from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless_spark.properties import PropertyColumns, columns_of
 

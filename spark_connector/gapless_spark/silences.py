@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gapless.core.ticks import STEP, PubendId, Tick
+from gapless.core.stream.ticks import STEP, PubendId, Tick
 
 
 def silence_batch(pubend: PubendId, ranges: Sequence[tuple[Tick, Tick]], schema: Any) -> Any:

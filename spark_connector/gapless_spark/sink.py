@@ -1,4 +1,4 @@
-"""The writers of the data source `gapless`, as PySpark wants them: thin classes over `writing` (spark.md 6.8).
+"""The writers of the data source `gapless`, as PySpark wants them: thin classes over `writing`.
 
 A streaming task's producer is named by its query and partition, and its epoch is the batch: a repetition of the task
 has the same keys. A batch write has keys where its user gives them: inside `foreachBatch` Spark names the streaming

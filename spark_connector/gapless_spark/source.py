@@ -1,4 +1,4 @@
-"""The data source `gapless`, as PySpark wants it: 4.0 to 4.3 (spark.md 6.3, 6.4, 6.5).
+"""The data source `gapless`, as PySpark wants it: 4.0 to 4.3 (docs/howto/use-spark.md).
 
 Thin classes over `stream`, `rows`, `reading` and `writing`, which know nothing of Spark. What a version of Spark lacks
 is left out here and nowhere else: limits and runs that end by themselves in several batches came with 4.2.
@@ -17,7 +17,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 import gapless
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import ConfigurationError
 from gapless_spark import gaps
 from gapless_spark.archives import spare_archives

@@ -1,6 +1,6 @@
 """What the driver of a streaming query does, without Spark: where it stands, how far it may go, what it is done with.
 
-Spark asks in the order of spark.md 2 and keeps the position; the subscription keeps what is behind it until it is
+Spark asks in an order of its own and keeps the position; the subscription keeps what is behind it until it is
 acknowledged. Nothing is connected before Spark asks for something: readers are made and pickled in several processes.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 import gapless
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import ConfigurationError, GaplessError, SubscriptionInUseError, TokenAheadError, TokenMismatchError
 from gapless.sync.ranges import Lease
 from gapless_spark import gaps

@@ -1,4 +1,4 @@
-"""What a task of a sink publishes: messages of rows, under keys that a replay of the task has again (spark.md 6.8).
+"""What a task of a sink publishes: messages, under keys that its replay has again (protocol: keyed-publishing).
 
 A task's rows are numbered as they come. If it is run again with the same rows in the same order, each has the key it
 had, and what was published is dropped. Where the order may differ, behind a shuffle, they are sorted by a column that

@@ -29,8 +29,9 @@ FOLDERS = (
     "plugins/transport",
     "plugins/routing",
     "spark_connector",
+    "testing",
 )
-"""The folders that each hold one import package."""
+"""The folders that hold import packages."""
 
 
 @dataclass(frozen=True)

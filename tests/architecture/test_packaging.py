@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import importlib.resources
 import importlib.util
 import os
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from architecture.project import FOLDERS, ROOT, contracts, package_paths, package_sources, pyproject
+import gapless
+from architecture.project import (
+    FOLDERS,
+    ROOT,
+    contracts,
+    imported_modules,
+    package_paths,
+    package_sources,
+    pyproject,
+)
 
 PACKAGES = {path.name for path in package_paths()}
 
 
-def test_each_folder_holds_one_package() -> None:
-    holders = [str(path.parent.relative_to(ROOT)) for path in package_paths()]
+def test_each_folder_holds_a_package() -> None:
+    holders = {str(path.parent.relative_to(ROOT)) for path in package_paths()}
 
     assert sorted(holders) == sorted(FOLDERS)
 
@@ -103,7 +115,37 @@ def test_every_entry_point_is_a_module_of_ours() -> None:
 
 
 def test_the_changelog_knows_this_version() -> None:
-    version = pyproject()["project"]["version"]
+    assert f"## [{gapless.__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
-    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
-    assert importlib.metadata.version("gapless") == version
+
+def test_the_distribution_has_the_version_of_the_package() -> None:
+    assert importlib.metadata.version("gapless") == gapless.__version__
+
+
+def test_the_extra_for_testing_names_all_that_the_kit_imports() -> None:
+    """And nothing else: beside it there is what gapless itself needs, and the standard library."""
+    project = pyproject()["project"]
+    extra = _distributions(project["optional-dependencies"]["testing"])
+    imported = _imported_from_elsewhere({"gapless_testing", "gapless_sim"})
+
+    assert imported - _distributions(project["dependencies"]) == extra
+
+
+def _distributions(requirements: list[str]) -> set[str]:
+    return {_normal(re.split(r"[^\w.-]", requirement, maxsplit=1)[0]) for requirement in requirements}
+
+
+def _imported_from_elsewhere(packages: set[str]) -> set[str]:
+    """The distributions of everything imported by some of our packages, at whatever place in a module."""
+    sources = [source for source in package_sources() if source.module.partition(".")[0] in packages]
+    nodes = [node for source in sources for node in ast.walk(source.tree)]
+    statements = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+    modules = {module.partition(".")[0] for node in statements for module in imported_modules(node)}
+    owners = importlib.metadata.packages_distributions()
+    elsewhere = modules - PACKAGES - sys.stdlib_module_names
+    return {_normal(owner) for module in elsewhere for owner in owners.get(module, [f"nobody's {module}"])}
+
+
+def _normal(name: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()

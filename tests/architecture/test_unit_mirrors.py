@@ -1,6 +1,6 @@
 """tests/unit mirrors the packages: each module of any size has test files of its own, found by its name.
 
-`sdk/gapless/core/ticks.py` is tested by `tests/unit/gapless/core/test_ticks.py`, or by several:
+`sdk/gapless/core/stream/ticks.py` is tested by `tests/unit/gapless/core/stream/test_ticks.py`, or by several:
 `test_ticks_calendar.py`.
 """
 

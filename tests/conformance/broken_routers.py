@@ -16,37 +16,35 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gapless.core.columns import EMPTY, EventBatch
-from gapless.core.events import encode_event
-from gapless.core.interest import InterestTable
-from gapless.core.routing import (
+from gapless.core.network.facts import (
     AskInterest,
-    Deliver,
-    Effect,
-    Effects,
+    BrokerId,
     Enrol,
     Held,
-    HoldRow,
+    Hold,
     Interest,
-    Knowledge,
+    Know,
     Outcome,
-    Placed,
     Progress,
     Pub,
     PubendMeta,
     Released,
-    Router,
-    RouterContext,
     Save,
     Seen,
     SendFrame,
     Submit,
+    Submitted,
     Verdict,
     Want,
 )
-from gapless.core.ticks import PubendId, ShbId, Tick
-from gapless.testing.routing import ALONE, Clause, ContractError, RouterHarness
+from gapless.core.network.interest import InterestTable
+from gapless.core.network.seam import Effect, Effects, Router, RouterContext
+from gapless.core.stream.columns import EMPTY, EventBatch
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless_routing.local import LocalRouter
+from gapless_testing.routing import ALONE, Clause, ContractError, RouterHarness
 
 
 class LocalHarness(RouterHarness):
@@ -234,10 +232,10 @@ class PushesWantedEventsAlone(Filtering):
     """Nobody hears of events that are for others."""
 
     def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
-        said = [effect.knowledge for effect in super().know(now, knowledge, reply_to) if isinstance(effect, Deliver)]
+        said = [effect.knowledge for effect in super().know(now, knowledge, reply_to) if isinstance(effect, Know)]
         if knowledge.data:
             said = [known for known in said if known.data]
-        return [Deliver(known) for known in said]
+        return [Know(known) for known in said]
 
 
 class KeepsProbes(LocalRouter):
@@ -487,7 +485,7 @@ class NeverLogs(LocalRouter):
     """Nobody can publish."""
 
     def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
-        return [Placed(reply_to, pub.pubend, Outcome(Verdict.RETRY, "later"))]
+        return [Submitted(reply_to, pub.pubend, Outcome(Verdict.RETRY, "later"))]
 
 
 class AnswersAhead(LocalRouter):
@@ -495,7 +493,7 @@ class AnswersAhead(LocalRouter):
 
     def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
         outcome = Outcome(Verdict.OK, sequence=pub.first + pub.events.count - 1)
-        return [Submit(pub, None), Placed(reply_to, pub.pubend, outcome)]
+        return [Submit(pub, None), Submitted(reply_to, pub.pubend, outcome)]
 
 
 class ChangesBatches(LocalRouter):
@@ -506,12 +504,34 @@ class ChangesBatches(LocalRouter):
 
 
 class KeepsHolds(LocalRouter):
-    def held(self, now: int, shb: ShbId, held: Held) -> Effects:
+    def held(self, now: int, held: Held) -> Effects:
         return []
 
 
 class AnswersHoldsItself(LocalRouter):
     """It does not wait for the PHB."""
 
-    def hold(self, now: int, row: HoldRow) -> Effects:
-        return [Held(row.pubend, row.version, dict(row.at))]
+    def hold(self, now: int, row: Hold) -> Effects:
+        return [Held(row.shb, row.pubend, row.version, dict(row.at))]
+
+
+# ------------------------------------------------------------------------------------------- C10 mail
+
+
+class LosesMail(LocalRouter):
+    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
+        return []
+
+
+class ChangesMail(LocalRouter):
+    """It has a buffer, and that is too small."""
+
+    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
+        return super().post(now, to_node, role, data[:1024])
+
+
+class DeliversMailToAnybody(LocalRouter):
+    """Whoever is there gets it."""
+
+    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
+        return super().post(now, to_node, "shb", data)

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from conformance.transports import MemoryHarness
-from gapless.core.framing import FrameDecoder
+from gapless.core.wire.framing import FrameDecoder
 from gapless.spi import Link, LinkHandler
-from gapless.testing.transport import TransportHarness, ends
+from gapless_testing.transport import TransportHarness, ends
 from gapless_transport.links import BaseLink, Phase
 from gapless_transport.memory import MemoryListener, MemoryTransport
 from gapless_transport.memory_link import MemoryLink, Payload

@@ -11,11 +11,11 @@ from typing import Any
 
 from gapless.errors import VolumeFailedError, VolumeFullError
 from gapless.spi import Create, LogVolume, VolumeIdentity
-from gapless.testing.storage import IDENTITY, StorageHarness
 from gapless_storage._rocksdb import probe, wal
 from gapless_storage._rocksdb.layout import Mark
 from gapless_storage.memory import MemoryDisk, MemoryVolume
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
+from gapless_testing.storage import IDENTITY, StorageHarness
 
 SMALL_BUFFERS = {"write_buffer_bytes": 64 << 10}
 """So that data files, several logs and compactions occur in a short test."""

@@ -11,12 +11,12 @@ import pytest
 
 from documents import ROOT, code_blocks
 from gapless import plugins
-from gapless.core.ticks import EPOCH_MS, tick_at
+from gapless.core.outbox import Outbox
+from gapless.core.stream.ticks import EPOCH_MS, tick_at
 from gapless.errors import ConfigurationError
 from gapless_phb.config import settings_from
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.log import Log
-from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.release import Release
 
 PAGE = ROOT / "docs" / "howto" / "write-a-release-policy.md"

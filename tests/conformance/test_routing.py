@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from gapless.core.routing import BrokerId, Router
-from gapless.testing.hostile import open_routing as open_hostile
-from gapless.testing.hostile.hostility import BEHAVIOURS
-from gapless.testing.routing import ALONE, RouterHarness, RouterSuite, Topology
-from gapless.testing.routing.bounds import BoundsTests
-from gapless.testing.routing.purity import PurityTests
-from gapless.testing.routing.safety import SafetyTests
-from gapless.testing.routing.service import ServiceTests
+from gapless.core.network.facts import BrokerId
+from gapless.core.network.seam import Router
 from gapless_routing.local import open_routing as open_local
+from gapless_sim.hostile import open_routing as open_hostile
+from gapless_sim.hostile.hostility import BEHAVIOURS
+from gapless_testing.routing import ALONE, RouterHarness, RouterSuite, Topology
+from gapless_testing.routing.bounds import BoundsTests
+from gapless_testing.routing.purity import PurityTests
+from gapless_testing.routing.safety import SafetyTests
+from gapless_testing.routing.service import ServiceTests
 
 pytestmark = pytest.mark.timeout(300)
 

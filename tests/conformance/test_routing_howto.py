@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from documents import ROOT, code_blocks
-from gapless.testing.routing.breaches import Clause
+from gapless_testing.routing.breaches import Clause
 
 PAGE = ROOT / "docs" / "howto" / "write-a-routing-plugin.md"
 

@@ -1,4 +1,4 @@
-"""Our storages against the suite that `gapless.testing.storage` ships for everyone's."""
+"""Our storages against the suite that `gapless_testing.storage` ships for everyone's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.storages import MemoryHarness, RocksdbHarness, UncompressedRocksdbHarness
-from gapless.testing.storage import StorageHarness, StorageSuite
+from gapless_testing.storage import StorageHarness, StorageSuite
 
 pytestmark = pytest.mark.timeout(300)  # the histories take long on a slow disk
 

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from conformance.transports import LOOPS, MemoryHarness, TcpHarness, TlsHarness, write_certificates
-from gapless.testing.transport import TransportHarness, TransportSuite
+from gapless_testing.transport import TransportHarness, TransportSuite
 
 
 @pytest.fixture(scope="session")

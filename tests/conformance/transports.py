@@ -12,7 +12,7 @@ import trustme
 import uvloop
 
 from gapless.spi import Link, Transport
-from gapless.testing.transport import TransportHarness
+from gapless_testing.transport import TransportHarness
 from gapless_transport import addresses, memory, tcp
 from gapless_transport.links import BaseLink
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from gapless.core.messages import (
+from gapless.core.wire.messages import (
     PROTOCOL,
     Acknowledge,
     Acknowledged,

@@ -1,6 +1,6 @@
 """What a broker really writes, syncs and sends, in order; and how to make that fail (`io_shim.c`).
 
-Only on Linux: it is preloaded by the dynamic linker and reads /proc. storage.md 1.2 says how far it sees:
+Only on Linux: it is preloaded by the dynamic linker and reads /proc. How far it sees:
 RocksDB and libuv call libc as we do, and nothing of what a broker does goes through io_uring
 (`Shim.environment` keeps libuv from trying).
 """

@@ -9,8 +9,8 @@ from typing import Any
 
 from typing_extensions import Self
 
-from gapless.core.framing import FrameDecoder, encode_frame
-from gapless.core.messages import (
+from gapless.core.wire.framing import FrameDecoder, encode_frame
+from gapless.core.wire.messages import (
     PROTOCOL,
     ClientMessage,
     Hello,
@@ -21,7 +21,7 @@ from gapless.core.messages import (
     PublisherOpened,
     Welcome,
 )
-from gapless.core.numbering import UNNUMBERED
+from gapless.core.wire.numbering import UNNUMBERED
 from wire import Wire
 
 PATIENCE = 20.0

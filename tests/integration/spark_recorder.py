@@ -1,4 +1,4 @@
-"""A source that writes down what Spark calls: the real one, and a line of JSON for each call (spark.md 2)."""
+"""A source that writes down what Spark calls: the real one, and a line of JSON for each call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An absent volume is not a new one, and what is in it is nobody else's (reliability.md S17, S18; storage.md 6)."""
+"""An absent volume is not a new one, and what is in it is nobody else's (S17, S18)."""
 
 from __future__ import annotations
 

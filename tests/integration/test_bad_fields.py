@@ -1,6 +1,6 @@
 """Whatever stands in the fields of a client's messages: answered, refused or a violation, and nobody else notices.
 
-reliability.md 2.9 (F04, F11, INV14). Everything goes to a real node on RocksDB over TCP, beside a client at work.
+F04, F11, INV14. Everything goes to a real node on RocksDB over TCP, beside a client at work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import gapless
-from gapless.core.messages import (
+from gapless.core.wire.messages import (
     Acknowledge,
     Acknowledged,
     AnyClientMessage,

@@ -1,6 +1,6 @@
 """Whatever comes in over the port: the connection is closed or the frame refused, and nobody else notices.
 
-reliability.md 2.9 (F01 – F08, F10 – F12, INV14), design.md 8. Everything here goes to a real node on RocksDB
+F01 – F08, F10 – F12, INV14. Everything here goes to a real node on RocksDB
 over TCP, beside a client that goes on with its work.
 """
 
@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gapless
-from gapless.core.codec import encode, encode_publish
-from gapless.core.columns import EventColumns
-from gapless.core.framing import encode_frame
-from gapless.core.messages import (
+from gapless.core.stream.columns import EventColumns
+from gapless.core.wire.codec import encode, encode_publish
+from gapless.core.wire.framing import encode_frame
+from gapless.core.wire.messages import (
     PROTOCOL,
     Closing,
     Code,
@@ -39,7 +39,7 @@ from gapless.core.messages import (
     Unsubscribe,
     Welcome,
 )
-from gapless.core.numbering import HEAD_BYTES
+from gapless.core.wire.numbering import HEAD_BYTES
 from integration.bad_messages import QUICK, attached, requests, variants, welcome_client
 from integration.bystander import Bystander, bystanding
 from integration.nodes_in_process import running_node
@@ -486,7 +486,7 @@ async def test_a_batch_out_of_its_place_is_not_logged(bystander: Bystander, subt
 
 
 async def test_a_frame_above_the_limit_is_not_even_read(bystander: Bystander) -> None:
-    """Design.md 8: what the broker has said it takes, it holds everyone to."""
+    """What the broker has said it takes, it holds everyone to."""
     async with welcome_client(bystander) as client:
         opened = await client.open_publisher()
         events = [event(body=bytes(MEBIBYTE - 1000))] * 5

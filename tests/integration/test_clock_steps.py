@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core.ticks import SECOND, wall_at
+from gapless.core.stream.ticks import SECOND, wall_at
 from gapless.node.config import make_config
 from gapless.node.driver import Node
 from gapless.node.run import system_clock

@@ -1,6 +1,6 @@
 """A receipt means durable: seen between a broker process and its kernel.
 
-reliability.md 0, INV7, INV12, INV13, S02, S09, S10, S11, S16.
+INV7, INV12, INV13, S02, S09, S10, S11, S16.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core.codec import decode_server
-from gapless.core.framing import FrameDecoder
-from gapless.core.messages import Published, PublisherOpened
+from gapless.core.wire.codec import decode_server
+from gapless.core.wire.framing import FrameDecoder
+from gapless.core.wire.messages import Published, PublisherOpened
 from integration.broker_process import BrokerProcess, bounded, until
 from integration.io_shim import Call, Kind, Shim, compile_shim
 
@@ -424,7 +424,7 @@ SHORT_PROMISES = {"silence_seconds": 0.01, "lease_seconds": 0.02}
 
 
 async def test_a_token_newer_than_a_restored_directory_is_refused(tmp_path: Path) -> None:
-    """S16: with its fence the old copy opens; what it has lost is found by whoever has seen it (T14, INV13)."""
+    """S16: with its fence the old copy opens; what it has lost is found by whoever has seen it (S14, INV13)."""
     async with BrokerProcess(tmp_path, phb=SHORT_PROMISES) as broker:
         older = await publish(broker.url, 5)
         await broker.stop()

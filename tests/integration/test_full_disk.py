@@ -1,4 +1,4 @@
-"""A disk that is full, a small one of its own (reliability.md S11, S12; storage.md 5): nobody is stuck, nothing lost.
+"""A disk that is full, a small one of its own (S11, S12): nobody is stuck, nothing lost.
 
 Needs leave to mount a file system, as CI and containers with CAP_SYS_ADMIN have it; elsewhere these tests are skipped.
 """

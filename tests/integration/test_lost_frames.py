@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import gapless
-from gapless.core.numbering import HEAD_BYTES
+from gapless.core.wire.numbering import HEAD_BYTES
 from integration.nodes_in_process import running_node
 
 pytestmark = pytest.mark.timeout(60)

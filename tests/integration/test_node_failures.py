@@ -1,4 +1,4 @@
-"""What a node does when its disk or its code fails, on RocksDB and TCP (reliability.md INV7, INV12, S09, S11, P12)."""
+"""What a node does when its disk or its code fails, on RocksDB and TCP (INV7, INV12, S09, S11, P12)."""
 
 from __future__ import annotations
 

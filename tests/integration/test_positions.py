@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gapless
-from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, STEP
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, STEP
 from integration.broker_process import BrokerProcess, bounded
 
 SHORT_PROMISES = {"silence_seconds": 0.01, "lease_seconds": 0.02}

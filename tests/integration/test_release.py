@@ -1,4 +1,4 @@
-"""What is forgotten, when, and who is told (algorithms.md 3.7; I5, I8)."""
+"""What is forgotten, when, and who is told (protocol: release; I5, I8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An SHB is retired and comes back: what was given up meanwhile is a gap at a real client (algorithms.md T10).
+"""An SHB is retired and comes back: what was given up meanwhile is a gap at a real client (T10).
 
 There is one router yet, for one node. So the SHB is away because its node hosts the PHB alone for a while, and
 the other SHB, without which nobody would be counted and nothing released, is one that a router in this test
@@ -20,7 +20,9 @@ from typer.testing import CliRunner
 import gapless
 from gapless import hookspecs, plugins
 from gapless.cli.app import app
-from gapless.core.routing import Effects, Enrol, Knowledge, Progress, PubendMeta
+from gapless.core.network.facts import Enrol, Progress, PubendMeta
+from gapless.core.network.seam import Effects
+from gapless.core.stream.knowledge import Knowledge
 from gapless.plugins import hookimpl
 from gapless_routing.local import LocalRouter
 from integration.nodes_in_process import running_node

@@ -1,4 +1,4 @@
-"""The process's scenarios of reliability.md 2.3 that concern one broker: P01 to P12, with real processes.
+"""Process scenarios of one broker, P01 to P12, with real processes (protocol: process-scenarios).
 
 Which test covers which; those that are not in this file are named by their file below `tests`.
 

@@ -1,4 +1,4 @@
-"""The storage's scenarios of reliability.md 2.2 that concern one broker: S01 to S23, on real processes and files.
+"""Storage scenarios of one broker, S01 to S23, on real processes and files (protocol: storage-scenarios).
 
 Which test covers which; those that are not in this file are named by their file below `tests`.
 
@@ -10,7 +10,7 @@ S04   test_s04_…; unit …/test_opening.py::test_a_torn_unsynced_tail_is_cut_o
 S05   test_s05_…; unit …/test_opening.py::test_a_log_cut_between_records_is_refused
 S06   test_s06_…; unit …/test_opening.py::test_a_deleted_log_is_refused, test_a_log_of_another_volume_…
 S07   test_s07_…; power/test_scenarios.py::test_s07_…; unit …/test_opening.py::test_any_flipped_byte_of_the_manifest_…
-S08   test_s08_…; conformance (gapless.testing.storage): test_a_spoilt_record_is_never_left_out
+S08   test_s08_…; conformance (gapless_testing.storage): test_a_spoilt_record_is_never_left_out
 S09   test_s09_…; integration/test_durability.py::test_after_eio_no_receipt_leaves_until_…
 S10   test_s09_… (every sync after the one that failed succeeds); conformance: test_a_failed_sync_is_final
 S11   integration/test_durability.py::test_a_full_disk_blocks_publishers_…, test_publishers_wait_for_space_…

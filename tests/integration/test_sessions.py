@@ -1,4 +1,4 @@
-"""Applications against a real broker: what design.md 4 promises, over TCP, on RocksDB and in memory."""
+"""Applications against a real broker: what the public names promise, over TCP, on RocksDB and in memory."""
 
 from __future__ import annotations
 

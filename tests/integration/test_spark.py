@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core.ticks import PUBEND_BITS
+from gapless.core.stream.ticks import PUBEND_BITS
 from gapless_spark import stream
 from gapless_spark.offsets import offset_of
 from gapless_spark.options import source_options

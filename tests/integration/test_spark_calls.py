@@ -1,4 +1,4 @@
-"""What Spark calls, and when, version by version: the contract that the source leans on (spark.md 2).
+"""What Spark calls, and when, version by version: the contract that the source leans on.
 
 Each version of Spark has a file of its own in `spark_calls`. Where Spark calls otherwise, the difference is shown, and
 it is to be found out whether the source still does the right thing; then `GAPLESS_WRITE_CALLS=1` writes the file anew.
@@ -182,7 +182,7 @@ def _idle(calls: list[dict[str, Any]]) -> int:
 
 
 def play(script: Script) -> str:
-    """Every case of spark.md 2."""
+    """All that Spark can be asked to do with a source."""
     script.publish()
     query = script.start("s")
     script.until_idle()

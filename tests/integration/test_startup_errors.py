@@ -1,6 +1,6 @@
 """A broker that cannot start says which setting or directory is wrong and what to do, and leaves all as it was.
 
-The issue's "What must be seen"; design.md 9; reliability.md S17, S18. Each start goes the whole way, with the
+A01, A02, S17, S18. Each start goes the whole way, with the
 real plugins: through `Node.start`, and through a process of the command line for what that adds.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core.framing import encode_frame
+from gapless.core.wire.framing import encode_frame
 from gapless.errors import (
     ConfigurationError,
     GaplessError,
@@ -211,7 +211,7 @@ EXPOSED = ["0.0.0.0:0", "[::]:0", "192.0.2.1:7400", "example.org:7400"]
 async def test_an_address_beyond_loopback_needs_tls_and_authentication(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    """Design.md 9: refused before anything is opened, with the way to do it all the same."""
+    """A02: refused before anything is opened, with the way to do it all the same."""
     for address in EXPOSED:
         with subtests.test(address):
             error = await refused(

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gapless.core.codec import decode_server
-from gapless.core.framing import FrameDecoder
-from gapless.core.messages import Deliver, Published, Silence, Subscribed
+from gapless.core.wire.codec import decode_server
+from gapless.core.wire.framing import FrameDecoder
+from gapless.core.wire.messages import Deliver, Published, Silence, Subscribed
 from integration.io_shim import Call, Kind
 from power.workload import Logged, Truth
 

@@ -1,4 +1,4 @@
-"""Scenarios of reliability.md 2.2 and 2.3 that are sweeps: the moments and the cuts that each is about.
+"""Scenarios that are sweeps: the moments and the cuts that each is about (protocol: storage-scenarios).
 
 `tests/integration/test_scenarios_storage.py` and `…_process.py` say which tests cover the others.
 """

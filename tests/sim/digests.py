@@ -9,7 +9,7 @@ import sys
 from hashlib import sha256
 from itertools import product
 
-from gapless.testing.campaign import Plan, run_one
+from gapless_sim.campaign import Plan, run_one
 
 ROUTERS = ("local", "hostile")
 

@@ -19,8 +19,8 @@ import time
 from dataclasses import asdict, dataclass
 from itertools import product
 
-from gapless.testing.campaign import Plan
-from gapless.testing.sim.run import run_seed
+from gapless_sim.campaign import Plan
+from gapless_sim.run import run_seed
 from sim.switches.catalogue import SWITCHES, switch_named
 
 SEEDS = 2_000

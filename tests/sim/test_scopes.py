@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from gapless.testing.sim.exhaustive import FAULTS, SCOPES, Case, Outcome, Strike, follow, perform, run_case, tasks
-from gapless.testing.sim.scopes import Scope
-from gapless.testing.sim.striking import Mark, Stage
-from gapless.testing.sim.trace import Trace
+from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Outcome, Strike, follow, perform, run_case, tasks
+from gapless_sim.scopes import Scope
+from gapless_sim.striking import Mark, Stage
+from gapless_sim.trace import Trace
 from sim.switches.catalogue import switch_named
 
 OF_STRIKES = {"disk", "pause", "cut", "crash", "kill"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from gapless.cli.demo.data import properties_of, topic_of
-from gapless.core.ticks import wall_at
+from gapless.core.stream.ticks import wall_at
 
 Place: TypeAlias = tuple[str, int]
 """The pubend and the tick of a flight: what its publisher's receipt said."""

@@ -1,4 +1,4 @@
-"""What `import gapless` gives: the contract of design.md 4."""
+"""What `import gapless` gives: the public names."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gapless.core.given_up import GivenUp
 from gapless.errors import (
     RecordsDamagedError,
     StorageError,
@@ -23,7 +22,7 @@ from gapless.errors import (
     VolumeFullError,
     VolumeLockedError,
 )
-from gapless.spi import Create, StorageCapabilities, VolumeIdentity
+from gapless.spi import Create, GivenUp, StorageCapabilities, VolumeIdentity
 
 SCHEMA = """
     CREATE TABLE IF NOT EXISTS identity (network TEXT NOT NULL, node TEXT NOT NULL);

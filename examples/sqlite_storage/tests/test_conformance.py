@@ -11,7 +11,7 @@ from gapless_sqlite_storage.volume import FILE, SqliteVolume
 from gapless import plugins
 from gapless.errors import VolumeForeignError
 from gapless.spi import Create, LogVolume, VolumeIdentity
-from gapless.testing.storage import IDENTITY, StorageHarness, StorageSuite
+from gapless_testing.storage import IDENTITY, StorageHarness, StorageSuite
 
 
 class SqliteHarness(StorageHarness):

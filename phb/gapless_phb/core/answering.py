@@ -1,4 +1,4 @@
-"""Answers to wants, read from the log (algorithms.md 1.4 AskPubend; T43, T50).
+"""Answers to wants, read from the log (protocol: answers; T43, T50).
 
 A want becomes spans of the log, each read in chunks; every chunk is answered as soon as it is read. Ranges
 that lie near each other share a span, so a thousand single ticks of few records cost one read.
@@ -18,14 +18,16 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from gapless.core.columns import EMPTY, EventBatch
-from gapless.core.effects import Alarm, ReadResult
-from gapless.core.routing import Know, Knowledge, Ranges
-from gapless.core.ticks import Tick
+from gapless.core.network.facts import Know
+from gapless.core.outbox import Outbox
+from gapless.core.ports import Alarm, ReadResult
+from gapless.core.stream.columns import EMPTY, EventBatch
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import Tick
 from gapless.errors import VolumeCorruptError
-from gapless_phb.core.log import Log
-from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.records import Record, decode_record
+from gapless_phb.core.source import Facts
 
 NEAR_BYTES = 64 << 10
 """Ranges with fewer bytes of log between them are read in one go."""
@@ -67,7 +69,7 @@ class Wanted:
 class Answers:
     """Reads what is wanted, a chunk at a time for each want in turn, and says what it finds as replies."""
 
-    def __init__(self, log: Log, outbox: Outbox) -> None:
+    def __init__(self, log: Facts, outbox: Outbox) -> None:
         self._log = log
         self._outbox = outbox
         self._wanted: dict[Hashable, Wanted] = {}

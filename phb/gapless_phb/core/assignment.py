@@ -1,11 +1,11 @@
-"""Which pubend a publisher belongs to, and what pubends there are (algorithms.md 1.1; design.md 4)."""
+"""Which pubend a publisher belongs to, and what pubends there are (protocol: pubends)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-from gapless.core.ticks import PubendId
+from gapless.core.stream.ticks import PubendId
 from gapless_phb.core.settings import PubendSettings
 from gapless_phb.core.validation import carries
 
@@ -16,7 +16,7 @@ ANY_PUBLISHER = "*"
 
 
 def pubend_id(name: str, wall: int, storage_id: str) -> PubendId:
-    """The identity of a pubend that is created now: `name@epoch` (1.1).
+    """The identity of a pubend that is created now: `name@epoch` (protocol: pubends).
 
     The epoch is the second of the creation and something of the volume, so that a pubend on a volume that
     was wiped, or made anew, is another pubend, even in the same second.

@@ -1,20 +1,18 @@
-"""The publisher-hosting broker as a role: all pubends of one volume (algorithms.md 1.4, 8.1)."""
+"""The publisher-hosting broker as a role: all pubends of one volume (protocol: owners, log)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from msgspec.structs import replace
 
-from gapless.core.effects import Alarm, ReadResult, Tell
-from gapless.core.keyed import is_keyed, producer_of
-from gapless.core.messages import ListPubends, PubendList, Retire
-from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext
-from gapless.core.routing import (
+from gapless.core.gauges import Gauge
+from gapless.core.network.facts import (
     AskPubend,
     Enrol,
     Hold,
+    OpenRequest,
     Outcome,
     Released,
     Submit,
@@ -22,16 +20,21 @@ from gapless.core.routing import (
     Submitted,
     Verdict,
 )
-from gapless.core.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick, tick_at
+from gapless.core.outbox import Outbox
+from gapless.core.ports import Alarm, ClientSession, Handler, ReadResult, RequestHandler, RoleContext, Tell
+from gapless.core.stream.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick, tick_at
+from gapless.core.wire.messages import ListPubends, PubendList, Retire
 from gapless.errors import ConfigurationError
+from gapless_phb.core import gauges
 from gapless_phb.core.assignment import assign, merged_topics, name_of, options_by_name, pubend_id
-from gapless_phb.core.clock import WALL_LEAD_MAX
-from gapless_phb.core.outbox import Outbox
-from gapless_phb.core.pubend import Place, Pubend
-from gapless_phb.core.recovery import created, recover
+from gapless_phb.core.clock import WALL_LEAD_MAX, TickClock
+from gapless_phb.core.own import Own
+from gapless_phb.core.pubend import Pubend
+from gapless_phb.core.recovery import Recovered, created, recover
 from gapless_phb.core.retiring import Retiring
 from gapless_phb.core.rows import PubendRow, SavedPubend, saved_pubends
 from gapless_phb.core.settings import PubendSettings, Settings
+from gapless_phb.core.source import Place, Timers
 
 LAST_WALL_TICK = FOREVER - (FOREVER >> 6)
 """A wall clock beyond this (the year 2088) is refused: there would soon be no ticks left."""
@@ -84,13 +87,14 @@ class PublisherHostingBroker:
         self._alarms: dict[str, bool] = dict.fromkeys(_CLOCK_ALARMS, False)
         self._pubends: dict[PubendId, Pubend] = {}
         self._by_name: dict[str, Pubend] = {}
+        self._clocks: list[TickClock] = []
         own = f"{context.broker}@{context.storage_id}" if "shb" in context.roles else ""
         self._retiring = Retiring(own, self._pubends, self._outbox, context.reader)
         self._recover(context)
 
     def _recover(self, context: RoleContext) -> None:
         configured = options_by_name(self.settings.pubends)
-        place = Place(context.network, context.broker, self.settings, self._outbox)
+        place = Place(context.network, context.broker, self.settings, context.authorizer, self._outbox)
         saved = saved_pubends(context.reader)
         for old in saved:
             name = name_of(old.row.pubend)
@@ -100,20 +104,20 @@ class PublisherHostingBroker:
                 old.row = replace(old.row, topics=topics)
             found = recover(context.reader, context.network, old)
             sealed = name not in configured
-            self._add(Pubend(place, found, options, sealed=sealed, now=context.now, wall=context.wall))
+            self._add(place, found, options, context, sealed=sealed)
         number = max((old.number for old in saved), default=-1) + 1
         members = sorted({*self.settings.members, *(shb for old in saved for shb in old.members)})
         for name, options in configured.items():
             if name not in self._by_name:
                 new = self._create(context, name, options, number, members)
                 found = created(new)
-                self._add(Pubend(place, found, options, sealed=False, now=context.now, wall=context.wall))
+                self._add(place, found, options, context, sealed=False)
                 number += 1
 
     def _create(
         self, context: RoleContext, name: str, options: PubendSettings, number: int, members: list[ShbId]
     ) -> SavedPubend:
-        """A new pubend, which counts every SHB that this broker knows from the beginning (1.4 create)."""
+        """A new pubend, which counts every SHB that this broker knows from the beginning (protocol: members)."""
         if number >= STEP:
             raise ConfigurationError(f"phb.pubends: there can be {STEP} pubends in the life of a volume")
         at = tick_at(context.wall)
@@ -121,7 +125,13 @@ class PublisherHostingBroker:
         row = PubendRow(identity, at, merged_topics((), options.topics))
         return SavedPubend(number, row, members=dict.fromkeys(members, at))
 
-    def _add(self, pubend: Pubend) -> None:
+    def _add(
+        self, place: Place, found: Recovered, options: PubendSettings, context: RoleContext, *, sealed: bool
+    ) -> None:
+        timers = Timers(self._outbox)
+        own = Own(place, found, timers, sealed=sealed, now=context.now, wall=context.wall)
+        pubend = Pubend(place, found.saved, own, options, timers, is_new=found.is_new, sealed=sealed)
+        self._clocks.append(own.clock)
         self._pubends[pubend.pubend] = pubend
         self._by_name[name_of(pubend.pubend)] = pubend
 
@@ -162,7 +172,7 @@ class PublisherHostingBroker:
         """
         self._full = low
         for pubend in self._pubends.values():
-            pubend.on_space(now, low=low)
+            pubend.keeping.on_space(now, low=low)
 
     def deadline(self) -> int | None:
         """When to call `on_deadline`, in monotonic nanoseconds."""
@@ -181,10 +191,12 @@ class PublisherHostingBroker:
         """What to do, in order."""
         return self._outbox.take()
 
-    def status(self) -> Mapping[str, object]:
-        """What `gapless doctor` shows: of each pubend its positions (ticks), sizes (bytes), who pins it."""
-        pubends = {name: pubend.status() for name, pubend in self._pubends.items()}
-        return {"disk_full": self._full, **self._alarms, "pubends": pubends}
+    def gauges(self) -> Iterator[Gauge]:
+        """Of each pubend its positions, its sizes, and who pins it."""
+        yield gauges.DISK_FULL.gauge(self._full)
+        yield gauges.CLOCK_BEHIND.gauge(self._alarms["clock_behind"])
+        for pubend in self._pubends.values():
+            yield from pubend.gauges()
 
     # -------------------------------------------------------------------------------------- what is asked
 
@@ -194,19 +206,19 @@ class PublisherHostingBroker:
 
     def _on_ask(self, ask: AskPubend, now: int, wall: int) -> None:
         if pubend := self._pubends.get(ask.want.pubend):
-            pubend.ask(ask.want.ranges, ask.reply_to, now, wall)
+            pubend.keeping.ask(ask.want.ranges, ask.reply_to, now, wall)
 
     def _on_enrol(self, enrol: Enrol, _now: int, _wall: int) -> None:
         if pubend := self._pubends.get(enrol.pubend):
-            pubend.enrol(enrol.shb)
+            pubend.keeping.enrol(enrol.shb)
 
-    def _on_hold(self, hold: Hold, _now: int, _wall: int) -> None:
-        if pubend := self._pubends.get(hold.row.pubend):
-            pubend.hold(hold.row)
+    def _on_hold(self, row: Hold, _now: int, _wall: int) -> None:
+        if pubend := self._pubends.get(row.pubend):
+            pubend.keeping.hold(row)
 
     def _on_released(self, minima: Released, now: int, _wall: int) -> None:
         if pubend := self._pubends.get(minima.pubend):
-            pubend.released(minima.released, minima.delivered, now)
+            pubend.keeping.released(minima.released, minima.delivered, now)
 
     def _on_submit(self, submit: Submit, now: int, wall: int) -> None:
         pubend = self._pubends.get(submit.pub.pubend)
@@ -215,29 +227,29 @@ class PublisherHostingBroker:
             self._outbox.emit(Submitted(submit.reply_to, submit.pub.pubend, outcome))
             return
         refusal = "the broker's disk is full: nothing can be published until there is room" if self._full else ""
-        pubend.submit(submit.pub, submit.reply_to, refusal, now, wall)
+        pubend.source.submit(submit.pub, submit.reply_to, refusal, now, wall)
 
     def _on_open(self, submit: SubmitOpen, now: int, wall: int) -> None:
         request = submit.request
-        pubend, fault = self._place(request.pubend, request.publisher, request.topic)
+        pubend, fault = self._place(request)
         if pubend is None:
             self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(Verdict.REJECTED, fault)))
-        elif request.ending is not None and not is_keyed(request.publisher):
-            pubend.end(request, submit.reply_to, now)
+        elif request.ending is not None and not request.keyed:
+            pubend.source.end(request, submit.reply_to, now)
         else:
-            pubend.open_publisher(request, submit.reply_to, now, wall)
+            pubend.source.open_publisher(request, submit.reply_to, now, wall)
 
-    def _place(self, asked: PubendId, publisher: str, topic: str | None) -> tuple[Pubend | None, str]:
+    def _place(self, request: OpenRequest) -> tuple[Pubend | None, str]:
         """The pubend of a publisher: where it was, else where it is known, else where it is assigned to."""
-        if asked:
-            return self._pubends.get(asked), self._not_here(asked)
+        if request.pubend:
+            return self._pubends.get(request.pubend), self._not_here(request.pubend)
         for pubend in self._pubends.values():
-            if pubend.publishers.get(publisher) is not None:
+            if pubend.source.knows(request.publisher, keyed=request.keyed):
                 return pubend, ""
-        name = assign(self.settings.pubends, producer_of(publisher), topic)
+        name = assign(self.settings.pubends, request.publisher, request.topic)
         if name is None:
-            what = "every topic" if topic is None else f"topic {topic!r}"
-            return None, f"no pubend takes {what} from publisher {producer_of(publisher)!r} (phb.pubends)"
+            what = "every topic" if request.topic is None else f"topic {request.topic!r}"
+            return None, f"no pubend takes {what} from publisher {request.publisher!r} (phb.pubends)"
         return self._by_name[name], ""
 
     def _not_here(self, pubend: PubendId) -> str:
@@ -252,7 +264,7 @@ class PublisherHostingBroker:
 
     def _watch_clock(self) -> None:
         """Says once when the wall clock is not what it should be, and once when it is again (C01)."""
-        clocks = [pubend.log.clock for pubend in self._pubends.values()]
+        clocks = self._clocks
         ahead = max((clock.ahead for clock in clocks), default=0)
         leap = max((clock.latest - clock.ahead - clock.aged for clock in clocks if clock.doubtful), default=0)
         suspect = any(clock.suspect for clock in clocks)

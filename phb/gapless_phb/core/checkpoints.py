@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gapless.core.effects import Delete, Operation, Set
-from gapless.core.ticks import Tick
+from gapless.core.outbox import Outbox, Then
+from gapless.core.ports import Delete, Operation, Set
+from gapless.core.stream.ticks import Tick
 from gapless_phb.core import rows
 from gapless_phb.core.log import Log
-from gapless_phb.core.outbox import Outbox, Then
 from gapless_phb.core.publishers import PublisherTable
 from gapless_phb.core.settings import Settings
 

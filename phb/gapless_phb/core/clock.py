@@ -1,8 +1,8 @@
-"""The clock of one pubend: which ticks its events get (algorithms.md 1.1, the HLC rule)."""
+"""The clock of one pubend: which ticks its events get (protocol: the-clock)."""
 
 from __future__ import annotations
 
-from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, STEP, Tick, tick_at
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, STEP, Tick, tick_at
 
 WALL_LEAD_MAX = 60 * SECOND
 """How far the wall clock may be ahead of what the monotonic clock explains, and still be followed."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gapless.core.intervals import IntervalSet
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.ticks import PubendId, Tick
 
 
 class Damage:

@@ -1,16 +1,16 @@
-"""Taking in what publishers send to one pubend (algorithms.md 1.4 open, publish; T21, T39)."""
+"""Taking in what publishers send to one pubend (protocol: publishers; T21, T39)."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-from gapless.core.effects import Set
-from gapless.core.routing import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict
-from gapless.errors import InvalidTopicError
+from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict
+from gapless.core.outbox import Outbox
+from gapless.core.ports import Set
+from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless_phb.core import rows
 from gapless_phb.core.checkpoints import Checkpoints
 from gapless_phb.core.log import Log
-from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.publishers import Batch, Publisher, PublisherTable, is_temporary, runs_of, term_of
 from gapless_phb.core.records import checksum
 from gapless_phb.core.settings import Settings
@@ -60,7 +60,7 @@ class Intake:
     # --------------------------------------------------------------------------------------------- opening
 
     def open(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
-        """Opens a publisher, and answers once its epoch, and all assigned before, is durable (1.5).
+        """Opens a publisher, and answers once its epoch, and all assigned before, is durable (protocol: publishers).
 
         An instance that had an epoch here, and comes back after another one was opened, is fenced: it is the
         paused twin, however new its attempt. Writes become durable in order, so the write of the row is behind
@@ -176,7 +176,9 @@ class Intake:
         if pub.token is not None:
             return Outcome(Verdict.INVALID, "this broker cannot log a token with a batch", pub.first)
         try:
-            headers = self._check.headers(pub.events)
+            headers = self._check.headers(pub.events, pub.principal)
+        except AuthorizationError as error:
+            return Outcome(Verdict.FORBIDDEN, str(error), pub.first)
         except (ValueError, InvalidTopicError) as error:
             return Outcome(Verdict.INVALID, str(error), pub.first)
         self._log.append(publisher, pub, headers, crc, reply_to, now, wall)

@@ -1,10 +1,10 @@
-"""Keyed publishing: producers that number their own batches (algorithms.md 1.4 `keyed`; spark.md 6.8).
+"""Keyed publishing: producers that number their own batches (protocol: keyed-publishing).
 
 A pubend keeps one mark for each producer: the highest (epoch, index) that it has logged. What is at or below it is
 dropped; holes are allowed. The mark is in the same write as the record, so a crash has both or neither.
 
-To the log a producer is a publisher like any other, of a name that nobody else can have: it runs on in sequences that
-the pubend counts itself, so recovery, checkpoints and chops know nothing of keys.
+To the log, and nowhere else, a producer is a publisher like any other, of a name that nobody else can have: it runs on
+in sequences that the pubend counts itself, so recovery, checkpoints and chops know nothing of keys.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Final, TypeAlias
 
-from gapless.core.columns import EventColumns
-from gapless.core.effects import Set
-from gapless.core.keyed import marked, producer_of
-from gapless.core.routing import OpenRequest, Outcome, Pub, Submitted, Verdict
-from gapless.errors import InvalidTopicError
+from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
+from gapless.core.outbox import Outbox
+from gapless.core.ports import Set
+from gapless.core.stream.columns import EventColumns
+from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless_phb.core import rows
 from gapless_phb.core.intake import Intake
 from gapless_phb.core.log import Log
-from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.publishers import PublisherTable
 from gapless_phb.core.records import checksum
 from gapless_phb.core.validation import SEQUENCE_MAX, BatchCheck, fault_of_name
@@ -28,10 +27,12 @@ from gapless_phb.core.validation import SEQUENCE_MAX, BatchCheck, fault_of_name
 Mark: TypeAlias = tuple[int, int]
 """(epoch, index) of the last event that a producer has logged, or that is on its way to the disk."""
 NO_MARK: Final = (-1, -1)
+MARKER: Final = "\x01"
+"""Begins a producer's name in the log. A publisher's own can be printed, and so begins with another character."""
 
 
 class Keyed:
-    """The producers of one pubend, by their marked names (`gapless.core.keyed`)."""
+    """The producers of one pubend."""
 
     def __init__(
         self,
@@ -75,8 +76,8 @@ class Keyed:
 
     def _take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
         """None: the answer comes when it is durable."""
-        name = marked(producer_of(pub.publisher))
-        if fault := self._fault(name, None):
+        name = logged_name(pub.publisher)
+        if fault := self._fault(pub.publisher, None):
             return Outcome(Verdict.REJECTED, fault)
         last = pub.first + pub.events.count - 1
         if last > SEQUENCE_MAX:
@@ -91,7 +92,9 @@ class Keyed:
         if refusal:
             return Outcome(Verdict.RETRY, refusal, pub.first)
         try:
-            headers = self._check.headers(pub.events)
+            headers = self._check.headers(pub.events, pub.principal)
+        except AuthorizationError as error:
+            return Outcome(Verdict.FORBIDDEN, str(error), pub.first)
         except (ValueError, InvalidTopicError) as error:
             return Outcome(Verdict.INVALID, str(error), pub.first)
         dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
@@ -100,15 +103,15 @@ class Keyed:
         self._marks[name] = pub.epoch, last
         key = rows.key(self._number, name)
         self._outbox.write([Set(rows.KEYED, key, rows.encode((pub.epoch, last)))])
-        logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend)
+        logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend, principal=pub.principal)
         self._log.append(publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall)
         return None
 
-    def _fault(self, name: str, topic: str | None) -> str:
+    def _fault(self, producer: str, topic: str | None) -> str:
         """Why a producer cannot publish here, or ""."""
-        if fault := fault_of_name(producer_of(name), ""):
+        if fault := fault_of_name(producer, ""):
             return fault
-        if self._table.get(name) is None:
+        if self._table.get(logged_name(producer)) is None:
             if self._sealed:
                 return f"pubend {self._log.pubend} is no longer configured, and takes no new producers"
             if not self._intake.has_room():
@@ -122,6 +125,11 @@ class Keyed:
 
     def _answer(self, reply_to: Hashable, outcome: Outcome) -> None:
         self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
+
+
+def logged_name(producer: str) -> str:
+    """The name that a producer has among the publishers of a log."""
+    return MARKER + producer
 
 
 def without_first(events: EventColumns, count: int) -> EventColumns:

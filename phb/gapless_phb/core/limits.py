@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gapless.core.retention import PubendState
-from gapless.core.ticks import SECOND, Tick
+from gapless.core.ports import PubendState
+from gapless.core.stream.ticks import SECOND, Tick
 
 
 @dataclass(frozen=True, slots=True)

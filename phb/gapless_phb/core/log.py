@@ -1,4 +1,4 @@
-"""The log of one pubend: its growing end and its vanishing beginning (algorithms.md 1.4, 1.5).
+"""The log of one pubend: its growing end and its vanishing beginning (protocol: log, silence-lease, release).
 
     lost                       newest      stable        last assigned
       |   records, durable        |   silence |   pending      |   never used
@@ -15,15 +15,16 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
-from gapless.core.columns import EMPTY, EventBatch
-from gapless.core.effects import Chop, Operation, Put, Set
-from gapless.core.events import Header
-from gapless.core.routing import Know, Knowledge, Pub
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.network.facts import Know, Pub
+from gapless.core.outbox import Outbox, Then
+from gapless.core.ports import Chop, Operation, Put, Set
+from gapless.core.stream.columns import EMPTY, EventBatch
+from gapless.core.stream.events import Header
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.damage import Damage
-from gapless_phb.core.outbox import Outbox, Then
 from gapless_phb.core.publishers import Batch, Publisher
 from gapless_phb.core.records import Record, encode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
@@ -66,7 +67,7 @@ class Log:
         self.lost: Tick = 0
         """Durable: what is at or below it may be gone."""
         self.lost_asked: Tick = 0
-        """The highest value of `lost` that was ever given to a write ("handed over" in 1.4)."""
+        """The highest value of `lost` that was ever given to a write: it is handed over."""
         self.newest: Tick = 0
         """The last tick of the newest record that was told."""
         self.stable: Tick = 0
@@ -160,7 +161,7 @@ class Log:
         return batches
 
     def promise(self, now: int, wall: int) -> None:
-        """Decides that there is silence up to the present, if nothing is pending (1.4 SIL timer; T2).
+        """Decides that there is silence up to the present, if nothing is pending (protocol: silence-lease; T2).
 
         The silence of a tick says that it will never be used, by this incarnation (the clock is told) or
         by a later one (the lease is durable).
@@ -201,6 +202,16 @@ class Log:
         self.stable = upto
 
     # ------------------------------------------------------------------------------ the vanishing beginning
+
+    @property
+    def suspect(self) -> bool:
+        """Whether nobody knows how old an event is: the wall clock has leapt (C01)."""
+        return self.clock.suspect
+
+    def has_something(self, upto: Tick) -> bool:
+        """Whether giving up everything to a tick would remove at least one record."""
+        following = self.index.next(self.lost_asked)
+        return following is not None and following <= upto
 
     def chop(self, upto: Tick) -> None:
         """Gives up everything up to a tick. The caller has a checkpoint of the publishers above it (T21).

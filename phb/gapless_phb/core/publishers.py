@@ -1,4 +1,4 @@
-"""Who publishes to a pubend: epochs, sequences and repeated batches (algorithms.md 1.4 `pubtab`; T21, T39).
+"""Who publishes to a pubend: epochs, sequences and repeated batches (protocol: publishers; T21, T39).
 
 A publisher is known by its name, and whoever opened that last owns it. An instance that opens it gets a new
 term, and each opening a new epoch, in which the term stands: only the newest epoch may publish, and of any two
@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from struct import Struct
 
-from gapless.core.columns import EventBatch, EventColumns
-from gapless.core.events import Header
-from gapless.core.messages import TickRun
-from gapless.core.ticks import STEP, Tick
+from gapless.core.stream.columns import EventBatch, EventColumns
+from gapless.core.stream.events import Header
+from gapless.core.stream.ticks import STEP, Tick
+from gapless.core.wire.messages import TickRun
 from gapless_phb.core.rows import PublisherRow
 
 WINDOW = 64
-"""W of algorithms.md 1.4: a publisher has at most so many batches unanswered, and repeats no older one."""
+"""A publisher has at most so many batches unanswered, and repeats no older one."""
 _BATCHED = Struct("<QQII")
 _KEPT = (WINDOW - 1) * _BATCHED.size
 OWNERS = 16
@@ -48,7 +48,7 @@ def term_of(epoch: int) -> int:
 
 
 class Batch:
-    """A batch that has its ticks and is on its way to the disk (1.4 `pending`)."""
+    """A batch that has its ticks and is on its way to the disk."""
 
     __slots__ = (
         "columns",
@@ -174,7 +174,7 @@ class Publisher:
         return instance != self.instance or attempt < self.attempt
 
     def is_same_opening(self, instance: str, attempt: int) -> bool:
-        """Whether an opening repeats the last one, or comes late: it gets the same answer (1.4 open)."""
+        """Whether an opening repeats the last one, or comes late: it gets the same answer (protocol: publishers)."""
         return self.instance == instance and attempt <= self.attempt
 
     def log(self, epoch: int, batch: Batched) -> None:

@@ -1,9 +1,9 @@
-"""Records of the log: one per batch, appended under the batch's last tick (algorithms.md 1.4, storage.md 6).
+"""Records of the log: one per batch, appended under the batch's last tick (protocol: log).
 
     record := head, name of the publisher, crc32c of both u32, count × (length u32, body length u32), events
 
 The events are the publisher's own bytes. The head says where the record belongs, so that one that turns
-up elsewhere is noticed (reliability.md S15): a tag of network and pubend, its own ticks, and the last
+up elsewhere is noticed (S15): a tag of network and pubend, its own ticks, and the last
 tick of the record before it. So a record that is missing between two others is noticed as well, and is
 never taken for silence.
 """
@@ -16,8 +16,8 @@ from struct import Struct, error
 
 import google_crc32c
 
-from gapless.core.columns import EventBatch, EventColumns
-from gapless.core.ticks import STEP, PubendId, Tick
+from gapless.core.stream.columns import EventBatch, EventColumns
+from gapless.core.stream.ticks import STEP, PubendId, Tick
 from gapless.errors import VolumeCorruptError
 
 VERSION = 1

@@ -1,8 +1,8 @@
-"""What a pubend is after a start: its rows, and the part of its log above the last checkpoint (1.4 recover).
+"""What a pubend is after a start: its rows, and its log above the last checkpoint (protocol: pubend-recovery).
 
 The log is believed only where it is whole: every record must be linked to the one before it, the first one
 to the checkpoint, and the last one must be the last that the storage ever took. A log that lost a record
-that had been there must not be served (reliability.md INV13): recovery raises VolumeCorruptError.
+that had been there must not be served (INV13): recovery raises VolumeCorruptError.
 
 A record that is there and cannot be read is another thing: its place is known, and all others are served. But what
 publishers sent in it is not known, so nothing can be published, until an operator gives it up: then it counts as
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gapless.core.roles import RecoveryReader
-from gapless.core.ticks import Tick, tick_at
+from gapless.core.ports import RecoveryReader
+from gapless.core.stream.ticks import Tick, tick_at
 from gapless.errors import RecordsDamagedError, VolumeCorruptError
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.log import stream_of

@@ -1,15 +1,15 @@
-"""What of a log may go: members, holds, minima and retention (algorithms.md 1.4 Released, 3.7; S1 3)."""
+"""What of a log may go: members, holds, minima and retention (protocol: members, release)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gapless.core.retention import PubendState
-from gapless.core.ticks import FOREVER, ShbId, Tick
-from gapless_phb.core.log import Log
+from gapless.core.ports import PubendState
+from gapless.core.stream.ticks import FOREVER, ShbId, Tick
 from gapless_phb.core.rows import Holds
 from gapless_phb.core.settings import PubendSettings
+from gapless_phb.core.source import Facts
 
 
 @dataclass(slots=True)
@@ -25,14 +25,14 @@ class Release:
     """Computes how far the log may be given up. Decides nothing durable itself.
 
     Why `joining` ends when it does: the router says Released(p, r, d) as the minima over all members since
-    `enrolled()` was said to it (8.2 C4). A minimum computed before may still be on its way within the node
+    `enrolled()` was said to it (C4). A minimum computed before may still be on its way within the node
     in the turn in which we say Enrolled, even behind it; in a later turn it cannot. So the first Released of
     a later turn counts the new member, and its bound goes. A node's turn has one time: a later time is a later
     turn, and two turns of the same time only keep the bound for longer.
     """
 
     def __init__(
-        self, settings: PubendSettings, log: Log, members: Mapping[ShbId, Tick], holds: Mapping[ShbId, Holds]
+        self, settings: PubendSettings, log: Facts, members: Mapping[ShbId, Tick], holds: Mapping[ShbId, Holds]
     ) -> None:
         self._settings = settings
         self._log = log
@@ -87,7 +87,7 @@ class Release:
     # --------------------------------------------------------------------------------------- what may go
 
     def on_released(self, released: Tick, delivered: Tick, now: int) -> None:
-        """The minima over all members that the router has been told of (1.4 Released).
+        """The minima over all members that the router has been told of (protocol: release).
 
         They are bounded by those who join *before* they are merged: a maximum would remember a minimum that
         did not count the new member beyond the end of its bound, and chop its events then (T41, T48).
@@ -141,7 +141,7 @@ class Release:
         Suspended while the wall clock leaps, for then nobody knows how old an event is (C01).
         """
         policy, log = self._settings.policy, self._log
-        if policy is None or log.clock.suspect:
+        if policy is None or log.suspect:
             return 0
         state = PubendState(log.pubend, time, self.earliest, log.newest, self.needless, self.delivered, log.index)
         return min(self.delivered, policy.release(state))
@@ -158,14 +158,9 @@ class Release:
         old = time - least - 1 if least else self._log.stable  # an event may be stamped ahead of `time`
         return max(old, self._log.index.covered(self._settings.min_retain_bytes))
 
-    def has_something(self, upto: Tick) -> bool:
-        """Whether giving up everything to a tick would remove at least one record."""
-        following = self._log.index.next(self.earliest)
-        return following is not None and following <= upto
-
 
 class AckExpected:
-    """AET: how long to wait for progress before it is asked for; the waits double (1.3, 1.4)."""
+    """AET: how long to wait for progress before it is asked for; the waits double (protocol: timers, release)."""
 
     __slots__ = ("_least", "_most", "_wait")
 

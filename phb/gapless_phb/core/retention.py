@@ -1,11 +1,11 @@
-"""How many bytes of a log lie above a tick, from a few points in memory (algorithms.md 1.4, min_retain)."""
+"""How many bytes of a log lie above a tick, from a few points in memory (protocol: release)."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from gapless.core.ticks import Tick
+from gapless.core.stream.ticks import Tick
 
 POINTS_MAX = 4096
 """How many points are kept: the error is about a two-thousandth of the log."""

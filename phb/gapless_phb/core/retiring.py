@@ -1,4 +1,4 @@
-"""Giving an SHB up for good, as an administrator asks for it (algorithms.md 1.4, T10).
+"""Giving an SHB up for good, as an administrator asks for it (protocol: members; T10).
 
 Members are durable, and a log waits for each of them: one SHB that never comes back would keep every log
 for ever. Nobody but an administrator can know that it will not. Whom he has named stays written down, so
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gapless.core.effects import Set, Tell
-from gapless.core.messages import Code, RequestFailed, Retire, Retired
-from gapless.core.roles import ClientSession, RecoveryReader
-from gapless.core.ticks import PubendId, ShbId
+from gapless.core.outbox import Outbox
+from gapless.core.ports import ClientSession, RecoveryReader, Set, Tell
+from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.core.wire.messages import Code, RequestFailed, Retire, Retired
 from gapless_phb.core import rows
-from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.pubend import Pubend
 
 

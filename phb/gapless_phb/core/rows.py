@@ -1,4 +1,4 @@
-"""The PHB's durable rows, beside the log: what is in which table, under which key (algorithms.md 1.4).
+"""The PHB's durable rows, beside the log: what is in which table, under which key (protocol: members, publishers).
 
 Every key but those of SHBs that were retired begins with the pubend's number, which is never given to another
 pubend.
@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from gapless.core.roles import RecoveryReader
-from gapless.core.ticks import PubendId, ShbId, Tick
+from gapless.core.ports import RecoveryReader
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.errors import VolumeCorruptError
 
 PUBENDS: Final = "phb.pubends"
@@ -54,7 +54,7 @@ class PubendRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Holds(msgspec.Struct, array_like=True, frozen=True):
-    """From where an SHB's subscriptions need the pubend kept, by subscription id: a whole row (1.4 Hold)."""
+    """From where an SHB's subscriptions need the pubend kept, by subscription id: a whole row (protocol: members)."""
 
     version: int
     at: dict[int, Tick]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gapless.core.retention import ReleasePolicy
-from gapless.core.ticks import SECOND, ShbId, Tick
+from gapless.core.ports import ReleasePolicy
+from gapless.core.stream.ticks import SECOND, ShbId, Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class Settings:
     max_pending_bytes: int = 64 << 20
     """Of one pubend, published and not yet durable; beyond it publishers are told to try again."""
     silence_seconds: float = 1.0
-    """SIL of algorithms.md 1.3: how soon an idle pubend says that it is silent."""
+    """SIL: how soon an idle pubend says that it is silent."""
     lease_seconds: float = 2.0
-    """How far ahead of the present silence may be promised (1.4 LEASE)."""
+    """How far ahead of the present silence may be promised (protocol: silence-lease)."""
     ack_expected_seconds: float = 3.0
-    """AET of algorithms.md 1.3: how long an event may wait for an acknowledgement before it is asked for."""
+    """AET: how long an event may wait for an acknowledgement before it is asked for."""
     ack_expected_seconds_max: float = 48.0
     """Up to where AET doubles."""
     release_seconds: float = 1.0

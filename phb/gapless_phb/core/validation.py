@@ -1,13 +1,14 @@
-"""What a publisher may publish: checked once, before anything of it has a tick (reliability.md INV18)."""
+"""What a publisher may publish: checked once, before anything of it has a tick (INV18)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import attrgetter
 
-from gapless.core.columns import EventColumns
-from gapless.core.events import Header
-from gapless.errors import InvalidTopicError
+from gapless.core.ports import Action, Authorizer
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import Header
+from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless.selectors.topics import check_topic, topic_matches
 
 TOPICS_MAX = 4096
@@ -21,18 +22,26 @@ _topic_of = attrgetter("topic")
 class BatchCheck:
     """Checks the batches of one pubend. What is right costs one decoding and a set of topics per batch."""
 
-    def __init__(self, topics: tuple[str, ...], event_bytes_max: int) -> None:
+    def __init__(self, topics: tuple[str, ...], event_bytes_max: int, authorizer: Authorizer) -> None:
         """`topics`: the patterns that the pubend carries."""
+        self._authorizer = authorizer
         self._patterns = topics
         self._event_bytes_max = event_bytes_max
         self._good: set[str] = set()
 
-    def headers(self, columns: EventColumns) -> list[Header]:
-        """The decoded headers of a batch. Raises ValueError or InvalidTopicError with a reason for people."""
+    def headers(self, columns: EventColumns, principal: str) -> list[Header]:
+        """The decoded headers of a batch.
+
+        Raises ValueError, InvalidTopicError or AuthorizationError with a reason for people.
+        """
         headers = columns.check(self._event_bytes_max)
         named = set(map(_topic_of, headers))
         if not named <= self._good:
             self._check(sorted(named - self._good))
+        if self._authorizer.asks:
+            for topic in sorted(named):
+                if refusal := self._authorizer.refusal(principal, Action.PUBLISH, topic):
+                    raise AuthorizationError(refusal)
         return headers
 
     def topic(self, topic: str) -> None:

@@ -2,7 +2,7 @@
 
 There is no path to find and no link to spare, so nothing is filtered on the way: all knowledge is
 delivered as the pubend said it, RAW, and the SHB matches it once. What is left of the contract
-(algorithms.md 8.2) is who is counted: membership, and minima over all members.
+(protocol: contract) is who is counted: membership, and minima over all members.
 """
 
 from __future__ import annotations
@@ -13,37 +13,34 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gapless.core.release import ReleaseTable
-from gapless.core.routing import (
+from gapless.core.network.facts import (
     AskInterest,
     AskPubend,
     BrokerId,
-    Deliver,
-    Effects,
     Enrol,
     Held,
     Hold,
-    HoldRow,
     Interest,
-    Knowledge,
-    LinkId,
+    Know,
     OpenRequest,
     Outcome,
-    Placed,
-    Probed,
+    Posted,
+    Probe,
     Progress,
     Pub,
     PubendMeta,
     Released,
-    Router,
-    RouterContext,
     Seen,
     Submit,
     SubmitOpen,
+    Submitted,
     Verdict,
     Want,
 )
-from gapless.core.ticks import PubendId, ShbId, Tick
+from gapless.core.network.release import ReleaseTable
+from gapless.core.network.seam import Effects, Router, RouterBase, RouterContext
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 
@@ -83,44 +80,23 @@ class LocalPubend:
         return [] if minima is None else [Released(self.meta.pubend, *minima)]
 
 
-class LocalRouter:
+class LocalRouter(RouterBase):
     """A `Router` between the roles of one node.
 
     All its state may vanish: it comes back with the calls that begin every router's life (C7).
     """
 
     name = "local"
-    needs_stream_links = False
 
     def __init__(self) -> None:
         self._pubends: dict[PubendId, LocalPubend] = {}
+        self._broker: BrokerId = ""
         self._versions: dict[ShbId, int] = {}
         """The version of each SHB's interest, as far as it is known without a hole (T4)."""
 
     def start(self, now: int, context: RouterContext) -> Effects:
-        """There is nothing to begin."""
-        return []
-
-    def next_wake(self) -> int | None:
-        """It waits for nothing."""
-        return None
-
-    def wake(self, now: int) -> Effects:
-        """It asked for no call."""
-        return []
-
-    # The network, which is not there.
-
-    def link_up(self, now: int, link: LinkId, peer: BrokerId, roles: frozenset[str], incarnation: int) -> Effects:
-        """Other brokers mean nothing to it."""
-        return []
-
-    def link_down(self, now: int, link: LinkId) -> Effects:
-        """Other brokers mean nothing to it."""
-        return []
-
-    def frame(self, now: int, link: LinkId, frame: bytes) -> Effects:
-        """Other brokers mean nothing to it."""
+        """It is told who it is."""
+        self._broker = context.broker
         return []
 
     # The local PHB core.
@@ -136,11 +112,11 @@ class LocalRouter:
         pubend = self._pubends.get(knowledge.pubend)
         if pubend is not None:
             pubend.stable = max(pubend.stable, knowledge.hi)
-        return [Deliver(knowledge)] if self._versions else []
+        return [Know(knowledge)] if self._versions else []
 
     def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
         """Progress up to here is overdue."""
-        return [Probed(pubend, upto)]
+        return [Probe(pubend, upto)]
 
     def enrolled(self, now: int, pubend: PubendId, shb: ShbId, at: Tick) -> Effects:
         """The membership is durable: from now on the SHB counts, and nothing is released unheard of it."""
@@ -150,13 +126,13 @@ class LocalRouter:
         known.enrol(shb, at)
         return known.introduce(shb)
 
-    def held(self, now: int, shb: ShbId, held: Held) -> Effects:
+    def held(self, now: int, held: Held) -> Effects:
         """A row of holds is durable."""
         return [held]
 
     def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
         """How an opening or a batch ended."""
-        return [Placed(reply_to, pubend, outcome)]
+        return [Submitted(reply_to, pubend, outcome)]
 
     # The local SHB core.
 
@@ -174,9 +150,9 @@ class LocalRouter:
         self._versions[shb] = max(interest.version, known)
         return [Enrol(name, shb) for name, pubend in self._pubends.items() if shb not in pubend.members]
 
-    def hold(self, now: int, row: HoldRow) -> Effects:
+    def hold(self, now: int, row: Hold) -> Effects:
         """The SHB needs more kept than it reported."""
-        return [Hold(row)] if row.pubend in self._pubends else []
+        return [row] if row.pubend in self._pubends else []
 
     def want(self, now: int, want: Want) -> Effects:
         """The pubend itself answers."""
@@ -201,12 +177,14 @@ class LocalRouter:
             return [self._nothing_here(reply_to, pub.pubend)]
         return [Submit(pub, reply_to)]
 
-    def saved(self, now: int, cookie: Hashable) -> Effects:
-        """It saves nothing."""
-        return []
+    # Mail.
 
-    def _nothing_here(self, reply_to: Hashable, pubend: PubendId) -> Placed:
-        return Placed(reply_to, pubend, Outcome(Verdict.RETRY, "no pubend is open at this broker"))
+    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
+        """There is no other node that mail could go to."""
+        return [Posted(to_node, role, data)] if to_node == self._broker else []
+
+    def _nothing_here(self, reply_to: Hashable, pubend: PubendId) -> Submitted:
+        return Submitted(reply_to, pubend, Outcome(Verdict.RETRY, "no pubend is open at this broker"))
 
 
 @hookimpl

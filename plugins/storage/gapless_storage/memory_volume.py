@@ -7,8 +7,8 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from gapless.core.given_up import GivenUp
 from gapless.errors import RecordsDamagedError, VolumeCorruptError, VolumeFailedError
+from gapless.spi import GivenUp
 from gapless_storage._memory import Change, Content, Log, Rows
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from pydantic import Field
 
-from gapless.core.framing import PAYLOAD_BYTES_MAX, FrameDecoder, encode_frame
+from gapless.core.wire.framing import PAYLOAD_BYTES_MAX, FrameDecoder, encode_frame
 from gapless_transport.options import LinkOptions
 
 

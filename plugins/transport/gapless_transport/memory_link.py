@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from gapless.core.framing import PAYLOAD_BYTES_MAX
+from gapless.core.wire.framing import PAYLOAD_BYTES_MAX
 from gapless.errors import LocalProtocolError
 from gapless_transport.faults import LinkResetError, Wire
 from gapless_transport.links import BaseLink, Phase

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias, cast
 
-from gapless.core.framing import FrameDecoder, encode_header
+from gapless.core.wire.framing import FrameDecoder, encode_header
 from gapless.errors import RemoteProtocolError
 from gapless.spi import Link, LinkHandler
 from gapless_transport.links import BaseLink, Phase

@@ -9,13 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from gapless.cli import broker, doctor, extending, listings, publish, retire, scrub, selector, simulate, subscribe
+import gapless
+from gapless.cli import broker, doctor, extending, listings, publish, retire, scrub, selector, subscribe
 from gapless.cli.demo import command as demo
 from gapless.errors import (
     ConfigurationError,
@@ -80,12 +80,11 @@ app.command("selector")(selector.selector)
 app.command("doctor")(doctor.doctor)
 app.command("scrub")(scrub.scrub)
 app.command("repair")(scrub.repair)
-app.command("simulate")(simulate.simulate)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the signature of a callback
     if wanted:
-        print(f"gapless {version('gapless')}")
+        print(f"gapless {gapless.__version__}")
         raise typer.Exit
 
 

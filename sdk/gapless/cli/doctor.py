@@ -213,7 +213,7 @@ def abandoned(pins: Sequence[dict[str, Any]]) -> list[str]:
 
 def keeping_of(pubend: PubendInfo) -> str:
     """Why a log is as long as it is: whom it waits for, and what goes early, for people."""
-    from gapless.core.ticks import time_at
+    from gapless.core.stream.ticks import time_at
 
     def from_time(tick: int) -> str:
         return f"{time_at(max(tick, pubend.lost)):%Y-%m-%d %H:%M:%S}" if max(tick, pubend.lost) else "its beginning"
@@ -237,7 +237,7 @@ def keeping_of(pubend: PubendInfo) -> str:
 
 def misstamped(pubends: Sequence[PubendInfo], wall: int) -> list[str]:
     """A sentence for each pubend whose events are stamped far from this machine's clock (ms since 1970)."""
-    from gapless.core.ticks import wall_at
+    from gapless.core.stream.ticks import wall_at
 
     off = [(pubend, (wall_at(pubend.stable) - wall) / 1000) for pubend in pubends if pubend.stable]
     return [
@@ -253,7 +253,7 @@ def absent(pubends: Sequence[PubendInfo]) -> list[str]:
 
     A PHB that has just started has heard of nobody yet, and is left in peace.
     """
-    from gapless.core.ticks import SECOND
+    from gapless.core.stream.ticks import SECOND
 
     late = [
         (pubend, (pubend.newest - pubend.delivered) / SECOND)
@@ -301,7 +301,7 @@ def print_examination(examination: Examination) -> None:
 
 
 def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] | None:
-    from gapless.core.ticks import SECOND, tick_at_time, time_at
+    from gapless.core.stream.ticks import SECOND, tick_at_time, time_at
 
     acknowledged = subscription.acknowledged.ticks.get(pubend.pubend)
     if acknowledged is None or acknowledged >= pubend.newest:

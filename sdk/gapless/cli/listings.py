@@ -125,7 +125,7 @@ def pubend_json(info: PubendInfo) -> dict[str, Any]:
 
 def pubend_cells(info: PubendInfo) -> dict[str, Any]:
     """A pubend as a table shows it."""
-    from gapless.core.ticks import time_at
+    from gapless.core.stream.ticks import time_at
 
     since = time_at(info.lost) if info.lost else info.created
     return {

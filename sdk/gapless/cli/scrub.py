@@ -295,6 +295,6 @@ def print_repair(findings: Findings, kept: str, *, done: bool) -> None:
 
 
 def _times(after: int, upto: int) -> str:
-    from gapless.core.ticks import time_at
+    from gapless.core.stream.ticks import time_at
 
     return f"{time_at(after):%Y-%m-%d %H:%M:%S} to {time_at(upto):%Y-%m-%d %H:%M:%S}"

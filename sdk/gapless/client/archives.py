@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from gapless.core.events import Event
-from gapless.core.intervals import IntervalSet
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.events import Event
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import ArchiveError, ConfigurationError
 from gapless.selectors.filters import Filter
 from gapless.selectors.selector import Selector

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from gapless.core.events import Event
-from gapless.core.ticks import PubendId, Tick
-from gapless.core.tokens import CheckpointToken
+from gapless.core.stream.events import Event
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from typing_extensions import Self
 
 from gapless import plugins
+from gapless.client.ack_modes import AckMode
 from gapless.client.addresses import Remote, parse
 from gapless.client.archives import Archive, check_archive, check_network
 from gapless.client.driver import Dialler, Driver
@@ -24,7 +25,7 @@ from gapless.client.listings import (
     retirement,
     subscription_info,
 )
-from gapless.client.options import AckMode, check_name
+from gapless.client.options import check_name
 from gapless.client.ranges import RangeCalls
 from gapless.client.session import Session
 from gapless.core.client import ClientCore

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from gapless.client.archives import Part, Portion, Selection
 from gapless.core.client import Gap, Silence
-from gapless.core.events import Event
+from gapless.core.stream.events import Event
 
 Piece: TypeAlias = "list[Event] | Silence | Gap"
 """What takes a gap's place: some events, nothing, or less of a gap."""

@@ -1,4 +1,4 @@
-"""Keyed publishing: for a sink that numbers its own batches, and may publish each of them again (spark.md 6.8)."""
+"""Keyed publishing: for a sink that numbers its batches, and may publish each again (protocol: keyed-publishing)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 
 from gapless.client.messages import Encoder, Message
 from gapless.client.options import check_name
-from gapless.core.columns import EventColumns
-from gapless.core.messages import KeyedPublished
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import KeyedPublished
 from gapless.errors import ConfigurationError, ConnectionClosedError, PublishUncertainError
 
 if TYPE_CHECKING:

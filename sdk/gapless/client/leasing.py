@@ -12,7 +12,7 @@ from gapless.client.driver import Driver, Owner
 from gapless.errors import GaplessError, SubscriptionError
 
 if TYPE_CHECKING:
-    from gapless.core.messages import InUse, Target
+    from gapless.core.wire.messages import InUse, Target
 
 
 class Lease(Owner):

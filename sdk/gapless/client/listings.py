@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from gapless.core.messages import PubendRow, Retired, SubscriptionRow
-from gapless.core.ticks import PubendId, ShbId, Tick, time_at
-from gapless.core.tokens import CheckpointToken
+from gapless.core.stream.ticks import PubendId, ShbId, Tick, time_at
+from gapless.core.wire.messages import PubendRow, Retired, SubscriptionRow
+from gapless.core.wire.tokens import CheckpointToken
 
 
 @dataclass(frozen=True, slots=True)

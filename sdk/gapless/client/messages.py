@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, ValidationError, convert
 from msgspec.structs import astuple
 
-from gapless.core.events import Extras, Property, encode_event, encode_events, shorten
+from gapless.core.stream.events import Extras, Property, encode_event, encode_events, shorten
 from gapless.errors import GaplessError, InvalidMessageError, InvalidTopicError
 from gapless.selectors.headers import PRIORITY, SENT_DEFAULTS, SENT_FIELDS, sent_headers
 from gapless.selectors.topics import check_topic

@@ -6,12 +6,11 @@ import time
 import warnings
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
-from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
 from gapless.core.client import Wanted
-from gapless.core.messages import InUse, StartAt
-from gapless.core.tokens import CheckpointToken
+from gapless.core.wire.messages import InUse, StartAt
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (
     ConfigurationError,
     InvalidTokenError,
@@ -30,15 +29,6 @@ OnConflict: TypeAlias = Literal["error", "wait", "takeover"]
 NAME_BYTES_MAX: Final = 255
 
 _UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-class AckMode(Enum):
-    """Who acknowledges what a subscription hands out."""
-
-    TOKEN = "token"
-    """The application, with `Subscription.acknowledge`."""
-    AUTO = "auto"
-    """The session: an event when the next one is asked for, or the block ends well."""
 
 
 def check_name(name: Any, what: str) -> str:

@@ -15,7 +15,7 @@ from gapless.client.messages import Encoder, Message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
 from gapless.client.receipts import Receipt, Recovery, Submission
 from gapless.core.client.effects import NotPublished, PublisherReady, Receipted
-from gapless.core.columns import EventColumns
+from gapless.core.stream.columns import EventColumns
 from gapless.errors import (
     ConnectionClosedError,
     GaplessError,
@@ -26,8 +26,8 @@ from gapless.errors import (
 from gapless.selectors.headers import PRIORITY
 
 if TYPE_CHECKING:
-    from gapless.core.events import Property
-    from gapless.core.messages import Welcome
+    from gapless.core.stream.events import Property
+    from gapless.core.wire.messages import Welcome
 
 UNANSWERED_BYTES_MAX: Final = 256 << 20
 """So much may wait for its receipts before `send` refuses to take more."""

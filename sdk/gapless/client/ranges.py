@@ -11,10 +11,10 @@ from gapless.client.leasing import Lease
 from gapless.client.options import OnConflict, OnGap, Start, check_choice, check_name, wanted
 from gapless.client.reading import RangeReader
 from gapless.core.client import Gap
-from gapless.core.events import Event
-from gapless.core.messages import InUse, Target, Ticks
-from gapless.core.ticks import FOREVER, PubendId, Tick
-from gapless.core.tokens import CheckpointToken
+from gapless.core.stream.events import Event
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick
+from gapless.core.wire.messages import InUse, Target, Ticks
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import ConfigurationError, InvalidTokenError, TokenMismatchError
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from gapless.core.client import Delivery, Gap
 from gapless.errors import GapError, GaplessError, SubscriptionError
 
 if TYPE_CHECKING:
-    from gapless.core.events import Event
-    from gapless.core.messages import Target
-    from gapless.core.ticks import PubendId, Tick
+    from gapless.core.stream.events import Event
+    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.wire.messages import Target
 
 ItemT = TypeVar("ItemT")
 """What the iteration yields: Event, and Gap where it was asked for."""

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, ov
 
 from typing_extensions import Self
 
+from gapless.client.ack_modes import POLICIES, AckMode
 from gapless.client.archives import Archive, selection_of
 from gapless.client.driver import Driver
 from gapless.client.entering import Entering
-from gapless.client.options import AckMode, OnConflict, OnGap, Start, check_choice, check_name, wanted
+from gapless.client.options import OnConflict, OnGap, Start, check_choice, check_name, wanted
 from gapless.client.publisher import Publisher
 from gapless.client.subscription import Subscription
 from gapless.core.client import Gap, Silence
-from gapless.core.events import Event
+from gapless.core.stream.events import Event
 from gapless.errors import ConfigurationError, GaplessError, SubscriptionError
 from gapless.selectors.selector import Selector
 
@@ -171,7 +172,7 @@ class Session:
             self._check_open()
             selection = selection_of(self._archive, asked.topics, asked.selector, f"subscription {name!r}")
             subscription: Subscription[Any, Any] = Subscription(
-                self._driver, asked, on_gap=on_gap, auto=self.ack_mode is AckMode.AUTO, selection=selection
+                self._driver, asked, on_gap=on_gap, policy=POLICIES[self.ack_mode], selection=selection
             )
             await subscription.attached()
             self._subscriptions = [subscription, *(other for other in self._subscriptions if not other.is_over)]

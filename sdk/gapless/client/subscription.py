@@ -10,8 +10,8 @@ from gapless.client.batches import Batch, decode
 from gapless.client.driver import Driver, Owner
 from gapless.client.healing import Healing
 from gapless.core.client import Delivery, Gap, Silence
-from gapless.core.events import Event
-from gapless.core.tokens import CheckpointToken
+from gapless.core.stream.events import Event
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (
     GapError,
     GaplessError,
@@ -21,12 +21,15 @@ from gapless.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gapless.client.ack_modes import ByToken
     from gapless.client.archives import Selection
     from gapless.client.healing import Piece
     from gapless.client.options import OnGap
     from gapless.core.client import Wanted
     from gapless.core.client.subscribing import SubscriptionCore
-    from gapless.core.ticks import PubendId, Tick
+    from gapless.core.stream.ticks import PubendId, Tick
 
 ItemT = TypeVar("ItemT")
 """What the iteration yields: Event, and Silence and Gap where they were asked for."""
@@ -42,20 +45,24 @@ class Subscription(Owner, Generic[ItemT, GapT]):
     """
 
     def __init__(
-        self, driver: Driver, wanted: Wanted, *, on_gap: OnGap, auto: bool, selection: Selection | None = None
+        self,
+        driver: Driver,
+        wanted: Wanted,
+        *,
+        on_gap: OnGap,
+        policy: type[ByToken],
+        selection: Selection | None = None,
     ) -> None:
         """Use `Session.subscribe`."""
         self._driver = driver
         self._wanted = wanted
         self._raises_gaps = on_gap == "raise"
-        self._auto = auto
-        self._auto_scheduled = False
+        self._policy = policy(self)
+        self._steps = policy.needs_every_step
         self._events: list[Event] = []
         """What was taken and not handed out, the next one last."""
-        self._last: Event | Silence | Gap | None = None
+        self.last: Event | Silence | Gap | None = None
         """What was handed out last, of the delivery or the gap in hand."""
-        self._done: Event | Silence | Gap | None = None
-        """What the application has asked past, of what is in hand: AUTO may acknowledge it."""
         self._selection = selection
         """What an archive has of it."""
         self._healing: Healing | None = None
@@ -108,13 +115,13 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         return self
 
     async def __anext__(self) -> ItemT:
-        if self._auto:
-            self._acknowledge_soon()
+        if self._steps:
+            self._policy.on_asked()
         if not self._events:
             item = await self._take()
             if item is not None:
                 return cast("ItemT", item)
-        event = self._last = self._events.pop()
+        event = self.last = self._events.pop()
         return cast("ItemT", event)
 
     def batches(self, max_events: int = 1024, max_wait: float = 0) -> Batches[GapT]:
@@ -153,8 +160,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
     async def close(self) -> None:
         """Ends the consumption well: as leaving the block. A durable subscription lives on. Idempotent."""
         if self._ended is None:
-            if self._auto:
-                await self.acknowledge()
+            await self._policy.on_closed()
             self.abandon()
 
     async def __aenter__(self) -> Subscription[ItemT, GapT]:
@@ -168,7 +174,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         else:
             self.abandon()
 
-    # For the session and the blocking facade.
+    # For the session, the acknowledgement policy and the blocking facade.
 
     @property
     def is_over(self) -> bool:
@@ -186,19 +192,28 @@ class Subscription(Owner, Generic[ItemT, GapT]):
     def abandon(self) -> None:
         """Ends the consumption; what is in hand is not acknowledged."""
         if self._ended is None:
-            if self._auto_scheduled:
-                self._acknowledge_done()
+            self._policy.on_abandoned()
             self._end(SubscriptionError("the subscription was closed"))
             self._driver.core.detach(self._number, self._driver.now())
             self._driver.disown(self._number)
             self._driver.touch()
 
+    def call_soon(self, do: Callable[[], None]) -> None:
+        """Does something in the next turn of the loop."""
+        self._driver.loop.call_soon(do)
+
+    def acknowledge_behind(self, last: Event | Silence | Gap | None) -> None:
+        """Everything up to something of what is in hand is done with; None: all before what is in hand."""
+        if self._ended is None:
+            self._driver.core.acknowledge(self._number, self._behind(last), self._driver.now())
+            self._driver.touch()
+
     def hand_out(self) -> ItemT | None:
         """The next event if it is at hand and nobody has to be told; None otherwise."""
         events = self._events  # another thread may put an empty list in its place
-        if self._auto or not events:
+        if self._steps or not events:
             return None
-        event = self._last = events.pop()
+        event = self.last = events.pop()
         return cast("ItemT", event)
 
     async def next_within(self, timeout: float | None) -> tuple[ItemT | None, bool]:
@@ -215,8 +230,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
 
     async def take_batch(self, max_events: int, max_wait: float) -> Batch | Gap:
         """The next batch, or gap."""
-        if self._auto:
-            self._acknowledge_soon()
+        self._policy.on_asked()
         if max_wait and not self._events and self._healing is None:
             await self._gather(max_events, max_wait)
         while not self._events:
@@ -229,7 +243,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
                 self._hold(item)
         chosen = self._events[: -max_events - 1 : -1]
         del self._events[-max_events:]
-        self._last = chosen[-1]
+        self.last = chosen[-1]
         return Batch(chosen[-1].pubend, chosen, self.token)
 
     # What the core says.
@@ -283,7 +297,8 @@ class Subscription(Owner, Generic[ItemT, GapT]):
     def _take_item(self, max_events: int | None) -> Delivery | Silence | Gap | None:
         """The next thing the core has; None while there is nothing, or when it is a gap that may be filled."""
         item = self._driver.core.take(self._number, self._driver.now(), max_events)
-        self._last = self._done = None
+        self.last = None
+        self._policy.on_taken()
         self._driver.touch()
         if isinstance(item, Gap) and self._selection is not None:
             self._healing = Healing(item, self._selection, self._wake, wants_silence=self._wanted.silence)
@@ -294,10 +309,10 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         """The next thing in the place of a gap, or behind it; None while there is nothing."""
         piece = healing.take()
         while isinstance(piece, Silence) and not self._wanted.silence:
-            self._last = piece
+            self.last = piece
             piece = healing.take()
         if isinstance(piece, (Silence, Gap)):
-            self._last = piece
+            self.last = piece
         if healing.is_over:
             self._healing = None
             if piece is None:
@@ -352,7 +367,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         """Behind what was handed out."""
         if not self._events and not self._given_up and self._healing is None:
             return self._core.reached()
-        return self._behind(self._last)
+        return self._behind(self.last)
 
     def _behind(self, last: Event | Silence | Gap | None) -> dict[PubendId, Tick]:
         """Behind something of the delivery or the gap in hand; None: before it."""
@@ -360,19 +375,6 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         if last is not None:
             positions[last.pubend] = last.tick if isinstance(last, Event) else last.end
         return positions
-
-    def _acknowledge_soon(self) -> None:
-        """The application asks for the next: what it was given before is done with."""
-        self._done = self._last
-        if not self._auto_scheduled:
-            self._auto_scheduled = True
-            self._driver.loop.call_soon(self._acknowledge_done)
-
-    def _acknowledge_done(self) -> None:
-        self._auto_scheduled = False
-        if self._ended is None:
-            self._driver.core.acknowledge(self._number, self._behind(self._done), self._driver.now())
-            self._driver.touch()
 
     def _give_up(self) -> None:
         """What is left of the delivery in hand is not handed out; the position stays before it."""

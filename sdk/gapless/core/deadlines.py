@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 Timer = TypeVar("Timer", bound=Hashable)
@@ -57,13 +57,13 @@ class Deadlines(Generic[Timer]):
             self._next = min(self._at.values(), default=None)
         return self._next
 
-    def take_expired(self, now: int) -> list[Timer]:
-        """The timers with a time <= `now`, the earliest first; they are no longer set.
+    def take_expired(self, now: int) -> Iterator[Timer]:
+        """Yields the timers with a time <= `now`, the earliest first; each is no longer set when it comes.
 
-        Those with the same time come in the order in which they were set.
+        Those with the same time come in the order in which they were set. What handling one of them clears, or sets
+        to a later time, does not come any more.
         """
-        expired = sorted((timer for timer, at in self._at.items() if at <= now), key=self._at.__getitem__)
-        for timer in expired:
-            del self._at[timer]
-        self._next = None
-        return expired
+        for timer in sorted((timer for timer, at in self._at.items() if at <= now), key=self._at.__getitem__):
+            if self._at.get(timer, now + 1) <= now:
+                self.clear(timer)
+                yield timer

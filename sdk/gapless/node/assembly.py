@@ -1,6 +1,6 @@
 """From a configuration to the parts of a node: plugins are found and asked once, at start-up.
 
-What is wrong with the configuration comes out here, before anything is opened or bound (design.md 9).
+What is wrong with the configuration comes out here, before anything is opened or bound (A01).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gapless import plugins
-from gapless.core.roles import Role, RoleContext
-from gapless.core.routing import RouterContext
-from gapless.core.sessions import BrokerIdentity
+from gapless.core.network.seam import RouterContext
+from gapless.core.ports import AllowAll, Authorizer, Role, RoleContext
+from gapless.core.server import BrokerIdentity
 from gapless.errors import ConfigurationError, VolumeForeignError
 from gapless.node.identity import claim
 from gapless.node.machine import ROUTER_TABLE, Machine
@@ -32,6 +32,7 @@ class Loaded:
 
     config: NodeConfig
     authenticator: Authenticator
+    authorizer: Authorizer
     listeners: tuple[tuple[ListenSection, Transport], ...]
     open_storage: Any
     open_routing: Any
@@ -54,7 +55,7 @@ def load_plugins(config: NodeConfig) -> Loaded:
         open_routing = plugins.load("routing", config.routing.plugin)
     with said_of(config, "node.roles"):
         open_roles = {name: plugins.load("role", name) for name in config.node.roles}
-    return Loaded(config, authenticator, tuple(listeners), open_storage, open_routing, open_roles)
+    return Loaded(config, authenticator, AllowAll(), tuple(listeners), open_storage, open_routing, open_roles)
 
 
 @contextmanager
@@ -67,7 +68,7 @@ def said_of(config: NodeConfig, key: str) -> Iterator[None]:
 
 
 def check_exposure(address: str, transport: Transport, authenticator: Authenticator, *, insecure: bool) -> None:
-    """Refuses to listen beyond this machine without TLS and real authentication (design.md 9)."""
+    """Refuses to listen beyond this machine without TLS and real authentication (A02)."""
     missing = [] if transport.encrypts else ["TLS (its certificate)"]
     if not authenticator.trusted:
         missing.append("an authenticator that checks something ([auth])")
@@ -113,6 +114,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now:
             now=now,
             wall=wall,
             secret=identity.secret,
+            authorizer=loaded.authorizer,
             max_event_bytes=config.limits.max_event_bytes,
             config=config.role(role),
             roles=frozenset(loaded.open_roles),
@@ -121,7 +123,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now:
             roles.append(open_role(context=context))
     with said_of(config, "routing"):
         router = loaded.open_routing(options=config.routing.options)
-    machine = Machine(broker, config.limits.of_sessions, loaded.authenticator, router, roles)
+    machine = Machine(broker, config.limits.of_sessions, loaded.authenticator, loaded.authorizer, router, roles)
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}
     # Any seed will do, as long as no start before had it, with this volume or another one.
     machine.start(now, wall, RouterContext(name, identity.start, config.routing.options, saved))

@@ -7,7 +7,7 @@ from typing import Any
 
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
-from gapless.spi import Authenticator, Principal
+from gapless.spi import Authentication, Authenticator, Principal
 
 ANONYMOUS = Principal("anonymous")
 
@@ -17,7 +17,11 @@ class Anonymous:
 
     trusted = False
 
-    def authenticate(self, client_id: str, credentials: bytes, peer: str) -> Principal | None:
+    def begin(self, client_id: str, peer: str) -> Authentication:
+        """Nothing is to be remembered of anyone."""
+        return self
+
+    def answer(self, credentials: bytes) -> Principal | bytes | None:
         """Everyone is the same principal."""
         return ANONYMOUS
 

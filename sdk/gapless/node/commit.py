@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from gapless.node.groups import SYNCS_MAX, Group, Groups
 
 if TYPE_CHECKING:
-    from gapless.core.effects import Operation
+    from gapless.core.ports import Operation
     from gapless.node.machine import Cookie
     from gapless.spi import LogVolume
 

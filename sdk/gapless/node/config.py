@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from gapless.core.sessions import Limits
+from gapless.core.server import Limits
 from gapless.errors import ConfigurationError
 from gapless.spi import Create
 

@@ -24,9 +24,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gapless import plugins
-from gapless.core.codec import encode
-from gapless.core.messages import Code, Refused
-from gapless.core.sessions import HandlerFailedError, Suspects
+from gapless.core.server import HandlerFailedError, Suspects
+from gapless.core.wire.codec import encode
+from gapless.core.wire.messages import Code, Refused
 from gapless.errors import (
     ConfigurationError,
     StorageError,
@@ -36,10 +36,12 @@ from gapless.errors import (
     VolumeFullError,
 )
 from gapless.node.assembly import Loaded, load_plugins, make_machine, open_volume
+from gapless.node.gauges import SERVING
 from gapless.node.run import Clock, Run, system_clock
 from gapless.spi import Create
 
 if TYPE_CHECKING:
+    from gapless.core.gauges import Gauge
     from gapless.node.config import NodeConfig
     from gapless.spi import Link, LinkHandler, Listener
 
@@ -125,11 +127,11 @@ class Node:
         """Whether clients are served just now; False while the node recovers from a failure."""
         return self._run is not None and self._run.alive
 
-    def status(self) -> dict[str, Any]:
-        """What `gapless doctor` shows."""
-        node = self._loaded.config.node
-        running = self._run.status() if self._run is not None and self._run.alive else {}
-        return {"node": node.name, "serving": self.serving, "addresses": self.addresses, **running}
+    def gauges(self) -> Iterator[Gauge]:
+        """The figures of the node; while it recovers only that it does not serve."""
+        yield SERVING.gauge(self.serving, self._loaded.config.node.name)
+        if self._run is not None and self._run.alive:
+            yield from self._run.gauges()
 
     # Commands.
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gapless.core.effects import Read, ReadResult
+from gapless.core.ports import Read, ReadResult
 from gapless.errors import RecordsDamagedError, StorageError
 
 if TYPE_CHECKING:
-    from gapless.core.effects import Operation
-    from gapless.core.sessions import LinkOutput
+    from gapless.core.ports import Operation
+    from gapless.core.server import LinkOutput
     from gapless.node.machine import Cookie, Machine, Network, Output
     from gapless.spi import Link, LogVolume
 

@@ -14,15 +14,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gapless.core.effects import Chop, Delete, Operation, Put, Set
+from gapless.core.ports import Chop, Delete, Operation, Put, Set
 
 if TYPE_CHECKING:
     from gapless.node.machine import Cookie
     from gapless.spi import LogStream, LogVolume, Table
 
 SYNCS_MAX = 2
-"""Two syncs may run at a time, so that the second one's log is on its way while the first one's fence is
-(reliability.md 4.6)."""
+"""Two syncs may run at a time, so that the second one's log is on its way while the first one's fence is."""
 
 
 class Group:

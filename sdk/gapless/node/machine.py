@@ -10,28 +10,38 @@ Rules of this module: as for the cores (`gapless.core`): no clock, no I/O, no ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gapless.core import routing
-from gapless.core.effects import (
+from gapless.core.gauges import Gauge
+from gapless.core.network import facts as routing
+from gapless.core.network.seam import Effect, Router, RouterContext
+from gapless.core.ports import (
     Alarm,
+    Authorizer,
     Delete,
     EndSession,
+    Handler,
     Operation,
     Read,
     ReadResult,
+    RequestHandler,
+    Role,
+    SessionEnded,
     Set,
     Tell,
     Transmit,
     Write,
 )
-from gapless.core.roles import Handler, RequestHandler, Role, SessionEnded
-from gapless.core.sessions import BrokerIdentity, Limits, LinkOutput, PlaceBatch, PlaceOpening, Sessions
+from gapless.core.server import BrokerIdentity, Limits, LinkOutput, Sessions
+from gapless.core.stream.ticks import PubendId
 from gapless.errors import ConfigurationError
+from gapless.node.gauges import SESSIONS
+from gapless.selectors.topics import topic_matches
 
 if TYPE_CHECKING:
     from gapless.spi import Authenticator
@@ -48,36 +58,15 @@ ROUNDS_MAX = 1000
 Network: TypeAlias = routing.SendFrame | routing.Dial | routing.Hangup
 
 
-RouterCall: TypeAlias = "Callable[[routing.Router, int, Any], routing.Effects]"
-
-TO_ROUTER: dict[type, RouterCall] = {
-    routing.Opened: lambda router, now, said: router.pubend(now, said.meta, said.members),
-    routing.Know: lambda router, now, said: router.know(now, said.knowledge, said.reply_to),
-    routing.Probe: lambda router, now, said: router.probe(now, said.pubend, said.upto),
-    routing.Enrolled: lambda router, now, said: router.enrolled(now, said.pubend, said.shb, said.at),
-    routing.HeldRow: lambda router, now, said: router.held(now, said.shb, said.held),
-    routing.Submitted: lambda router, now, said: router.submitted(now, said.reply_to, said.pubend, said.outcome),
-    routing.Announce: lambda router, now, said: router.interest(now, said.interest),
-    routing.AskHold: lambda router, now, said: router.hold(now, said.row),
-    routing.Ask: lambda router, now, said: router.want(now, said.want),
-    routing.Report: lambda router, now, said: router.progress(now, said.progress),
+PUBEND_OF: dict[type, Callable[[Any], PubendId]] = {
+    routing.AskPubend: attrgetter("want.pubend"),
+    routing.Enrol: attrgetter("pubend"),
+    routing.Hold: attrgetter("pubend"),
+    routing.Released: attrgetter("pubend"),
+    routing.SubmitOpen: attrgetter("request.pubend"),
+    routing.Submit: attrgetter("pub.pubend"),
 }
-"""What cores say to the router."""
-
-ROLE_MESSAGES = (
-    routing.Deliver,
-    routing.Seen,
-    routing.Probed,
-    routing.Held,
-    routing.AskInterest,
-    routing.AskPubend,
-    routing.Enrol,
-    routing.Hold,
-    routing.Released,
-    routing.SubmitOpen,
-    routing.Submit,
-)
-"""What a router says to cores. On a node without the role it is for, it goes nowhere (the seam is lossy)."""
+"""What concerns a pubend goes to whoever hosts it: two roles may take the same of these, no other fact."""
 
 
 class Output(Struct):
@@ -109,19 +98,28 @@ class Machine:
         broker: BrokerIdentity,
         limits: Limits,
         authenticator: Authenticator,
-        router: routing.Router,
+        authorizer: Authorizer,
+        router: Router,
         roles: Sequence[Role],
     ) -> None:
-        """Raises ConfigurationError when two roles claim the same message."""
+        """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
         self._router = router
         self._roles = tuple(roles)
-        self.sessions = Sessions(broker, limits, authenticator, requests_of(roles))
+        self.sessions = Sessions(broker, limits, authenticator, authorizer, requests_of(roles))
+        self._to_router = router.handlers()
         self._to_roles = handlers_of(roles)
+        self._hosted: dict[PubendId, tuple[int, routing.PubendMeta]] = {}
+        """The pubends of this node: whose each is, by the role's position, and what was last said of it."""
         handlers = [role.handlers() for role in roles]
+        self._mailboxes = {
+            role.name: table[routing.Posted]
+            for role, table in zip(roles, handlers, strict=True)
+            if routing.Posted in table
+        }
         self._session_ended = [table[SessionEnded] for table in handlers if SessionEnded in table]
         self._from_roles = self._role_effects()
         self._from_router = self._router_effects()
-        self._queue: list[routing.Effect] = []
+        self._queue: list[Effect] = []
         """Effects of the router that have not been carried out."""
         self._output = Output()
         self._now = 0
@@ -129,10 +127,10 @@ class Machine:
 
     # What happened.
 
-    def start(self, now: int, wall: int, context: routing.RouterContext) -> None:
+    def start(self, now: int, wall: int, context: RouterContext) -> None:
         """The first call: the router starts, then each role says what there is."""
         self._at(now, wall)
-        self._route(self._router.start(now, context))
+        self._tell_router(context)
         for role in self._roles:
             role.start(now, wall)
 
@@ -170,7 +168,7 @@ class Machine:
         self._at(now, wall)
         for source, cookie in cookies:
             if source == ROUTER:
-                self._route(self._router.saved(now, cookie))
+                self._tell_router(routing.Saved(cookie))
             else:
                 self._roles[source].on_durable(cookie, now, wall)
 
@@ -193,7 +191,7 @@ class Machine:
         self._take_from_sessions()
         wake = self._router.next_wake()
         if wake is not None and wake <= now:
-            self._route(self._router.wake(now))
+            self._tell_router(routing.Wake())
         for role in self._roles:
             due = role.deadline()
             if due is not None and due <= now:
@@ -204,17 +202,17 @@ class Machine:
     ) -> None:
         """A link to another broker is there."""
         self._at(now, wall)
-        self._route(self._router.link_up(now, link, peer, peer_roles, incarnation))
+        self._tell_router(routing.LinkUp(link, peer, peer_roles, incarnation))
 
     def on_broker_frame(self, link: int, frame: bytes, now: int, wall: int) -> None:
         """A frame of another broker arrived."""
         self._at(now, wall)
-        self._route(self._router.frame(now, link, frame))
+        self._tell_router(routing.FrameArrived(link, frame))
 
     def on_broker_link_closed(self, link: int, now: int, wall: int) -> None:
         """A link to another broker is gone."""
         self._at(now, wall)
-        self._route(self._router.link_down(now, link))
+        self._tell_router(routing.LinkDown(link))
 
     # Commands.
 
@@ -247,9 +245,11 @@ class Machine:
         """The role of that name, if this node hosts it: for an operator's commands."""
         return next((role for role in self._roles if role.name == name), None)
 
-    def status(self) -> dict[str, Mapping[str, object]]:
-        """What `gapless doctor` shows of each role, by its name."""
-        return {role.name: role.status() for role in self._roles}
+    def gauges(self) -> Iterator[Gauge]:
+        """The figures of the sessions and of each role."""
+        yield SESSIONS.gauge(self.sessions.count)
+        for role in self._roles:
+            yield from role.gauges()
 
     # One round: what the router said, then what each role says to it.
 
@@ -273,10 +273,8 @@ class Machine:
         """
         effects = self.sessions.take_effects()
         for effect in effects:
-            if type(effect) is PlaceBatch:
-                self._route(self._router.place(self._now, effect.pub, effect.reply_to))
-            elif type(effect) is PlaceOpening:
-                self._route(self._router.open(self._now, effect.request, effect.reply_to))
+            if type(effect) in (routing.Submit, routing.SubmitOpen):
+                self._tell_router(effect)
             elif type(effect) is Alarm:
                 self._output.alarms.append(effect.text)
             else:
@@ -284,8 +282,8 @@ class Machine:
                     handler(effect, self._now, self._wall)
         return bool(effects)
 
-    def _route(self, effects: routing.Effects) -> None:
-        self._queue.extend(effects)
+    def _tell_router(self, fact: object, _source: int = ROUTER) -> None:
+        self._queue.extend(self._to_router[type(fact)](self._now, fact))
 
     def _at(self, now: int, wall: int) -> None:
         self._now = now
@@ -296,7 +294,9 @@ class Machine:
     def _role_effects(self) -> dict[type, Callable[[Any, int], None]]:
         tell, transmit, end = self.sessions.tell, self.sessions.transmit, self.sessions.end
         return {
-            **{kind: self._to_router(call) for kind, call in TO_ROUTER.items()},
+            **dict.fromkeys(self._to_router, self._tell_router),
+            routing.Opened: self._on_opened,
+            routing.Post: self._on_post,
             Write: self._write,
             Read: self._read,
             Tell: lambda effect, _: tell(effect.session, effect.message),
@@ -307,19 +307,54 @@ class Machine:
 
     def _router_effects(self) -> dict[type, Callable[[Any], None]]:
         return {
-            **{kind: self._to_role(handler) for kind, handler in self._to_roles.items()},
-            routing.Placed: self.sessions.on_placed,
+            **{kind: self._to_roles_of(kind, takers) for kind, takers in self._to_roles.items()},
+            routing.Submitted: self.sessions.on_placed,
             routing.Save: self._save,
+            routing.Posted: self._on_posted,
             routing.SendFrame: self._to_network,
             routing.Dial: self._to_network,
             routing.Hangup: self._to_network,
         }
 
-    def _to_router(self, call: RouterCall) -> Callable[[Any, int], None]:
-        return lambda effect, _: self._queue.extend(call(self._router, self._now, effect))
-
-    def _to_role(self, handler: Handler) -> Callable[[Any], None]:
+    def _to_roles_of(self, kind: type, takers: Mapping[int, Handler]) -> Callable[[Any], None]:
+        if len(takers) > 1:
+            return lambda effect: self._to_host(kind, takers, effect)
+        handler = next(iter(takers.values()), _nobody)
         return lambda effect: handler(effect, self._now, self._wall)
+
+    def _to_host(self, kind: type, takers: Mapping[int, Handler], effect: Any) -> None:
+        """Of several roles, the one that hosts the pubend; of a pubend that nobody hosts, the first has to say so."""
+        pubend = PUBEND_OF[kind](effect)
+        if not pubend and kind is routing.SubmitOpen:
+            pubend = self._pubend_for(effect.request.topic)
+        source = self._hosted[pubend][0] if pubend in self._hosted else next(iter(takers))
+        takers.get(source, _nobody)(effect, self._now, self._wall)
+
+    def _pubend_for(self, topic: str | None) -> PubendId:
+        """A pubend of the host that a publisher is to be opened at: of the first one that carries its topic."""
+        for _, meta in sorted(self._hosted.values(), key=itemgetter(0)):
+            if not meta.sealed and (topic is None or any(topic_matches(pattern, topic) for pattern in meta.topics)):
+                return meta.pubend
+        return ""
+
+    def _on_opened(self, opened: routing.Opened, source: int) -> None:
+        """A role hosts a pubend: that is how it registers for what concerns it."""
+        host, _ = self._hosted.setdefault(opened.meta.pubend, (source, opened.meta))
+        if host != source:
+            names = self._roles[host].name, self._roles[source].name
+            raise ConfigurationError(f"the roles {names[0]!r} and {names[1]!r} both host {opened.meta.pubend}")
+        self._hosted[opened.meta.pubend] = source, opened.meta
+        self._tell_router(opened)
+
+    def _on_post(self, post: routing.Post, _source: int) -> None:
+        if len(post.data) > routing.MAIL_BYTES_MAX:
+            raise ValueError(f"mail to {post.role} of {post.to_node!r} has {len(post.data):,} bytes")
+        self._tell_router(post)
+
+    def _on_posted(self, posted: routing.Posted) -> None:
+        """Only the role that it is for gets it. Any role may take mail."""
+        handler = self._mailboxes.get(posted.role, _nobody)
+        handler(posted, self._now, self._wall)
 
     def _to_network(self, effect: Network) -> None:
         self._output.network.append(effect)
@@ -338,16 +373,17 @@ class Machine:
         self._write(Write([operation], save.cookie), ROUTER)
 
 
-def handlers_of(roles: Sequence[Role]) -> dict[type, Handler]:
-    """The handler of each message that a router may send to a core."""
+def handlers_of(roles: Sequence[Role]) -> dict[type, dict[int, Handler]]:
+    """Who takes each fact that a router may say to a core, by position. Nobody may: the seam is lossy."""
     claimed: dict[type, str] = {}
-    handlers: dict[type, Handler] = dict.fromkeys(ROLE_MESSAGES, _nobody)
-    for role in roles:
+    handlers: dict[type, dict[int, Handler]] = {kind: {} for kind in get_args(Effect)}
+    for source, role in enumerate(roles):
         for kind, handler in role.handlers().items():
-            if kind is SessionEnded:
+            if kind in (SessionEnded, routing.Posted):  # for every role that takes it
                 continue
-            _claim(claimed, kind, role)
-            handlers[kind] = handler
+            if kind not in PUBEND_OF:
+                _claim(claimed, kind, role)
+            handlers.setdefault(kind, {})[source] = handler
     return handlers
 
 

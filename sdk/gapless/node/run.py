@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,8 @@ from gapless.node.engine import Engine, LinkOwner
 from gapless.node.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from gapless.core.effects import Operation
+    from gapless.core.gauges import Gauge
+    from gapless.core.ports import Operation
     from gapless.node.machine import Cookie, Machine, Network
     from gapless.spi import Link, LogVolume
 
@@ -80,9 +81,10 @@ class Run:
         """Whether the run has neither failed nor been stopped."""
         return self._engine.alive
 
-    def status(self) -> dict[str, Any]:
-        """What `gapless doctor` shows."""
-        return {**self._machine.status(), "sessions": self._machine.sessions.count, **self._upkeep.status()}
+    def gauges(self) -> Iterator[Gauge]:
+        """The figures of the machine and of its disk."""
+        yield from self._machine.gauges()
+        yield from self._upkeep.gauges()
 
     # What happened.
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from gapless.node import gauges
+
 if TYPE_CHECKING:
+    from gapless.core.gauges import Gauge
     from gapless.spi import LogVolume
 
 log = logging.getLogger("gapless.node")
@@ -18,7 +21,7 @@ INTERVAL_NEAR = 0.1
 NEAR_BYTES = 256 << 20
 """With less left it is looked more often: publishers can write that much in a second or two."""
 RECLAIM_BYTES = 64 << 20
-"""So much is given back at once (storage.md 6)."""
+"""So much is given back at once."""
 RECLAIM_BYTES_IDLE = 1 << 20
 """So much is given back when it has not grown for a while, or when space is low."""
 IDLE_LOOKS = 60
@@ -56,13 +59,12 @@ class Upkeep:
         self._looks_unchanged = 0
         self._stopped = False
 
-    def status(self) -> dict[str, object]:
-        """What `gapless doctor` shows."""
-        return {
-            "free_bytes": self._volume.free_bytes,
-            "space_low": self._low,
-            "reclaimable_bytes": self._volume.reclaimable,
-        }
+    def gauges(self) -> Iterator[Gauge]:
+        """How much room there is; of what is free nothing where that is not known."""
+        if (free := self._volume.free_bytes) is not None:
+            yield gauges.FREE_BYTES.gauge(free)
+        yield gauges.SPACE_LOW.gauge(self._low)
+        yield gauges.RECLAIMABLE_BYTES.gauge(self._volume.reclaimable)
 
     def start(self) -> None:
         """Looks now, and every second from now on.

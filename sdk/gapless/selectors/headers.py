@@ -17,7 +17,7 @@ from gapless.selectors.topics import check_topic
 from gapless.selectors.values import Kind, Value
 
 if TYPE_CHECKING:
-    from gapless.core.events import Event
+    from gapless.core.stream.events import Event
 
 PRIORITY: Final = 4
 """The priority of an event whose sender names none."""

@@ -12,9 +12,10 @@ from weakref import WeakSet
 from typing_extensions import Self
 
 import gapless.client.connection as awaited
+from gapless.client.ack_modes import AckMode
 from gapless.client.addresses import Embedded, parse
 from gapless.client.archives import Archive, check_archive
-from gapless.client.options import AckMode, check_name
+from gapless.client.options import check_name
 from gapless.sync.ranges import RangeCalls
 from gapless.sync.runner import Runner
 from gapless.sync.session import Session

@@ -18,7 +18,7 @@ from gapless.selectors.headers import PRIORITY
 if TYPE_CHECKING:
     import gapless.client.publisher as awaited
     from gapless.client.receipts import Receipt, Recovery
-    from gapless.core.events import Property
+    from gapless.core.stream.events import Property
     from gapless.sync.runner import Runner
 
 PARTS_MAX = 32

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 from typing_extensions import Self
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.events import Event
+from gapless.core.stream.events import Event
 
 if TYPE_CHECKING:
     import gapless.client.connection as awaited
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from gapless.client.messages import Message
     from gapless.client.options import OnConflict, OnGap, Start
     from gapless.client.reading import RangeReader as AwaitedReader
-    from gapless.core.ticks import PubendId, Tick
-    from gapless.core.tokens import CheckpointToken
+    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.wire.tokens import CheckpointToken
     from gapless.selectors.selector import Selector
     from gapless.sync.runner import Runner
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, ov
 from typing_extensions import Self
 
 from gapless.core.client import Gap, Silence
-from gapless.core.events import Event
+from gapless.core.stream.events import Event
 from gapless.sync.publisher import Publisher
 from gapless.sync.subscription import Subscription
 
 if TYPE_CHECKING:
     import gapless.client.session as awaited
-    from gapless.client.options import AckMode, OnConflict, OnGap, Start
+    from gapless.client.ack_modes import AckMode
+    from gapless.client.options import OnConflict, OnGap, Start
     from gapless.selectors.selector import Selector
     from gapless.sync.runner import Runner
 

@@ -10,7 +10,7 @@ from typing_extensions import Self
 if TYPE_CHECKING:
     import gapless.client.subscription as awaited
     from gapless.client.batches import Batch
-    from gapless.core.tokens import CheckpointToken
+    from gapless.core.wire.tokens import CheckpointToken
     from gapless.sync.runner import Runner
 
 ItemT = TypeVar("ItemT")

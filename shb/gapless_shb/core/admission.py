@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from zlib import crc32
 
-from gapless.core.messages import Code, Position, RequestFailed, Subscribe
-from gapless.core.ticks import PubendId
-from gapless.core.tokens import check_seal
+from gapless.core.stream.ticks import PubendId
+from gapless.core.wire.messages import Code, Position, RequestFailed, Subscribe
+from gapless.core.wire.tokens import check_seal
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter
 from gapless_shb.core.constream import Constream

@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gapless.core.effects import Alarm
-from gapless.core.messages import Acknowledged, Attach, Code, Detached, Position, Subscribe
-from gapless.core.roles import ClientSession
-from gapless.core.routing import Held
-from gapless.core.ticks import FOREVER, MILLISECOND, STEP, PubendId, Tick
+from gapless.core.network.facts import Held
+from gapless.core.ports import Alarm, ClientSession
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, STEP, PubendId, Tick
+from gapless.core.wire.messages import Acknowledged, Attach, Code, Detached, Position, Subscribe
 from gapless_shb.core.admission import RefusedError, called, lost_data
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
@@ -222,7 +221,7 @@ class Ahead:
         if subscription.start.get(pubend, 0) > upto:
             subscription.start = {**subscription.start, pubend: upto}
             self._hosting.write(self._hosting.registry.save(subscription))
-        self._hosting.effects.append(Alarm(f"{reason}; it goes on from what is published now"))
+        self._hosting.outbox.emit(Alarm(f"{reason}; it goes on from what is published now"))
 
 
 def _name(consumer: Consumer) -> str:

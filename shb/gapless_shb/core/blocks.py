@@ -1,7 +1,7 @@
 """PFS blocks: the ticks of many events, and for each subscription which of them matched it.
 
-The paper's record, `tick, n × (subscription, previous record)`, spread over a block of ticks (algorithms.md
-3.5); a block of one tick is exactly that record, only shorter. A block's index in its log stream is its
+The paper's record, `tick, n × (subscription, previous record)`, spread over a block of ticks (protocol:
+pfs); a block of one tick is exactly that record, only shorter. A block's index in its log stream is its
 last tick, so the block itself holds no tick whole:
 
     block := flags u8, shift u8, count u16, subscriptions u32
@@ -25,8 +25,8 @@ from itertools import accumulate, compress, pairwise
 from struct import Struct, pack, unpack_from
 from typing import Final
 
-from gapless.core.columns import mask_flags
-from gapless.core.ticks import MILLISECOND, Tick
+from gapless.core.stream.columns import mask_flags
+from gapless.core.stream.ticks import MILLISECOND, Tick
 from gapless.selectors.masks import select
 
 TICKS_MAX: Final = 1024

@@ -1,4 +1,4 @@
-"""The subscriber-hosting broker as one pure core: what comes in, what goes out, and when (algorithms.md 3).
+"""The subscriber-hosting broker as one pure core: what comes in, what goes out, and when (protocol: owners).
 
 The parts: `constream` follows a pubend, `readers` catch up in `turns`, `pfs` remembers what matched whom,
 `subscribing` creates and attaches, `checkpoint` makes durable, `recovery` finds that again, `listing` answers
@@ -7,14 +7,17 @@ questions, `ranges` serves those who keep the position themselves. This module o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from gapless.core.deadlines import Deadlines
-from gapless.core.effects import Operation, ReadResult
-from gapless.core.messages import (
+from gapless.core.gauges import Gauge
+from gapless.core.network.facts import AskInterest, Held, Know, Probe, PubendMeta, Seen
+from gapless.core.ports import ClientSession, Handler, Operation, ReadResult, RequestHandler, RoleContext, SessionEnded
+from gapless.core.stream.ticks import ShbId, Tick
+from gapless.core.wire.messages import (
     Acknowledge,
     Credit,
     Detach,
@@ -22,9 +25,7 @@ from gapless.core.messages import (
     Subscribe,
     Unsubscribe,
 )
-from gapless.core.roles import ClientSession, Handler, RequestHandler, RoleContext, SessionEnded
-from gapless.core.routing import AskInterest, Deliver, Held, Probed, PubendMeta, Seen
-from gapless.core.ticks import ShbId, Tick
+from gapless_shb.core import gauges
 from gapless_shb.core.ahead import Ahead
 from gapless_shb.core.checkpoint import Checkpoints, position_row
 from gapless_shb.core.constream import CatchUp, Constream
@@ -43,7 +44,7 @@ _MILLISECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How often an SHB does things, in milliseconds (algorithms.md 1.3)."""
+    """How often an SHB does things, in milliseconds (protocol: timers)."""
 
     checkpoint_ms: int = 250
     idle_checkpoint_ms: int = 5_000
@@ -64,7 +65,7 @@ class Timer(Enum):
 
 
 def shb_id(context: RoleContext) -> ShbId:
-    """An SHB's id carries its storage's: with another storage it is another SHB (algorithms.md 1.1)."""
+    """An SHB's id carries its storage's: with another storage it is another SHB (protocol: pubends)."""
     return f"{context.broker}@{context.storage_id}"
 
 
@@ -90,10 +91,15 @@ class SubscriberHostingBroker:
         self._checkpoints = Checkpoints(self._hosting, self._subscribing.is_creating)
         self._urgent = False
         """Whether the next checkpoint must not wait: a consumer has left since the last one was begun."""
+        self._unfinished = False
+        """Whether something has happened whose consequences are still to be drawn."""
+        self._now = self._wall = 0
+        """When it happened."""
         recover(self._hosting, context)
 
     def start(self, now: int, wall: int) -> None:
         """Says what it is interested in, under a version of its own: what was not durable is gone."""
+        self._happens(now, wall)
         for timer, after in (
             (Timer.SILENCE, self._timing.silence_ms),
             (Timer.REPEAT, self._timing.repeat_ms),
@@ -112,36 +118,76 @@ class SubscriberHostingBroker:
 
     def handlers(self) -> Mapping[type, Handler]:
         """What routers say to an SHB."""
-        return {
-            Deliver: self._on_deliver,
+        said: dict[type, Handler] = {
+            Know: self._on_deliver,
             Seen: self._on_seen,
-            Probed: self._on_probed,
+            Probe: self._on_probed,
             Held: self._on_held,
             AskInterest: self._on_ask_interest,
             SessionEnded: self._on_session_ended,
         }
+        return {kind: self._in_turn(handler) for kind, handler in said.items()}
 
     def requests(self) -> Mapping[type, RequestHandler]:
         """What clients ask of an SHB."""
-        return {
+        asked: dict[type, RequestHandler] = {
             Subscribe: self._on_subscribe,
             Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
             Acknowledge: self._on_acknowledge,
             Detach: self._on_detach,
             ListSubscriptions: self._on_list,
-            **self._ranges.requests(self._after_range_request),
+            **self._ranges.requests(),
         }
+        return {kind: self._in_turn(handler) for kind, handler in asked.items()}
+
+    def _in_turn(self, handler: Callable[..., None]) -> Callable[..., None]:
+        """The handler, whose consequences are drawn when the effects of the turn are taken."""
+
+        def handle(*said_and_time: Any) -> None:
+            self._happens(*said_and_time[-2:])
+            handler(*said_and_time)
+
+        return handle
+
+    # -------------------------------------------------------------------------------- the end of a turn
+
+    def _happens(self, now: int, wall: int) -> None:
+        self._now, self._wall, self._unfinished = now, wall, True
+
+    def _finish_turn(self) -> None:
+        """Draws the consequences of all that has happened since the effects were taken last.
+
+        Handlers change state, mark what others wait for, and end there. What follows from that stands here alone,
+        once for all messages of a turn, so that no handler can forget a part of it.
+        """
+        now, wall = self._now, self._wall
+        self._unfinished = False
+        self._subscribing.complete_creations(now, wall)
+        self._ranges.answer_ready(now, wall)
+        # Whoever was let in by that may complete a creation, for which others wait in turn.
+        while self._subscribing.complete_creations(now, wall):
+            self._ranges.answer_ready(now, wall)
+        self._checkpoints.send_holds(now)
+        for stream in self._streams():
+            stream.send_wants(now)
+            self._hosting.unsaved |= stream.pfs.has_open
+        if self._hosting.unsaved:
+            self._hosting.unsaved = False
+            self._deadlines.set_earlier(Timer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
+        if self._urgent and not self._checkpoints.under_way:
+            self._deadlines.set_earlier(Timer.CHECKPOINT, now)
+        if self._listings.telling:
+            self._deadlines.set_earlier(Timer.LISTING, now + _MILLISECOND)
 
     # ---------------------------------------------------------------------------------- what routers say
 
-    def _on_deliver(self, deliver: Deliver, now: int, wall: int) -> None:
+    def _on_deliver(self, deliver: Know, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(deliver.knowledge.pubend)
         if stream is not None:
             stream.on_knowledge(deliver.knowledge, now, wall)
-            self._ranges.on_knowledge(deliver.knowledge, now, wall)
+            self._ranges.on_knowledge(deliver.knowledge, now)
             self._ahead.on_heard(stream, now, wall)
-            self._after(stream, now)
 
     def _on_seen(self, seen: Seen, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(seen.meta.pubend)
@@ -152,16 +198,13 @@ class SubscriberHostingBroker:
             stream = self._discover(seen.meta, seen.enrolled_at, now, wall)
         stream.learn(seen.meta)
         if seen.enrolled_at is not None and stream.enrol(seen.enrolled_at):
-            self._soon(now)
-            self._checkpoints.send_holds(now)
-            self._subscribing.go_on(now, wall)
-            self._ranges.settle(now, wall)
+            self._hosting.unsaved = True
+            self._subscribing.may_complete = True
         stream.catch_up(seen.meta.stable, now)
         self._ahead.on_heard(stream, now, wall)
-        self._after(stream, now)
 
     def _discover(self, meta: PubendMeta, at: Tick, now: int, wall: int) -> Constream:
-        """A pubend this SHB did not know: subscriptions begin where the rule of algorithms.md 6.6 says."""
+        """A pubend this SHB did not know: subscriptions begin where they were asked to (protocol: late-pubends)."""
         pfs = Pfs(meta.pubend, at, 0, imprecise=self._hosting.around.catch_up.imprecise)
         stream = Constream(meta, at, pfs, self._hosting.around)
         stream.learn(meta)
@@ -183,21 +226,18 @@ class SubscriberHostingBroker:
         self._hosting.attach_to_new(stream, now, wall)
         return stream
 
-    def _on_probed(self, probed: Probed, now: int, wall: int) -> None:
+    def _on_probed(self, probed: Probe, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(probed.pubend)
         if stream is not None:
             stream.on_probe(probed.upto, now)
             self._checkpoints.report(stream)
-            self._after(stream, now)
 
     def _on_held(self, held: Held, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(held.pubend)
         if stream is not None:
             self._subscribing.on_held(stream, stream.holds.on_held(held))
             self._ahead.on_held(stream, held, now, wall)
-            self._soon(now)
-            self._subscribing.go_on(now, wall)
-            self._ranges.settle(now, wall)
+            self._hosting.unsaved = True
 
     def _on_ask_interest(self, _ask: AskInterest, _now: int, _wall: int) -> None:
         self._hosting.announce_in_full()
@@ -207,12 +247,9 @@ class SubscriberHostingBroker:
     def _on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         if self._ranges.admits(session, request):
             self._subscribing.on_subscribe(session, request, now, wall)
-        self._ranges.settle(now, wall)
-        self._after_all(now)
 
     def _on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
         self._subscribing.on_unsubscribe(session, request, now, wall)
-        self._ranges.settle(now, wall)
 
     def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
         consumer = self._hosting.around.consumers.get(credit.sid)
@@ -224,7 +261,6 @@ class SubscriberHostingBroker:
         for stream in self._streams():
             if credit.sid in stream.turns.readers:
                 stream.turns.step(credit.sid, now, wall)
-                self._after(stream, now)
 
     def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:
         consumer = self._hosting.around.consumers.get(request.sid)
@@ -232,7 +268,7 @@ class SubscriberHostingBroker:
             return  # a zombie's acknowledgement: somebody else may have the subscription (U09)
         for said in request.positions:
             self._ahead.acknowledge(consumer, said, now)
-        self._soon(now)
+        self._hosting.unsaved = True
 
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
         consumer = self._hosting.around.consumers.get(request.sid)
@@ -241,9 +277,8 @@ class SubscriberHostingBroker:
         if request.request in {0, consumer.request}:  # else it has been taken over since, in the same session
             self._end_consumption(request.sid, now, wall)
 
-    def _on_list(self, session: ClientSession, request: ListSubscriptions, now: int, wall: int) -> None:
+    def _on_list(self, session: ClientSession, request: ListSubscriptions, _now: int, _wall: int) -> None:
         self._listings.on_list(session.number, request.request)
-        self._go_on_telling(now)
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
         self._subscribing.on_session_ended(ended.session, now)
@@ -256,7 +291,7 @@ class SubscriberHostingBroker:
     def _end_consumption(self, sid: int, now: int, wall: int) -> None:
         consumer = self._hosting.detach(sid)
         if consumer is not None and not consumer.subscription.durable:
-            self._subscribing.remove(consumer.subscription, now, None)
+            self._subscribing.remove(consumer.subscription, now)
         self._subscribing.on_detached(sid, now, wall)
         # What was acknowledged last is made durable at once: the broker may be about to stop in order.
         self._urgent = True
@@ -265,35 +300,14 @@ class SubscriberHostingBroker:
     # ---------------------------------------------------------------------------------------- durability
 
     def on_durable(self, cookie: Any, now: int, wall: int) -> None:
-        """A write is on disk: say what had to wait for it."""
-        kind = cookie[0]
-        if kind == "interest":
-            self._hosting.announce(cookie[1])
-            if cookie[2] is not None:
-                self.on_durable(cookie[2], now, wall)
-        elif kind == "created":
-            self._subscribing.on_created(cookie[1], now, wall)
-        elif kind == "answer":
-            self._hosting.tell(cookie[1], cookie[2])
-        elif kind == "returned":
-            for session, request in self._leases.returned(cookie[1]):
-                self._subscribing.on_subscribe(session, request, now, wall)
-        elif kind == "started":
-            self._hosting.started(cookie[1])
-        elif kind == "holds":
-            self._hosting.streams[cookie[1]].holds.durable = cookie[2]
-            self._checkpoints.send_holds(now)
-        elif kind == "checkpoint":
-            self._checkpoints.on_durable(cookie[1], now)
-            if self._urgent:
-                self._deadlines.set_earlier(Timer.CHECKPOINT, now)
-        self._ranges.settle(now, wall)
-        self._after_all(now)
+        """A write is on disk: whoever waited for it goes on."""
+        self._happens(now, wall)
+        self._hosting.outbox.on_durable(cookie, now, wall)
 
     def _checkpoint(self, now: int) -> None:
         self._deadlines.set(Timer.CHECKPOINT, now + self._timing.idle_checkpoint_ms * _MILLISECOND)
         if self._checkpoints.under_way:
-            self._soon(now)
+            self._hosting.unsaved = True
             return
         self._urgent = False
         self._checkpoints.begin()
@@ -302,19 +316,8 @@ class SubscriberHostingBroker:
 
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:
         """A PFS was read: for a reader, for a range, or for a listing."""
-        cookie: Any = result.cookie
-        if cookie[0] == "list":
-            self._listings.on_read(cookie[1], result)
-            self._go_on_telling(now)
-            return
-        if self._ranges.on_read(result, now):
-            self._after_all(now)
-            return
-        _, pubend, sid, number = cookie
-        stream = self._hosting.streams.get(pubend)
-        if stream is not None:
-            stream.turns.on_read(sid, number, result, now, wall)
-            self._after(stream, now)
+        self._happens(now, wall)
+        self._hosting.outbox.on_read(result, now, wall)
 
     def on_space(self, now: int, wall: int, *, low: bool) -> None:
         """A nearly full disk changes nothing here: what is written is little, and it lets space be freed."""
@@ -334,6 +337,7 @@ class SubscriberHostingBroker:
 
     def on_deadline(self, now: int, wall: int) -> None:
         """Some deadline has come."""
+        self._happens(now, wall)
         for timer in self._deadlines.take_expired(now):
             if timer is Timer.CHECKPOINT:
                 self._checkpoint(now)
@@ -345,27 +349,25 @@ class SubscriberHostingBroker:
                 self._repeat()
             elif timer is Timer.LISTING:
                 self._listings.tell()
-                self._go_on_telling(now)
             elif timer is Timer.LEASES:
-                self._leases.on_beat(self._is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now, None))
+                self._leases.on_beat(self._is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now))
                 self._await_beat(now)
-        self._checkpoints.send_holds(now)
-        self._ranges.settle(now, wall)
         for stream in self._streams():
             stream.turns.pump(now, wall)
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
 
     def take_effects(self) -> list[object]:
         """What to do."""
+        if self._unfinished:
+            self._finish_turn()
         return self._hosting.take_effects()
 
-    def status(self) -> Mapping[str, object]:
-        """What `gapless doctor` shows."""
-        return {
-            "subscriptions": len(self._hosting.registry),
-            "consumers": len(self._hosting.around.consumers),
-            "pubends": {stream.pubend: stream.status() for stream in self._streams()},
-        }
+    def gauges(self) -> Iterator[Gauge]:
+        """How many it serves, and where it stands with each pubend."""
+        yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
+        yield gauges.CONSUMERS.gauge(len(self._hosting.around.consumers))
+        for stream in self._streams():
+            yield from stream.gauges()
 
     def _say_silence(self) -> None:
         for stream in self._streams():
@@ -377,29 +379,8 @@ class SubscriberHostingBroker:
         for stream in self._streams():
             self._checkpoints.report(stream)
 
-    def _go_on_telling(self, now: int) -> None:
-        if self._listings.telling:
-            self._deadlines.set_earlier(Timer.LISTING, now + _MILLISECOND)
-
     def _streams(self) -> list[Constream]:
         return list(self._hosting.streams.values())
-
-    def _after(self, stream: Constream, now: int) -> None:
-        stream.send_wants(now)
-        if stream.pfs.has_open:
-            self._soon(now)
-
-    def _after_all(self, now: int) -> None:
-        for stream in self._streams():
-            self._after(stream, now)
-
-    def _after_range_request(self, now: int) -> None:
-        if self._ranges.take_acknowledged():
-            self._soon(now)
-        self._after_all(now)
-
-    def _soon(self, now: int) -> None:
-        self._deadlines.set_earlier(Timer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
 
     def _is_awaited(self, sid: int) -> bool:
         return self._subscribing.is_awaited(sid) or self._ranges.is_awaited(sid)

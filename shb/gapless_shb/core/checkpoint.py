@@ -1,4 +1,4 @@
-"""What an SHB makes durable, and when it may say so (algorithms.md 1.5, 3.3; T9, T42).
+"""What an SHB makes durable, and when it may say so (protocol: checkpoints; T9, T42).
 
 A checkpoint is one atomic write: the PFS blocks of all steps since the last one, latestDelivered and
 released(p) of each pubend, and every position that changed. Only when it is durable does latestDelivered
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gapless.core.effects import Delete, Operation, Set
-from gapless.core.roles import RecoveryReader
-from gapless.core.routing import AskHold, Progress, Ranges, Report
-from gapless.core.ticks import FOREVER, PubendId, Tick
+from gapless.core.network.facts import Progress
+from gapless.core.ports import Delete, Operation, RecoveryReader, Set
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.positions import Position
 
@@ -135,9 +135,9 @@ class Checkpoints:
             claims.append(claim)
         if operations:
             self.under_way = True
-            self._hosting.write(operations, ("checkpoint", tuple(claims)))
+            self._hosting.write(operations, lambda now, _wall: self._make_claims(claims, now))
 
-    def on_durable(self, claims: Iterable[Claim], now: int) -> None:
+    def _make_claims(self, claims: Iterable[Claim], now: int) -> None:
         """It is on disk: now its claims may be made."""
         self.under_way = False
         for claim in claims:
@@ -145,12 +145,11 @@ class Checkpoints:
             stream.durable(claim.latest_delivered, claim.released)
             self.report(stream)
             self._lift_holds(stream, claim, now)
-        self.send_holds(now)
 
     def report(self, stream: Constream) -> None:
         """Says how far a pubend is delivered and released, as a durable checkpoint has it."""
         progress = Progress(self._hosting.around.shb, stream.pubend, stream.reported, stream.latest_delivered)
-        self._hosting.effects.append(Report(progress))
+        self._hosting.outbox.emit(progress)
 
     def _lift_holds(self, stream: Constream, claim: Claim, now: int) -> None:
         """A hold goes when what its subscription has durably released reaches what was reported (T49)."""
@@ -175,7 +174,7 @@ class Checkpoints:
         for stream in self._hosting.streams.values():
             row = stream.holds.due(now)
             if row is not None:
-                self._hosting.effects.append(AskHold(row))
+                self._hosting.outbox.emit(row)
 
 
 def released(stream: Constream) -> Tick:

@@ -2,23 +2,27 @@
 
 The constream is the one stream that all live consumers share. Its head is how far everything is known
 and handed to them; latestDelivered, behind it, is how far the PFS holds that durably (two horizons,
-T28). Who is not live is served by a reader (algorithms.md 3.1 to 3.6).
+T28). Who is not live is served by a reader (protocol: constream, readers).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from gapless.core.curiosity import CuriosityStream
-from gapless.core.effects import Alarm
-from gapless.core.knowledge import KnowledgeConflict, KnowledgeStream
-from gapless.core.routing import Ask, Knowledge, PubendMeta, Stamp, Want
-from gapless.core.ticks import FOREVER, STEP, ShbId, Tick
+from gapless.core.gauges import Gauge
+from gapless.core.network.facts import PubendMeta, Want
+from gapless.core.outbox import Outbox
+from gapless.core.ports import Alarm
+from gapless.core.stream.curiosity import CuriosityStream
+from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict, KnowledgeStream
+from gapless.core.stream.stamps import Stamp
+from gapless.core.stream.ticks import FOREVER, STEP, ShbId, Tick
 from gapless.selectors.index import BatchMatcher
+from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.delivery import Delivery
-from gapless_shb.core.fetches import DAMAGED, Lost, Window
+from gapless_shb.core.fetches import DAMAGED, GapSegment, Lost, Window
 from gapless_shb.core.holds import Holds
 from gapless_shb.core.joining import Joining
 from gapless_shb.core.pfs import Pfs
@@ -30,7 +34,7 @@ from gapless_shb.core.turns import Turns
 _BUFFER_BYTES = 32 << 20
 """How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
 _SHOWN = 20
-"""How many of those that pin a log `gapless doctor` is told, at most: the first to look at."""
+"""How many of those that pin a log there are gauges of, at most: the first to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Surroundings:
     shb: ShbId
     matcher: BatchMatcher
     subscription: Callable[[int], Subscription | None]
-    emit: Callable[[object], None]
+    outbox: Outbox
     consumers: dict[int, Consumer] = field(default_factory=dict)
     channels: dict[int, Channel] = field(default_factory=dict)
     catch_up: CatchUp = field(default_factory=CatchUp)
@@ -87,6 +91,8 @@ class Constream:
         self._changed: dict[int, None] = {}
         self.floors: dict[int, Tick] = {}
         """Live consumers whose own position is ahead of the head (T11)."""
+        self.open_gaps: dict[int, GapSegment] = {}
+        """What live consumers are not told yet, while the head moves on: more of it may follow."""
         self._around = around
         self._istream = KnowledgeStream(meta.pubend, head)
         self._curiosity = CuriosityStream()
@@ -115,18 +121,18 @@ class Constream:
         self.enrolled, self.enrolled_at = True, at
         return True
 
-    def status(self) -> dict[str, object]:
-        """What `gapless doctor` shows of it."""
-        return {
-            "head": self.head,
-            "latest_delivered": self.latest_delivered,
-            "released": self.reported,
-            "live": len(self.live),
-            "pinned": len(self.pinning),
-            "pinned_by": self.pinning.lowest_few(_SHOWN),
-            "holds": len(self.holds.row),
-            **self.turns.status(),
-        }
+    def gauges(self) -> Iterator[Gauge]:
+        """Where it stands, whom it serves, and who is furthest behind."""
+        name = self.pubend
+        yield gauges.HEAD.gauge(self.head, name)
+        yield gauges.LATEST_DELIVERED.gauge(self.latest_delivered, name)
+        yield gauges.RELEASED.gauge(self.reported, name)
+        yield gauges.LIVE.gauge(len(self.live), name)
+        yield gauges.PINNING.gauge(len(self.pinning), name)
+        for sid in self.pinning.lowest_few(_SHOWN):
+            yield gauges.SETTLED.gauge(self.positions[sid].settled, name, sid)
+        yield gauges.HOLDS.gauge(len(self.holds.row), name)
+        yield from self.turns.gauges()
 
     # ------------------------------------------------------------------------------------ positions
 
@@ -215,6 +221,7 @@ class Constream:
 
     def durable(self, latest_delivered: Tick, released: Tick) -> None:
         """A checkpoint with these values is durable."""
+        assert released <= latest_delivered <= self.head, "nobody is done with what was not delivered"
         self.latest_delivered = max(self.latest_delivered, latest_delivered)
         self.reported = max(self.reported, released)
 
@@ -295,7 +302,7 @@ class Constream:
         try:
             self._take_in(knowledge, now, wall)
         except KnowledgeConflict as conflict:
-            self._around.emit(Alarm(f"two brokers contradict each other about {self.pubend}: {conflict}"))
+            self._around.outbox.emit(Alarm(f"two brokers contradict each other about {self.pubend}: {conflict}"))
 
     def _take_in(self, knowledge: Knowledge, now: int, wall: int) -> None:
         self.turns.on_knowledge(knowledge, now, wall)
@@ -313,17 +320,16 @@ class Constream:
         self._want_next(now)
 
     def on_deadline(self, now: int, stalled_after: int) -> None:
-        """Repeats wants; asks for what lies ahead when the head has not moved for `stalled_after` ns (DCT)."""
+        """Asks for what lies ahead when the head has not moved for `stalled_after` ns (DCT)."""
         if now - self._moved_at >= stalled_after:
             self._moved_at = now
             self._asked_ahead = True
             self._curiosity.add(((self.head, FOREVER),), self._need(), now, urgent=True)
-        self.send_wants(now)
 
     def send_wants(self, now: int) -> None:
-        """Says what is wanted now."""
+        """Says what is wanted now, for the first time or again."""
         for ranges, need in self._curiosity.due(now):
-            self._around.emit(Ask(Want(self.pubend, ranges, need, self._around.shb)))
+            self._around.outbox.emit(Want(self.pubend, ranges, need, self._around.shb))
 
     def deadline(self, stalled_after: int) -> int:
         """When `on_deadline` wants to be called."""
@@ -354,6 +360,8 @@ class Constream:
                 continue
             self._pass(min(horizon, self._joining.next_change(self.head)), wall)
             self._moved_at = now
+        for sid in list(self.open_gaps):
+            self.send_gap(sid)
         if self._asked_ahead and self._moved_at == now:
             # It does go on: nobody has to be asked for what lies ahead.
             self._asked_ahead = False
@@ -371,6 +379,7 @@ class Constream:
         damaged = [(lo, hi, DAMAGED) for lo, hi in self._istream.damaged_in(self.head, horizon, need)]
         if lost := sorted(retired + damaged):
             horizon = self._deliver_lost(lost, horizon)
+        assert horizon >= self.head, "the head never falls"
         batch = self._istream.take(self.head, horizon)
         previous, self.head = self.head, horizon
         if len(batch):
@@ -392,8 +401,8 @@ class Constream:
     def _deliver_lost(self, lost: list[Lost], horizon: Tick) -> Tick:
         """Only an SHB that was retired meets lost ticks here (T10), or one before which they were damaged.
 
-        Everybody gets the gap. Returns how far the step goes. Events that are known before, between or behind lost
-        ticks divide it, for what is said leaves in order, and so does another reason; silence does not.
+        Everybody gets a gap; it stays open until an event is to follow it, or the head stops. Returns how far the
+        step goes: to events that are known, or to another reason, for what is said leaves in order.
         """
         start, _, reason = lost[0]
         horizon = next((lo for lo, _, why in lost if why != reason), horizon)
@@ -402,10 +411,12 @@ class Constream:
             return start
         horizon = known[0] - 1 if known else horizon
         end = max(hi for _, hi, why in lost if hi <= horizon and why == reason)
-        for sid, consumer in self.live.items():
+        for sid in self.live:
             floor = self.floors.get(sid, 0)
             if floor < end:
-                consumer.channel.gap(sid, self.pubend, max(start, floor), self.behind(end), reason)
+                if sid in self.open_gaps and self.open_gaps[sid].reason != reason:
+                    self.send_gap(sid)
+                self.open_gaps[sid] = GapSegment(max(start, floor), end, reason).after(self.open_gaps.get(sid))
         for sid, position in self.positions.items():
             self.release(position)
             position.since = max(position.since, end)
@@ -414,6 +425,11 @@ class Constream:
             position.changed = True
             self.touch(sid, position)
         return horizon
+
+    def send_gap(self, sid: int) -> None:
+        """Sends a live consumer the gap that is open: it ends here."""
+        gap = self.open_gaps.pop(sid)
+        self.live[sid].channel.gap(sid, self.pubend, gap.start, self.behind(gap.end), gap.reason)
 
     def _want_next(self, now: int) -> None:
         if self.head < self._target:

@@ -1,7 +1,7 @@
 """Who is connected: a channel per session, a consumer per attached subscription, and their credit.
 
 A consumer is sent no more events and bytes than it granted; without credit it is served by a reader,
-never queued for (algorithms.md 3.3, T26).
+never queued for (protocol: credit; T26).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gapless.core.codec import deliver_head
-from gapless.core.effects import Tell, Transmit
-from gapless.core.messages import Gap, PubendNumber, Silence
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.ports import Tell, Transmit
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.codec import deliver_head
+from gapless.core.wire.messages import Gap, PubendNumber, Silence
 from gapless_shb.core.subscriptions import Subscription
 
 
@@ -56,6 +56,7 @@ class Channel:
 
     def gap(self, sid: int, pubend: PubendId, start: Tick, end: Tick, reason: str) -> None:
         """Events in (start, end] may have been lost."""
+        assert start < end, "a gap has a tick in it"
         self.flush()
         self.emit(Tell(self.session, Gap(sid, self.number(pubend), start, end, reason)))
 

@@ -1,4 +1,4 @@
-"""One step of the constream: events to whom they match, and into the PFS (algorithms.md 3.3 `advance`).
+"""One step of the constream: events to whom they match, and into the PFS (protocol: constream).
 
 The hot path of an SHB. Work is per filter and per subscription that matches, never per event of a
 subscription: the payload of equal matches is joined once and shared by all who get it.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gapless.core.columns import EventBatch
-from gapless.core.ticks import FOREVER, Tick
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.ticks import FOREVER, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.pages import Page, StepMasks
@@ -78,6 +78,8 @@ class Delivery:
             position.pass_over(self._stream.head)
             self._stream.touch(consumer.sid, position)
             return
+        if self._stream.open_gaps and consumer.sid in self._stream.open_gaps:
+            self._stream.send_gap(consumer.sid)
         payload = self._payloads.get(mask)
         if payload is None:
             payload = self._payloads[mask] = self._batch.payload(mask)

@@ -1,4 +1,4 @@
-"""What a reader has asked the network for, and what has come back (algorithms.md 3.6).
+"""What a reader has asked the network for, and what has come back (protocol: readers).
 
 `TickFetch` asks for the ticks that the PFS named, and filters what comes if the PFS may have named others too;
 `RangeFetch` asks for a whole range of which the PFS knows nothing, and filters what comes. Either ends in
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from gapless.core.columns import EventBatch
-from gapless.core.intervals import IntervalSet
-from gapless.core.knowledge import KnowledgeStream
-from gapless.core.routing import RAW, Knowledge, Ranges
-from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, STEP, PubendId, Tick
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.intervals import IntervalSet, Ranges
+from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
+from gapless.core.stream.stamps import RAW
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, STEP, PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 
 NEAR = 64 * STEP

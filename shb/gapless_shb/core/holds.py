@@ -2,15 +2,15 @@
 
 A subscription that starts in the past (earliest, a time, a token) needs events that the SHB no longer
 pinned. Its hold says so to the pubend, durably there, before the subscription is acknowledged. One row
-per SHB and pubend, under a version, always sent whole (algorithms.md 3.1, 1.4 `Hold`).
+per SHB and pubend, under a version, always sent whole (protocol: holds, members).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gapless.core.routing import Held, HoldRow
-from gapless.core.ticks import PubendId, ShbId, Tick
+from gapless.core.network.facts import Held, Hold
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
 
 REPEAT = 1_000_000_000
 """How long an unanswered row waits before it is sent again, in nanoseconds."""
@@ -64,12 +64,12 @@ class Holds:
         """Whether the subscription's entry is not known to be kept yet."""
         return sid in self.row and self.answered != self.version
 
-    def due(self, now: int) -> HoldRow | None:
+    def due(self, now: int) -> Hold | None:
         """The row, if it must be sent (again) now."""
         if self._send_at is None or now < self._send_at or self.durable < self.version:
             return None
         self._send_at = now + REPEAT
-        return HoldRow(self.shb, self.pubend, self.version, dict(self.row))
+        return Hold(self.shb, self.pubend, self.version, dict(self.row))
 
     @property
     def deadline(self) -> int | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
-from gapless.core.effects import EndSession, Operation, Tell, Write
-from gapless.core.messages import ServerMessage, Silence, Subscribed
-from gapless.core.routing import Announce, Interest
-from gapless.core.ticks import PubendId, ShbId, Tick
+from gapless.core.network.facts import Interest
+from gapless.core.outbox import Outbox, Then
+from gapless.core.ports import EndSession, Operation, Tell
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
+from gapless.core.wire.messages import ServerMessage, Silence, Subscribed
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.checkpoint import pubend_row
 from gapless_shb.core.constream import Constream, Surroundings
@@ -23,16 +24,18 @@ class Hosting:
         self.secret = secret
         self.registry = registry
         self.streams: dict[PubendId, Constream] = {}
-        self.effects: list[object] = []
+        self.outbox = Outbox()
         self._unflushed: list[Channel] = []
         matcher = BatchMatcher()
         for subscription in registry:
             matcher.add(subscription.sid, subscription.filter)
-        self.around = Surroundings(shb, matcher, registry.get, self.effects.append)
+        self.around = Surroundings(shb, matcher, registry.get, self.outbox)
         self._announcing: dict[int, Interest] = {}
         self._announced = 0
         """The highest version that is durable in this life; 0 until `started`."""
         self._dropping: dict[int, Subscription] = {}
+        self.unsaved = False
+        """A mark of the turn: something is to be made durable with the next checkpoint, which is due soon."""
 
     # -------------------------------------------------------------------------------------- the way out
 
@@ -41,42 +44,52 @@ class Hosting:
         channel = self.around.channels.get(session)
         if channel is not None:
             channel.flush()
-        self.effects.append(Tell(session, message))
+        self.outbox.emit(Tell(session, message))
 
-    def write(self, operations: Sequence[Operation], cookie: Hashable = None) -> None:
-        """Asks for an atomic write."""
-        self.effects.append(Write(tuple(operations), cookie))
+    def write(self, operations: Iterable[Operation], then: Then | None = None) -> None:
+        """Asks for operations; when they are durable, `then` is called. Those of a turn are one atomic write."""
+        self.outbox.write(operations, then)
+
+    def write_then_tell(self, operations: Iterable[Operation], session: int, message: ServerMessage) -> None:
+        """Tells a session when the operations are durable."""
+        self.write(operations, lambda _now, _wall: self.tell(session, message))
 
     def write_interest(
         self,
-        operations: Sequence[Operation],
+        operations: Iterable[Operation],
         *,
-        cookie: Hashable,
         add: Subscription | None = None,
         drop: Subscription | None = None,
     ) -> None:
-        """A write that makes a new version of the interest durable; then it is announced, then `cookie` acted on."""
+        """A write that makes a new version of the interest durable; then it is announced."""
         version = self.registry.version
         added = {} if add is None else {add.sid: add.filter}
         dropped = frozenset(() if drop is None else (drop.sid,))
         self._announcing[version] = Interest(self.around.shb, version - 1, version, added, dropped)
         if drop is not None:
             self._dropping[version] = drop
-        self.write(operations, ("interest", version, cookie))
+        self.write(operations, lambda _now, _wall: self.announce(version))
 
     def write_start(self) -> None:
         """The first write of a life: a version of its own, because what was not durable is gone."""
-        self.write(self.registry.next_version(), ("started", self.registry.version))
+        operations = self.registry.next_version()
+        version = self.registry.version
+        self.write(operations, lambda _now, _wall: self.started(version))
 
     def write_holds(self, stream: Constream, *with_it: Operation) -> None:
         """A pubend's row of holds may be sent under its version only when that version is durable."""
-        self.write([pubend_row(stream), *with_it], ("holds", stream.pubend, stream.holds.version))
+        holds, version = stream.holds, stream.holds.version
+
+        def durable(_now: int, _wall: int) -> None:
+            holds.durable = version
+
+        self.write([pubend_row(stream), *with_it], durable)
 
     def announce(self, version: int) -> None:
         """This version is durable: the network may know of it."""
         self._announced = max(self._announced, version)
         self._dropping.pop(version, None)
-        self.effects.append(Announce(self._announcing.pop(version)))
+        self.outbox.emit(self._announcing.pop(version))
 
     def started(self, version: int) -> None:
         """The version of this life is durable."""
@@ -89,21 +102,19 @@ class Hosting:
             return
         subscriptions = [*self.registry, *self._dropping.values()]
         filters = {s.sid: s.filter for s in subscriptions if s.version <= self._announced}
-        self.effects.append(Announce(Interest(self.around.shb, 0, self._announced, filters, full=True)))
+        self.outbox.emit(Interest(self.around.shb, 0, self._announced, filters, full=True))
 
     def announce_version(self) -> None:
         """Repeats the version, so that a router that lost a change notices and asks."""
         if not self._announced:
             return
-        self.effects.append(Announce(Interest(self.around.shb, self._announced, self._announced, {})))
+        self.outbox.emit(Interest(self.around.shb, self._announced, self._announced, {}))
 
     def take_effects(self) -> list[object]:
-        """Everything asked for since the last call, in order."""
+        """Everything asked for since the last call: one write first, the rest in order."""
         while self._unflushed:
             self._unflushed.pop().flush()
-        taken = list(self.effects)
-        self.effects.clear()
-        return taken
+        return self.outbox.take()
 
     # -------------------------------------------------------------------------------------- consumers
 
@@ -111,7 +122,7 @@ class Hosting:
         """The session's channel."""
         channel = self.around.channels.get(session)
         if channel is None:
-            channel = Channel(session, self.effects.append, self._unflushed)
+            channel = Channel(session, self.outbox.emit, self._unflushed)
             self.around.channels[session] = channel
         return channel
 
@@ -129,7 +140,7 @@ class Hosting:
             start = stream.positions[consumer.sid].start
             consumer.channel.flush()
             number = consumer.channel.number(stream.pubend)
-            self.effects.append(Tell(consumer.channel.session, Silence(number, start, [consumer.sid])))
+            self.outbox.emit(Tell(consumer.channel.session, Silence(number, start, [consumer.sid])))
             stream.attach(consumer, start, now, wall)
 
     def detach(self, sid: int) -> Consumer | None:
@@ -144,4 +155,4 @@ class Hosting:
 
     def end_session(self, session: int, reason: str) -> None:
         """Closes a client's session."""
-        self.effects.append(EndSession(session, reason))
+        self.outbox.emit(EndSession(session, reason))

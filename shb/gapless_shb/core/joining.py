@@ -1,4 +1,4 @@
-"""How a subscription comes to be covered by the constream (algorithms.md 3.1 `since`, T3, T45).
+"""How a subscription comes to be covered by the constream (protocol: joining; T3, T45).
 
 Knowledge that is under way was filtered before anybody upstream knew of a new subscription. So it joins
 in private: until the head first passes a run whose stamp honours its version, it is not part of what the
@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from gapless.core.knowledge import Kind, KnowledgeStream
-from gapless.core.routing import Stamp
-from gapless.core.stamps import covers
-from gapless.core.ticks import FOREVER, ShbId, Tick
+from gapless.core.stream.knowledge import Kind, KnowledgeStream
+from gapless.core.stream.stamps import Stamp, covers
+from gapless.core.stream.ticks import FOREVER, ShbId, Tick
 from gapless_shb.core.positions import Position
 
 

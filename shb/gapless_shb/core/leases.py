@@ -22,10 +22,9 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from gapless.core.effects import Alarm, Delete, Operation, Set
-from gapless.core.messages import Position, StartAt, Subscribe
-from gapless.core.roles import ClientSession, RecoveryReader
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.ports import Alarm, ClientSession, Delete, Operation, RecoveryReader, RequestHandler, Set
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import Position, StartAt, Subscribe
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import Subscription
 
@@ -176,12 +175,12 @@ class Leases:
             operations.append(_forget(*oldest))
         hosting.write(operations)
         text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it for its whole lease"
-        hosting.effects.append(Alarm(text))
+        hosting.outbox.emit(Alarm(text))
 
     # ------------------------------------------------------------------------------------ coming back
 
-    def returns(self, session: ClientSession, request: Subscribe, sid: int) -> bool:
-        """Somebody comes back to a subscription that was left. Whether that must become durable first.
+    def returns(self, session: ClientSession, request: Subscribe, sid: int, go_on: RequestHandler) -> bool:
+        """Somebody comes back to a subscription that was left. Whether that must become durable first; then `go_on`.
 
         Else a crash would forget that he was here, and count the whole time before as his absence.
         """
@@ -191,7 +190,12 @@ class Leases:
         if self._left.pop(sid, None) is None:
             return False
         self._returning[sid] = [(session, request)]
-        self._hosting.write([Delete(LEASES, _KEY.pack(sid))], ("returned", sid))
+
+        def durable(now: int, wall: int) -> None:
+            for returning, waiting in self.returned(sid):
+                go_on(returning, waiting, now, wall)
+
+        self._hosting.write([Delete(LEASES, _KEY.pack(sid))], durable)
         return True
 
     def returned(self, sid: int) -> Returning:

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from gapless.core.effects import Read, ReadResult, Tell
-from gapless.core.messages import Position as PositionMessage
-from gapless.core.messages import SubscriptionList, SubscriptionRow
-from gapless.core.ticks import PubendId, Tick, wall_at
+from gapless.core.ports import ReadResult, Tell
+from gapless.core.stream.ticks import PubendId, Tick, wall_at
+from gapless.core.wire.messages import Position as PositionMessage
+from gapless.core.wire.messages import SubscriptionList, SubscriptionRow
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
@@ -75,7 +75,7 @@ class Listings:
                 rows.append(self._row(subscription, listing))
                 size += len(subscription.selector) + sum(map(len, subscription.topics))
         more = bool(self._telling) and self._telling[-1] is listing
-        self._hosting.effects.append(Tell(listing.session, SubscriptionList(listing.request, rows, more)))
+        self._hosting.outbox.emit(Tell(listing.session, SubscriptionList(listing.request, rows, more)))
 
     def on_list(self, session: int, request: int) -> None:
         """Begins to answer."""
@@ -83,7 +83,7 @@ class Listings:
         self._listings[self._count] = Listing(session, request, list(self._hosting.streams))
         self._read(self._count, 0)
 
-    def on_read(self, number: int, result: ReadResult) -> None:
+    def _on_read(self, number: int, result: ReadResult) -> None:
         """A part of a PFS was read."""
         listing = self._listings.get(number)
         if listing is None:
@@ -129,8 +129,10 @@ class Listings:
             if stream is not None:
                 lowest = stream.pinning.lowest()
                 start = max(after, stream.head if lowest is None else lowest, stream.pfs.chopped)
-                cookie = ("list", number)
-                self._hosting.effects.append(Read(stream.pfs.stream, start, max(stream.pfs.sealed_upto, start), cookie))
+                upto = max(stream.pfs.sealed_upto, start)
+                self._hosting.outbox.read(
+                    stream.pfs.stream, start, upto, lambda result, _now, _wall: self._on_read(number, result)
+                )
                 return
             listing.todo.pop(0)
         del self._listings[number]

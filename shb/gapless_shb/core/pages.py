@@ -1,4 +1,4 @@
-"""Pages: some ticks that matched, whom they matched, and their events, for all readers that pass (algorithms.md 3.6).
+"""Pages: some ticks that matched, whom they matched, and their events, for all readers that pass (protocol: readers).
 
 A page comes from a block of the PFS, and its events from the network, once for all who want them; or from a
 step of the constream, and then it is complete. What one reader is sent of it is a mask over its ticks, so a
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Protocol
 
-from gapless.core.columns import EventBatch
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected

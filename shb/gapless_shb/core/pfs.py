@@ -1,4 +1,4 @@
-"""The PFS: which ticks matched whom, and nothing of the events themselves (algorithms.md 3.5).
+"""The PFS: which ticks matched whom, and nothing of the events themselves (protocol: pfs).
 
 Steps of the constream gather in an open block, in memory. A block is closed when it is full, and written
 with the next checkpoint, which also closes the open one; `latestDelivered` stays below what is not
@@ -18,9 +18,9 @@ from typing import Final
 
 import msgspec
 
-from gapless.core.columns import mask_flags
-from gapless.core.effects import Chop, Operation, Put, Set
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.ports import Chop, Operation, Put, Set
+from gapless.core.stream.columns import mask_flags
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.selectors.masks import select
 from gapless_shb.core.blocks import TICKS_MAX, Block, encode
 
@@ -67,7 +67,7 @@ class Pfs:
         self.pubend = pubend
         self.stream = stream_name(pubend)
         self.imprecise = imprecise
-        """Whether new blocks say only who matched anything in them (S1 4.2): smaller, and filtered again when read."""
+        """Whether new blocks say only who matched anything in them: smaller, and filtered again when read."""
         self.sealed_upto = sealed_upto
         """Every block up to here has been asked to be written, so any `Read` sees it."""
         self.chopped = chopped
@@ -175,6 +175,8 @@ class Pfs:
         self._note_spacing(index)
 
     def _note_spacing(self, index: Tick) -> None:
+        """A block was made, or found at start-up."""
+        assert index > self._newest, "blocks are made, and found again, in the order of their ticks"
         if self._newest:
             gap = index - self._newest
             self.spacing += (gap - self.spacing) // 8 if self.spacing else gap

@@ -1,4 +1,4 @@
-"""Who pins the log, and how far down: what makes released(p) cheap to know (algorithms.md 3.1).
+"""Who pins the log, and how far down: what makes released(p) cheap to know (protocol: positions).
 
 Only positions that are not silent do: the others go along with what is delivered. Their lowest is the top of
 a heap, whose entries are brought up to date when they come to the top, and not before: what is settled only
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, ValuesView
 from heapq import heappop, heappush, heapreplace, nsmallest
 
-from gapless.core.ticks import Tick
+from gapless.core.stream.ticks import Tick
 from gapless_shb.core.positions import Position
 
 

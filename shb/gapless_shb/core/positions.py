@@ -1,4 +1,4 @@
-"""What each subscription still needs of each pubend (algorithms.md 3.1).
+"""What each subscription still needs of each pubend (protocol: positions).
 
     start       from where it is owed events; fixed when it is created
     since       from where constream and PFS cover it; FOREVER while it is still joining
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gapless.core.ticks import FOREVER, Tick
+from gapless.core.stream.ticks import FOREVER, Tick
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""A reader serves one subscription on one pubend from where it stands up to the head (algorithms.md 3.6).
+"""A reader serves one subscription on one pubend from where it stands up to the head (protocol: readers).
 
 It asks the PFS for the subscription's ticks and the network for their events; where the PFS knows
 nothing (before `since`, below the chop point, for a subscription that is not durable) it asks for whole
@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from gapless.core.columns import ROW, EventBatch
-from gapless.core.effects import ReadResult
-from gapless.core.routing import Knowledge, Ranges
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.ports import ReadResult
+from gapless.core.stream.columns import ROW, EventBatch
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected
 from gapless_shb.core.consumers import Consumer
@@ -105,7 +106,7 @@ class Reader:
             return
         found = walk.on_records(result.records, BATCH)
         if found is not None:
-            self._ask_ticks(found.ticks, found.upto, host, now)
+            self._ask_ticks(found.ticks, found.upto, host, now, None)
         else:
             self._walk_on(walk, host)
 
@@ -221,7 +222,7 @@ class Reader:
         return max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)
 
     def _ask_ticks(
-        self, ticks: list[Tick], upto: Tick, host: Host, now: int, imprecise_for: BatchMatcher | None = None
+        self, ticks: list[Tick], upto: Tick, host: Host, now: int, imprecise_for: BatchMatcher | None
     ) -> None:
         if not ticks:
             self._ready_upto = max(self._ready_upto, upto)

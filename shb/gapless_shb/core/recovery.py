@@ -1,13 +1,12 @@
-"""What an SHB knows again after a restart: its pubends, what the PFS holds, every position (algorithms.md 3.3; T49)."""
+"""What an SHB knows again after a restart: its pubends, the PFS, every position (protocol: shb-recovery; T49)."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 
-from gapless.core.effects import Alarm
-from gapless.core.roles import RoleContext
-from gapless.core.routing import PubendMeta
-from gapless.core.ticks import FOREVER, PubendId, Tick
+from gapless.core.network.facts import PubendMeta
+from gapless.core.ports import Alarm, RoleContext
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.errors import VolumeCorruptError
 from gapless_shb.core.checkpoint import PositionRow, PubendRow, recover_positions, recover_pubends
 from gapless_shb.core.constream import Constream
@@ -70,7 +69,7 @@ def _give_up_pfs(hosting: Hosting, pfs: Pfs, error: VolumeCorruptError) -> dict[
     """
     pfs.lose()
     text = f"the PFS of {pfs.pubend} is damaged, what it covered is fetched instead: {error}"
-    hosting.effects.append(Alarm(text))
+    hosting.outbox.emit(Alarm(text))
     return {subscription.sid: pfs.sealed_upto for subscription in hosting.registry}
 
 

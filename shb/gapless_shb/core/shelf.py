@@ -1,4 +1,4 @@
-"""What the readers of a pubend share: pages, each read from the PFS and from the network once (algorithms.md 3.6).
+"""What the readers of a pubend share: pages, each read from the PFS and from the network once (protocol: readers).
 
 Readers that are near each other find each other's pages here. The shelf keeps what was used last, within a
 limit; whoever comes later than that has its pages read anew. The pages of the constream's latest steps are
@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from operator import attrgetter
 from typing import Final, Protocol
 
-from gapless.core.effects import ReadResult
-from gapless.core.routing import Knowledge, Ranges
-from gapless.core.ticks import FOREVER, Tick
+from gapless.core.gauges import Gauge
+from gapless.core.ports import ReadResult
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick
+from gapless_shb.core import gauges
 from gapless_shb.core.blocks import TICKS_MAX, Block
 from gapless_shb.core.fetches import NEAR, near_ranges
 from gapless_shb.core.pages import Columns, Page, PartOfBlock, joined
@@ -87,14 +90,12 @@ class Shelf:
         self.unreadable_upto: Tick = 0
         """Up to here the PFS could not be read: nothing is known."""
 
-    def status(self) -> dict[str, int]:
-        """What `gapless doctor` shows of it; counts since the start."""
-        return {
-            "kept_bytes": self._live_weight + self._weight,
-            "pages_read": self._pages_read,
-            "pages_dropped": self._pages_dropped,
-            "shared_fetches": self._shared,
-        }
+    def gauges(self, pubend: PubendId) -> Iterator[Gauge]:
+        """What it keeps, and how much use that was."""
+        yield gauges.KEPT_BYTES.gauge(self._live_weight + self._weight, pubend)
+        yield gauges.PAGES_READ.gauge(self._pages_read, pubend)
+        yield gauges.PAGES_DROPPED.gauge(self._pages_dropped, pubend)
+        yield gauges.SHARED_FETCHES.gauge(self._shared, pubend)
 
     # ------------------------------------------------------------------------------- what there is
 

@@ -1,7 +1,7 @@
-"""Creating, attaching to and removing subscriptions (algorithms.md 3.1, 3.2, 3.3, 3.10).
+"""Creating, attaching to and removing subscriptions (protocol: subscribing, tokens, exclusive-consumers).
 
 A subscription is acknowledged when its record is durable, every pubend known has enrolled this SHB, and
-every hold it needs is kept (1.5). A request that is refused changes nothing.
+every hold it needs is kept. A request that is refused changes nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from gapless.core.effects import Operation
-from gapless.core.messages import (
+from gapless.core.ports import ClientSession, Operation
+from gapless.core.stream.ticks import PubendId, Tick, tick_at, time_at
+from gapless.core.wire.messages import (
     Code,
     Detached,
     Done,
@@ -21,12 +22,10 @@ from gapless.core.messages import (
     Subscribed,
     Unsubscribe,
 )
-from gapless.core.messages import (
+from gapless.core.wire.messages import (
     Position as PositionMessage,
 )
-from gapless.core.roles import ClientSession
-from gapless.core.ticks import PubendId, Tick, tick_at, time_at
-from gapless.core.tokens import seal
+from gapless.core.wire.tokens import seal
 from gapless_shb.core.admission import (
     RefusedError,
     called,
@@ -69,6 +68,8 @@ class Subscribing:
         self._ahead = ahead
         self._creations: dict[int, Creation] = {}
         self._waiting: dict[int, list[tuple[ClientSession, Subscribe]]] = {}
+        self.may_complete = False
+        """A mark of the turn: something that creations wait for has come."""
 
     # ------------------------------------------------------------------------------------- requests
 
@@ -104,7 +105,7 @@ class Subscribing:
         check_positions(request.positions or (), self._hosting.streams, called(found.name))
         if not found.begun and found.sid not in self._creations:  # this broker crashed before it was created
             self._creations[found.sid] = Creation(None, request, found, durable=True)
-            self.go_on(now, wall)
+            self.may_complete = True
         return found.sid
 
     def _nobody_has(self, client_id: str, name: str) -> str:
@@ -126,20 +127,21 @@ class Subscribing:
         if subscription is None:
             lapsed = self._leases.forget_lapsed(request.client_id, request.name)
             if lapsed:
-                self._hosting.write(lapsed, ("answer", session.number, Done(request.request)))
+                self._hosting.write_then_tell(lapsed, session.number, Done(request.request))
                 return
             refused = RefusedError(Code.NOT_FOUND, self._nobody_has(request.client_id, request.name))
-            self._hosting.write((), ("answer", session.number, refused.answer(request.request)))
+            self._hosting.write_then_tell((), session.number, refused.answer(request.request))
             return
         consumer = self._hosting.around.consumers.get(subscription.sid)
         if consumer is not None:
             self._hosting.tell(
                 consumer.channel.session, Detached(subscription.sid, Code.UNSUBSCRIBED, "the subscription was removed")
             )
-        self.remove(subscription, now, ("answer", session.number, Done(request.request)))
+        self.remove(subscription, now)
+        self._hosting.write_then_tell((), session.number, Done(request.request))
 
-    def remove(self, subscription: Subscription, now: int, cookie: object) -> None:
-        """Removes a subscription everywhere; `cookie` comes back when that is durable."""
+    def remove(self, subscription: Subscription, now: int) -> None:
+        """Removes a subscription everywhere."""
         sid = subscription.sid
         hosting = self._hosting
         hosting.detach(sid)
@@ -153,7 +155,7 @@ class Subscribing:
             stream.remove(sid)
             if stream.holds.drop(sid, now):
                 hosting.write_holds(stream)
-        hosting.write_interest(operations, drop=subscription, cookie=cookie)
+        hosting.write_interest(operations, drop=subscription)
 
     def on_session_ended(self, session: ClientSession, now: int) -> None:
         """Nobody waits for answers there any more; a durable subscription that was being created stays."""
@@ -162,7 +164,7 @@ class Subscribing:
             if creation.session is not None and creation.session.number == session.number:
                 creation.session = None
                 if not creation.subscription.durable:
-                    self.remove(creation.subscription, now, None)
+                    self.remove(creation.subscription, now)
         for waiting in self._waiting.values():
             waiting[:] = [(other, request) for other, request in waiting if other.number != session.number]
 
@@ -211,7 +213,8 @@ class Subscribing:
             position = Position(start, acked=start, held=needs_hold)
             operations += self._place(hosting.streams[pubend], subscription, position, now)
         self._creations[subscription.sid] = Creation(session, request, subscription)
-        hosting.write_interest(operations, add=subscription, cookie=("created", subscription.sid))
+        hosting.write_interest(operations, add=subscription)
+        self._await_record(subscription.sid)
         for pubend, (_, needs_hold) in starts.items():
             if needs_hold:
                 hosting.write_holds(hosting.streams[pubend])
@@ -233,12 +236,12 @@ class Subscribing:
         stream.holds.put(subscription.sid, position.start, now)
         return [position_row(subscription.sid, stream.pubend, position)]
 
-    def on_created(self, sid: int, now: int, wall: int) -> None:
+    def on_created(self, sid: int) -> None:
         """The record is durable."""
         creation = self._creations.get(sid)
         if creation is not None:
             creation.durable = True
-            self._go_on(creation, now, wall)
+            self.may_complete = True
 
     def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
         """A pubend keeps these holds, from these ticks on.
@@ -247,6 +250,7 @@ class Subscribing:
         an earlier place, by a token or where one of its name had lapsed, and for one that has begun, whose hold
         could not keep what was released early, the difference is a gap: its reader finds it.
         """
+        self.may_complete = True
         for sid, held_from in resolved:
             at = max(held_from, stream.meta.created)
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
@@ -260,10 +264,14 @@ class Subscribing:
             subscription.start = {**subscription.start, stream.pubend: at}
             stream.touch(sid, position)
 
-    def go_on(self, now: int, wall: int) -> None:
-        """Acknowledges every creation that waits for nothing any more."""
+    def complete_creations(self, now: int, wall: int) -> bool:
+        """Acknowledges every creation that waits for nothing any more; returns whether any was looked at."""
+        if not self.may_complete:
+            return False
+        self.may_complete = False
         for creation in list(self._creations.values()):
             self._go_on(creation, now, wall)
+        return True
 
     def _go_on(self, creation: Creation, now: int, wall: int) -> None:
         if not self._is_ready(creation):
@@ -286,7 +294,12 @@ class Subscribing:
         for stream in self._hosting.streams.values():
             if stream.positions[sid].held and subscription.durable:
                 operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
-        self._hosting.write(operations, ("created", sid))
+        self._hosting.write(operations)
+        self._await_record(sid)
+
+    def _await_record(self, sid: int) -> None:
+        """Once what was written is durable, the creation may go on."""
+        self._hosting.write((), lambda _now, _wall: self.on_created(sid))
 
     def is_creating(self, sid: int) -> bool:
         """Whether a subscription is not acknowledged to its client yet."""
@@ -311,11 +324,11 @@ class Subscribing:
         check_token(request, subscription, self._hosting)
         check_positions(request.positions or (), self._hosting.streams, called(subscription.name))
         sid = subscription.sid
-        if self._leases.returns(session, request, sid):
+        if self._leases.returns(session, request, sid, self.on_subscribe):
             return
         if sid in self._creations or not subscription.begun:
             self._adopt(session, request, subscription)
-            self.go_on(now, wall)
+            self.may_complete = True
             return
         holder = self._hosting.around.consumers.get(sid)
         if holder is not None and (holder.instance != session.instance or holder.channel.session == session.number):

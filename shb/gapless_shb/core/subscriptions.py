@@ -1,4 +1,4 @@
-"""Subscriptions: who is interested in what, from where on, and how that is kept (algorithms.md 3.1)."""
+"""Subscriptions: who is interested in what, from where on, and how that is kept (protocol: subscribing)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from gapless.core.effects import Delete, Operation, Set
-from gapless.core.ticks import SECOND, PubendId, Tick
+from gapless.core.ports import Delete, Operation, Set
+from gapless.core.stream.ticks import SECOND, PubendId, Tick
 from gapless.selectors.filters import Filter
 
 SUBSCRIPTIONS = "shb/subscriptions"
@@ -18,7 +18,7 @@ META = "shb/meta"
 Shared = TypeVar("Shared", bound=Hashable)
 _KEY = Struct(">Q")
 SKEW = 60 * SECOND
-"""How far clocks may differ: of a pubend found later, this much of what was there before is owed as well (6.6)."""
+"""How far clocks may differ: of a pubend found later, so much before it is owed as well (protocol: late-pubends)."""
 
 
 class Subscription(msgspec.Struct, array_like=True):

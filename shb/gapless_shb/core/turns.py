@@ -2,18 +2,23 @@
 
 A reader waits for the PFS, for what others or it itself asked the network for, for the head to move, or for credit.
 Whoever brings that makes it runnable, and `pump` gives it a turn. What readers need of their pubend they get here
-(algorithms.md 3.6).
+(protocol: readers).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from gapless.core.curiosity import CuriosityStream
-from gapless.core.effects import Alarm, Read, ReadResult
-from gapless.core.routing import RAW, Knowledge, Ranges
-from gapless.core.ticks import Tick
+from gapless.core.gauges import Gauge
+from gapless.core.ports import Alarm, ReadResult
+from gapless.core.stream.curiosity import CuriosityStream
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.stamps import RAW
+from gapless.core.stream.ticks import Tick
+from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.positions import Position
 from gapless_shb.core.readers import Reader
@@ -57,15 +62,13 @@ class Turns:
         self.interrupted = 0
         """How often readers could have gone on, and what is live had its turn."""
 
-    def status(self) -> dict[str, int]:
-        """What `gapless doctor` shows of them."""
-        return {
-            "readers": len(self.readers),
-            "demoted": self.demoted,
-            "promoted": self.promoted,
-            "interrupted": self.interrupted,
-            **self.shelf.status(),
-        }
+    def gauges(self) -> Iterator[Gauge]:
+        """How many there are, and what became of those that were."""
+        yield gauges.READERS.gauge(len(self.readers), self.pubend)
+        yield gauges.DEMOTED.gauge(self.demoted, self.pubend)
+        yield gauges.PROMOTED.gauge(self.promoted, self.pubend)
+        yield gauges.INTERRUPTED.gauge(self.interrupted, self.pubend)
+        yield from self.shelf.gauges(self.pubend)
 
     # -------------------------------------------------------------------------------- who has one
 
@@ -179,7 +182,7 @@ class Turns:
     def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
         """The PFS was read, for a reader or for all of them."""
         if result.error:
-            self._around.emit(
+            self._around.outbox.emit(
                 Alarm(f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}")
             )
         reader = self.readers.get(sid)
@@ -215,11 +218,12 @@ class Turns:
 
     def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
         """Reads PFS records for a reader."""
-        self._around.emit(Read(self.pfs.stream, after, upto, ("pfs", self.pubend, reader.consumer.sid, reader.number)))
+        answered = partial(self.on_read, reader.consumer.sid, reader.number)
+        self._around.outbox.read(self.pfs.stream, after, upto, answered)
 
     def _read_shelf(self, after: Tick, upto: Tick, number: int) -> None:
-        cookie = ("pfs", self.pubend, _SHELF, number)
-        self._around.emit(Read(self.pfs.stream, after, upto, cookie, _SHELF_READ_BYTES))
+        answered = partial(self.on_read, _SHELF, number)
+        self._around.outbox.read(self.pfs.stream, after, upto, answered, _SHELF_READ_BYTES)
 
     def fetch_for(self, reader: Reader, ranges: Ranges, now: int) -> None:
         """Asks for what a reader wants, and offers it what comes, also when that is before its next turn."""

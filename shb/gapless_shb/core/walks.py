@@ -1,4 +1,4 @@
-"""Following a subscription's chain of PFS blocks, from its newest back to where a reader stands (algorithms.md 3.5).
+"""Following a subscription's chain of PFS blocks, from its newest back to where a reader stands (protocol: pfs).
 
 What a subscription was seldom part of is found by a read per block that it was in; a scan would read
 every block between. What it was often part of is found faster by the scan, and the walk says so.
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from gapless.core.ticks import MILLISECOND, Tick
+from gapless.core.stream.ticks import MILLISECOND, Tick
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.pfs import Found
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import gapless
 from gapless.client.options import Start
-from gapless.core.ticks import EPOCH_MS, SECOND, PubendId, Tick
+from gapless.core.stream.ticks import EPOCH_MS, SECOND, PubendId, Tick
 from gapless.errors import ArchiveError, ConfigurationError, GaplessError, SubscriptionInUseError
 from gapless_spark.offsets import carried_on
 from gapless_spark.pipelines.batch_query import BatchQuery, Stopping, local_uri

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gapless.core.columns import ROW
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.events import Event
-from gapless.core.intervals import IntervalSet
-from gapless.core.ticks import FOREVER, PubendId, Tick
+from gapless.core.stream.columns import ROW
+from gapless.core.stream.events import Event
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick
+from gapless.core.wire.delivered import DeliveredColumns
 from gapless.errors import ArchiveError
 from gapless_spark.pipelines.manifest import ArchiveFolder, DataFile
 

@@ -23,7 +23,7 @@ from gapless.errors import ConfigurationError
 from gapless_spark.pipelines.heal_command import heal
 
 if TYPE_CHECKING:
-    from gapless.core.ticks import PubendId, Tick
+    from gapless.core.stream.ticks import PubendId, Tick
     from gapless_spark.pipelines.archive import Archived
     from gapless_spark.pipelines.figures import Figures
     from gapless_spark.pipelines.replay import Replayed
@@ -339,7 +339,7 @@ def _print_replayed(done: Replayed, *, as_json: bool) -> None:
 
 
 def _shown_gap(gap: tuple[PubendId, Tick, Tick]) -> str:
-    from gapless.core.ticks import time_at
+    from gapless.core.stream.ticks import time_at
 
     pubend, start, end = gap
     return f"({start}, {end}] of {pubend}, {time_at(start):%Y-%m-%d %H:%M:%S} to {time_at(end):%Y-%m-%d %H:%M:%S}"

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import ArchiveError, ConfigurationError
 from gapless_spark.pipelines.contents import FIELDS, check_bounds, day_of, described
 from gapless_spark.pipelines.manifest import ArchiveFolder, DataFile, Manifest, sync_tree

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gapless.core.ticks import MILLISECOND, PubendId, Tick, time_at
+from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick, time_at
 from gapless.errors import ArchiveError
 from gapless_spark.pipelines.manifest import DataFile
 from gapless_spark.rows import COLUMNS

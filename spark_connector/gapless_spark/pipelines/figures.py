@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from gapless.core.ticks import SECOND, PubendId, Tick, time_at
+from gapless.core.stream.ticks import SECOND, PubendId, Tick, time_at
 
 POINTS_MAX: Final = 200
 """A series has so many points at most."""

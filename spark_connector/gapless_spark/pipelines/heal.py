@@ -19,8 +19,8 @@ from typing import Final
 import gapless
 from gapless.client.archives import Archive, Part, Selection, check_network
 from gapless.client.listings import SubscriptionInfo
-from gapless.core.events import Event
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.events import Event
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import ConfigurationError, SubscriptionNotFoundError
 from gapless.selectors.topics import check_topic
 from gapless_spark.pipelines.replay import message_of

@@ -26,7 +26,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import ArchiveError
 
 VERSION: Final = 1

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 import gapless
-from gapless.core.ticks import FOREVER, PubendId, Tick, tick_at_time
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick, tick_at_time
 from gapless.errors import ConfigurationError, PublishRejectedError
 from gapless.selectors.headers import sent_headers
 from gapless.selectors.topics import check_topic, topic_matches

@@ -14,7 +14,7 @@ from typing import Final
 import gapless
 from gapless.client.listings import PubendInfo, SubscriptionInfo
 from gapless.core.client import Gap
-from gapless.core.ticks import SECOND, PubendId, Tick, tick_at_time
+from gapless.core.stream.ticks import SECOND, PubendId, Tick, tick_at_time
 from gapless.errors import ConfigurationError, InvalidTokenError, SubscriptionError
 from gapless_spark.pipelines.broker import WAIT, connected
 from gapless_spark.pipelines.figures import Figures, figures

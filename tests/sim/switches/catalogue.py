@@ -1,4 +1,4 @@
-"""All switches, and why some traps have none (algorithms.md 9, and the table of 1.5)."""
+"""All switches, and why some traps have none (docs/protocol/traps.md and persist-before.md)."""
 
 from __future__ import annotations
 
@@ -48,29 +48,29 @@ SWITCHES: tuple[Switch, ...] = (
 )
 
 TRAPS: tuple[str, ...] = (*(f"T{number}" for number in range(1, 51)), "U03")
-"""Those of algorithms.md 9; and U03: a position that was told is refused, or one that was not is taken."""
+"""Those of docs/protocol/traps.md; and U03: a position that was told is refused, or one that was not is taken."""
 
 RULES: tuple[str, ...] = (
-    "1.5 PublishAck",
-    "1.5 silence",
-    "1.5 discard",
-    "1.5 ENROLLED",
-    "1.5 open",
-    "1.5 Hold",
-    "1.5 Interest",
-    "1.5 SubscribeAck",
-    "1.5 latestDelivered",
-    "1.5 released",
-    "1.5 PFS chop",
-    "1.5 client's CT",
-    "1.5 S4 mode",
+    "before PublishAck",
+    "before silence",
+    "before discard",
+    "before ENROLLED",
+    "before open",
+    "before Hold",
+    "before Interest",
+    "before SubscribeAck",
+    "before latestDelivered",
+    "before released",
+    "before PFS chop",
+    "before client's CT",
+    "before S4 mode",
     "numbers of frames",
     "C01",
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 
-SECTIONS: tuple[str, ...] = ("3.11.6 header fields", "1.4 damage")
-"""Rules that are neither a trap nor a row of that table, by the section that has them and a word of each."""
+SECTIONS: tuple[str, ...] = ("header fields", "damage")
+"""Rules that are neither a trap nor a row of that table."""
 
 _DELTA = "the delta router is not there yet"
 _SHARDED = "the sharded router is not there yet"
@@ -90,9 +90,9 @@ NOT_APPLICABLE: Mapping[str, str] = {
     "T31": "it concerns how baselines are labelled",
     "T32": _SHARDED,
     "T33": _SHARDED,
-    "T36": "the Spark connector is not there yet",
+    "T36": "the Spark connector is no part of the simulator: it is tested with a real Spark",
     "T38": "the hierarchy router is not there yet",
-    "1.5 S4 mode": _SHARDED,
+    "before S4 mode": _SHARDED,
 }
 """Why a trap, or a rule, has no switch."""
 

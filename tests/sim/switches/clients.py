@@ -1,4 +1,4 @@
-"""Broken rules of a client and of its session (algorithms.md 3.1, 3.2, 3.10)."""
+"""Broken rules of a client and of its session (protocol: acknowledging, delivery, session)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LANE = "gapless.core.client.lane:Lane"
 CONSUMING = (
     Switch(
         "token_counts_received",
-        ("1.5 client's CT",),
+        ("before client's CT",),
         "The token stands behind everything that arrived, also behind what was not handed out yet.",
         (
             Edit(
@@ -30,7 +30,7 @@ CONSUMING = (
     ),
     Switch(
         "silence_moves_token_past_buffer",
-        ("1.5 client's CT",),
+        ("before client's CT",),
         "A silence moves the token at once, although events before it wait to be handed out.",
         (
             Edit(
@@ -44,7 +44,7 @@ CONSUMING = (
     ),
     Switch(
         "buffer_dropped_on_reconnect",
-        ("1.5 client's CT",),
+        ("before client's CT",),
         "What is buffered is dropped with the session, and the next one begins behind it.",
         (
             Edit(
@@ -119,7 +119,7 @@ CONSUMING = (
 )
 
 IGNORE_NUMBERS = Edit(
-    "gapless.core.numbering:Received.is_new",
+    "gapless.core.wire.numbering:Received.is_new",
     "number, urgent = _unpack(payload, SESSION_BYTES)",
     "return True",
 )
@@ -132,7 +132,7 @@ SESSIONS = (
         "Neither side looks at which session a frame belongs to.",
         (
             Edit(
-                "gapless.core.sessions.service:Sessions._on_frame",
+                "gapless.core.server.service:Sessions._on_frame",
                 "        return  # of an earlier session",
                 "        pass",
             ),

@@ -1,4 +1,4 @@
-"""Broken rules of delivering: PFS, readers, credit, progress (algorithms.md 3.1, 3.3, 3.5, 3.6)."""
+"""Broken rules of delivering: PFS, readers, credit, progress (protocol: constream, pfs, readers)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ PFS = (
     ),
     Switch(
         "latest_delivered_before_pfs",
-        ("T28", "1.5 latestDelivered"),
+        ("T28", "before latestDelivered"),
         "latestDelivered is checkpointed and reported before the records of its ticks are written.",
         (
             Edit(
@@ -97,7 +97,7 @@ PFS = (
     ),
     Switch(
         "pfs_chopped_early",
-        ("1.5 PFS chop",),
+        ("before PFS chop",),
         "The PFS is chopped up to what is delivered, not up to what is released and reported.",
         (Edit(_CHECKPOINT, "stream.pfs.chop(stream.reported)", "stream.pfs.chop(stream.latest_delivered)"),),
         ("I8", "I5"),
@@ -109,7 +109,7 @@ PFS = (
 PROGRESS = (
     Switch(
         "volatile_delivered_reported",
-        ("T9", "1.5 latestDelivered"),
+        ("T9", "before latestDelivered"),
         "Progress says how far the head is, not how far the PFS holds durably.",
         (Edit(f"{_CHECKPOINTS}.report", _PROGRESS, _PROGRESS.replace("stream.latest_delivered)", "stream.head)")),),
         ("I8", "I5"),
@@ -118,7 +118,7 @@ PROGRESS = (
     ),
     Switch(
         "volatile_released_reported",
-        ("T42", "1.5 released"),
+        ("T42", "before released"),
         "Progress says what is acknowledged in memory, not what is checkpointed.",
         (
             Edit(
@@ -283,7 +283,7 @@ _NO_HEADERS = (
 HEADERS = (
     Switch(
         "delivered_without_headers",
-        ("3.11.6 header fields",),
+        ("header fields",),
         "What is live is matched by topic and properties alone: to a selector every header field is NULL.",
         (
             Edit(
@@ -297,7 +297,7 @@ HEADERS = (
     ),
     Switch(
         "read_without_headers",
-        ("3.11.6 header fields",),
+        ("header fields",),
         "What is fetched for who catches up is filtered by topic and properties alone.",
         (Edit("gapless_shb.core.fetches:matches", "batch.match(pubend, matcher)", _NO_HEADERS.format("batch")),),
         ("I3",),
@@ -306,7 +306,7 @@ HEADERS = (
     ),
     Switch(
         "range_read_without_headers",
-        ("3.11.6 header fields",),
+        ("header fields",),
         "What is fetched for a range is filtered by topic and properties alone.",
         (Edit("gapless_shb.core.fetches:matches", "batch.match(pubend, matcher)", _NO_HEADERS.format("batch")),),
         ("I3",),
@@ -315,11 +315,11 @@ HEADERS = (
     ),
     Switch(
         "filtered_without_headers",
-        ("3.11.6 header fields",),
+        ("header fields",),
         "A router filters by topic and properties alone what SHBs match by header fields too.",
         (
             Edit(
-                "gapless.core.interest:InterestTable.matches",
+                "gapless.core.network.interest:InterestTable.matches",
                 "events.match(pubend, self._matcher)",
                 _NO_HEADERS.replace("matcher.match", "self._matcher.match").format("events"),
             ),

@@ -1,12 +1,12 @@
-"""Broken rules of what cores lend to routers, and of what an SHB may expect of one (algorithms.md 1.2, 7.2, 8)."""
+"""Broken rules of what cores lend to routers, and of what an SHB may expect of one (protocol: interest, facts)."""
 
 from __future__ import annotations
 
 from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
-_INTEREST = "gapless.core.interest:InterestTable"
-_KNOWLEDGE = "gapless.core.knowledge:KnowledgeStream"
+_INTEREST = "gapless.core.network.interest:InterestTable"
+_KNOWLEDGE = "gapless.core.stream.knowledge:KnowledgeStream"
 _CONSTREAM = "gapless_shb.core.constream:Constream"
 
 INTEREST = (
@@ -85,7 +85,7 @@ CURIOSITY = (
         "What was asked for once is not asked for again.",
         (
             Edit(
-                "gapless.core.curiosity:CuriosityStream._asked",
+                "gapless.core.stream.curiosity:CuriosityStream._asked",
                 "due_at=now + self._repeat_after(curious.tries)",
                 "due_at=now + (1 << 62)",
             ),

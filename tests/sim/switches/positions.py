@@ -1,4 +1,4 @@
-"""Broken rules of positions: which are good for ever, and which never were (algorithms.md 3.2; T11, U03)."""
+"""Broken rules of positions: which are good for ever, and which never were (protocol: ahead; T11, U03)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ POSITIONS = (
             Edit(
                 f"{_AHEAD}._add",
                 "self._ask(self._hosting.streams[pubend], now)",
-                "self.on_held(self._hosting.streams[pubend], Held(pubend, FOREVER, {}, 0), now, 0)",
+                "self.on_held(self._hosting.streams[pubend], Held('', pubend, FOREVER, {}, 0), now, 0)",
             ),
         ),
         ("U03",),

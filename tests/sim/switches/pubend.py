@@ -1,4 +1,4 @@
-"""Broken rules of a pubend: what it asserts, what it answers, and what it logs (algorithms.md 1.4)."""
+"""Broken rules of a pubend: what it asserts, what it answers, and what it logs (protocol: log, answers, publishers)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
 _LOG = "gapless_phb.core.log:Log"
-_PUBEND = "gapless_phb.core.pubend:Pubend"
+_OWN = "gapless_phb.core.own:Own"
 _ANSWERS = "gapless_phb.core.answering:Answers"
 _INTAKE = "gapless_phb.core.intake:Intake"
 _RECOVERY = "gapless_phb.core.recovery"
@@ -25,7 +25,7 @@ _PIECES = "pieces = [(lo, end)] if first <= lost else [(lo, min(end, lost)), (ma
 SILENCE = (
     Switch(
         "no_lease",
-        ("T2", "1.5 silence"),
+        ("T2", "before silence"),
         "A restarted pubend does not know up to where it had asserted silence, and uses those ticks again.",
         (
             Edit(
@@ -34,8 +34,8 @@ SILENCE = (
                 "max(self.newest, self.saved.row.created)",
             ),
             # The ticks between lease and present are void all the same, or every token in them would be refused.
-            Edit(f"{_PUBEND}.begin", "time - 1 > self._last:", "time - 1 > max(self._last, self.log.lease):"),
-            Edit(f"{_PUBEND}.begin", "(self._last, time - 1)", "(max(self._last, self.log.lease), time - 1)"),
+            Edit(f"{_OWN}.void", "time - 1 > self._last else", "time - 1 > max(self._last, self.log.lease) else"),
+            Edit(f"{_OWN}.void", "(self._last, time - 1)", "(max(self._last, self.log.lease), time - 1)"),
         ),
         ("I12", "I3"),
         "An idle PHB that says silence; it crashes, restarts at once with a wall clock some 100 ms to 2 s back, and"
@@ -43,7 +43,7 @@ SILENCE = (
     ),
     Switch(
         "silence_beyond_lease",
-        ("T2", "1.5 silence"),
+        ("T2", "before silence"),
         "An idle pubend asserts silence up to the present, whatever its durable lease says.",
         (Edit(f"{_LOG}.promise", "upto = min(time, self.lease)", "upto = time"),),
         ("I12", "I3"),
@@ -53,7 +53,7 @@ SILENCE = (
     ),
     Switch(
         "lease_used_before_durable",
-        ("T2", "1.5 silence"),
+        ("T2", "before silence"),
         "A lease counts from when it is asked for, and not from when it is durable.",
         (
             Edit(
@@ -80,7 +80,7 @@ SILENCE = (
     ),
     Switch(
         "settle_beyond_lease",
-        ("T40", "1.5 silence"),
+        ("T40", "before silence"),
         "Silence up to the next pending batch is asserted with a durable one, also beyond the durable lease.",
         (
             Edit(
@@ -99,7 +99,7 @@ SILENCE = (
 DAMAGE = (
     Switch(
         "damage_told_as_silence",
-        ("1.4 damage",),
+        ("damage",),
         "What cannot be read, or was given up, is answered as if there were nothing.",
         (
             Edit(
@@ -114,7 +114,7 @@ DAMAGE = (
     ),
     Switch(
         "damage_given_up_by_the_broker",
-        ("1.4 damage",),
+        ("damage",),
         "A pubend that meets a record that cannot be read gives it up by itself, before any operator does.",
         (
             Edit(
@@ -184,7 +184,7 @@ ANSWERS = (
 LOGGING = (
     Switch(
         "acknowledged_before_sync",
-        ("1.5 PublishAck",),
+        ("before PublishAck",),
         "A batch is acknowledged when it is written, and told when it is durable.",
         (
             Edit(
@@ -201,7 +201,7 @@ LOGGING = (
     ),
     Switch(
         "landed_before_sync",
-        ("1.5 PublishAck",),
+        ("before PublishAck",),
         "A batch is told and acknowledged when it is written: neither waits for the sync.",
         (
             Edit(
@@ -234,7 +234,7 @@ LOGGING = (
         " wants for it are answered with silence.",
         (
             Edit(
-                f"{_PUBEND}.__init__",
+                f"{_OWN}.__init__",
                 "    self.log.on_landed = self._on_landed",
                 "    self.log.newest = saved.checkpoint.tick\n    self.log.on_landed = self._on_landed",
             ),
@@ -245,10 +245,10 @@ LOGGING = (
     ),
     Switch(
         "chop_before_checkpoint",
-        ("T21", "1.5 discard"),
+        ("T21", "before discard"),
         "The log is chopped without a checkpoint of the publishers; recovery goes by the records that are left.",
         (
-            Edit(f"{_PUBEND}._on_release", "self.checkpoints.tick < min(upto, self.log.newest):", "upto < 0:"),
+            Edit(f"{_OWN}.give_up", "self._checkpoints.tick < min(upto, self.log.newest):", "upto < 0:"),
             Edit(f"{_RECOVERY}:recover", "if last != recovered.newest:", "if last < recovered.newest:"),
             Edit(
                 f"{_RECOVERY}:_replay",
@@ -268,7 +268,7 @@ LOGGING = (
     ),
     Switch(
         "chop_before_lost",
-        ("1.5 discard",),
+        ("before discard",),
         "Records are discarded first, `lost` is made durable after that, and answers go by `lost` alone.",
         (
             Edit(
@@ -318,7 +318,7 @@ PUBLISHERS = (
     ),
     Switch(
         "twin_not_fenced",
-        ("1.5 open",),
+        ("before open",),
         "A batch of an earlier opening of its publisher is taken like one of the newest.",
         (
             Edit(
@@ -334,7 +334,7 @@ PUBLISHERS = (
     ),
     Switch(
         "equal_is_repeated",
-        ("1.5 open",),
+        ("before open",),
         "A batch with the sequences and the content of a logged one is a repetition of it, whoever sent that.",
         (
             Edit(f"{_PUBLISHERS}:Publisher.knows", "self.owner(first) == term_of(epoch)", "True"),
@@ -376,7 +376,7 @@ PUBLISHERS = (
     ),
     Switch(
         "opened_before_durable",
-        ("1.5 open",),
+        ("before open",),
         "An opening is answered at once: neither its epoch nor what was assigned before it is durable.",
         (
             Edit(

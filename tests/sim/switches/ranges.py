@@ -1,4 +1,4 @@
-"""Broken rules of reading by ranges (algorithms.md 3.1, 3.6; spark.md 5): they show in the workload `ranges`."""
+"""Broken rules of reading by ranges (protocol: ranges): they show in the workload `ranges`."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ READING = (
     ),
     Switch(
         "attached_too_early",
-        ("1.5 SubscribeAck",),
+        ("before SubscribeAck",),
         "Attaching is answered before the subscription is durable, and before it is known where it begins.",
-        (Edit(f"{_RANGES}.attaching:Attaching.settle", "self._subscribing.is_creating(sid)", "False"),),
+        (Edit(f"{_RANGES}.attaching:Attaching.answer_ready", "self._subscribing.is_creating(sid)", "False"),),
         ("I3", "I4", "I8", "I10"),
         "A subscription that begins in the past, or an SHB that crashes while one is made.",
         workload="ranges",
@@ -178,7 +178,7 @@ KEYED = (
     ),
     Switch(
         "keyed_mark_is_not_written",
-        ("1.5 PublishAck", "T21"),
+        ("before PublishAck", "T21"),
         "The mark of a producer does not survive its PHB.",
         (
             Edit(
@@ -193,7 +193,7 @@ KEYED = (
     ),
     Switch(
         "keyed_repetition_is_answered_at_once",
-        ("1.5 PublishAck",),
+        ("before PublishAck",),
         "A repetition of what is on its way to the disk is answered before that is there.",
         (
             Edit(

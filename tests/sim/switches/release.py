@@ -1,4 +1,4 @@
-"""Broken rules of release: who is counted, what is held, and how far a log is given up (algorithms.md 1.4, 3.7)."""
+"""Broken rules of release: who is counted, what is held, and how far a log is given up (protocol: members, release)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
 _PUBEND = "gapless_phb.core.pubend:Pubend"
+_KEEPING = "gapless_phb.core.keeping:Keeping"
+_OWN = "gapless_phb.core.own:Own"
 _RELEASE = "gapless_phb.core.release:Release"
-_TABLE = "gapless.core.release:ReleaseTable"
+_TABLE = "gapless.core.network.release:ReleaseTable"
 
 _MINIMA = "return _lowest(self._rows.values()) if len(self._rows) == len(self._members) else None"
 _BOUND = "min((joining.at for joining in self._joining.values()), default=self._log.stable)"
@@ -65,30 +67,14 @@ MEMBERS = (
         "Two SHBs, of which the second one is enrolled while the PHB runs, and has a subscriber that lags.",
     ),
     Switch(
-        "covers_max_merged",
-        ("T48",),
-        "Minima of a neighbour are merged to the highest, also where they were taken over other SHBs.",
-        (
-            Edit(
-                "gapless.core.release:HopTable.report",
-                "_highest(minima, before) if known == cover else minima",
-                "_highest(minima, before)",
-            ),
-        ),
-        ("C4", "I8"),
-        "Two SHBs behind one broker in between: the first reports 500, the second comes back with 5.",
-        awaits="a router that aggregates on the way (`HopTable`)",
-    ),
-    Switch(
         "enrolled_before_durable",
-        ("1.5 ENROLLED",),
+        ("before ENROLLED",),
         "An SHB is told that it is a member before that is durable.",
         (
             Edit(
-                f"{_PUBEND}.enrol",
-                "        self._outbox.write([Set(rows.MEMBERS, rows.key(self.number, shb), rows.encode(at))], durable)",
-                "        self._outbox.write([Set(rows.MEMBERS, rows.key(self.number, shb), rows.encode(at))])\n"
-                "        durable(0, 0)",
+                f"{_KEEPING}.enrol",
+                "rows.key(self._number, shb), rows.encode(at))], durable)",
+                "rows.key(self._number, shb), rows.encode(at))])\n        durable(0, 0)",
             ),
         ),
         ("I8", "I5"),
@@ -131,7 +117,7 @@ MEMBERS = (
 GIVING_UP = (
     Switch(
         "holds_ignored",
-        ("T46", "1.5 Hold"),
+        ("T46", "before Hold"),
         "Holds are kept and answered, and the release does not look at them.",
         (Edit(f"{_RELEASE}.needless", "return min(self.released, self.held)", "return self.released"),),
         ("I8", "I5"),
@@ -140,11 +126,11 @@ GIVING_UP = (
     ),
     Switch(
         "held_before_durable",
-        ("1.5 Hold",),
+        ("before Hold",),
         "A row of holds is answered before it is durable.",
         (
             Edit(
-                f"{_PUBEND}.hold",
+                f"{_KEEPING}.hold",
                 "    self._outbox.write([Set(rows.HOLDS, key, rows.encode(held))], durable)",
                 "    self._outbox.write([Set(rows.HOLDS, key, rows.encode(held))])\n    durable(0, 0)",
             ),
@@ -184,7 +170,7 @@ GIVING_UP = (
         "old_by_stamps",
         ("C01",),
         "How old an event is, is told by the present that new events are stamped with.",
-        (Edit(f"{_PUBEND}._on_release", "self.log.clock.aged", "self.log.clock.latest"),),
+        (Edit(f"{_OWN}.present", "return self.clock.aged", "return self.clock.latest"),),
         ("I8", "I5"),
         "A policy of some seconds; a broker is restarted with its clock hours ahead, and perhaps back again.",
     ),
@@ -216,14 +202,14 @@ GIVING_UP = (
         "The PHB asks for acknowledgements until everything is released, not until it is delivered.",
         (
             Edit(
-                f"{_PUBEND}._on_ack_expected",
-                "self.log.newest > self.release.delivered:",
-                "self.log.newest > self.release.released:",
+                f"{_KEEPING}._on_ack_expected",
+                "self._log.newest > self.release.delivered:",
+                "self._log.newest > self.release.released:",
             ),
             Edit(
-                f"{_PUBEND}.released",
-                "if self.log.newest > self.release.delivered:",
-                "if self.log.newest > self.release.released:",
+                f"{_KEEPING}.released",
+                "if self._log.newest > self.release.delivered:",
+                "if self._log.newest > self.release.released:",
             ),
         ),
         ("V4",),

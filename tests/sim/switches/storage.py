@@ -1,4 +1,4 @@
-"""Broken rules of making durable: the groups of commits, and the disk in memory (algorithms.md 1.5)."""
+"""Broken rules of making durable: groups of commits, the disk in memory (protocol: how-a-write-becomes-durable)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LOG = "gapless_storage._memory:Log"
 STORAGE = (
     Switch(
         "sync_covers_later_writes",
-        ("1.5 PublishAck",),
+        ("before PublishAck",),
         "When a sync ends, everything that was written while it ran counts as durable too.",
         (
             Edit(
@@ -31,7 +31,7 @@ STORAGE = (
     ),
     Switch(
         "failed_sync_taken_for_done",
-        ("T44", "1.5 PublishAck"),
+        ("T44", "before PublishAck"),
         "A sync that fails is taken for one that succeeded.",
         (
             Edit(
@@ -46,7 +46,7 @@ STORAGE = (
     ),
     Switch(
         "reclaimed_before_chop_durable",
-        ("1.5 discard",),
+        ("before discard",),
         "Records are discarded for good when their chop is written, not when it is durable.",
         (
             Edit(

@@ -1,4 +1,4 @@
-"""Broken rules of how a subscription begins: versions, starts, joining, holds (algorithms.md 3.1, 3.3, 7.2)."""
+"""Broken rules of how a subscription begins: versions, starts, joining, holds (protocol: subscribing, holds)."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ JOINING = (
 HOLDING = (
     Switch(
         "hold_given_up_early",
-        ("T49", "1.5 Hold"),
+        ("T49", "before Hold"),
         "A hold goes with the first checkpoint after it was answered, not when the subscription has released enough.",
         (
             Edit(
@@ -177,7 +177,7 @@ HOLDING = (
     ),
     Switch(
         "subscribed_before_held",
-        ("T46", "1.5 SubscribeAck"),
+        ("T46", "before SubscribeAck"),
         "A subscription that starts in the past is acknowledged before the pubend keeps what it starts with.",
         (Edit(f"{_SUBSCRIBING}._is_ready", "stream.enrolled and not stream.holds.waits_for(sid)", "stream.enrolled"),),
         ("I10", "I5"),
@@ -186,14 +186,14 @@ HOLDING = (
     ),
     Switch(
         "subscribed_before_record",
-        ("1.5 SubscribeAck",),
+        ("before SubscribeAck",),
         "A subscription is acknowledged before its record is durable.",
         (
             Edit(f"{_SUBSCRIBING}._is_ready", "return creation.durable and all(", "return all("),
             Edit(
                 f"{_SUBSCRIBING}._create",
                 "hosting.write_holds(hosting.streams[pubend])",
-                "hosting.write_holds(hosting.streams[pubend])\n    self.go_on(now, wall)",
+                "hosting.write_holds(hosting.streams[pubend])\n    self.may_complete = True",
             ),
         ),
         ("I10",),
@@ -202,14 +202,14 @@ HOLDING = (
     ),
     Switch(
         "interest_before_durable",
-        ("T4", "1.5 Interest"),
+        ("T4", "before Interest"),
         "A version of the interest is announced before it is durable, so after a crash another set of filters gets"
         " its number.",
         (
             Edit(
                 "gapless_shb.core.hosting:Hosting.write_interest",
-                '    self.write(operations, ("interest", version, cookie))',
-                "    self.announce(version)\n    self.write(operations, cookie)",
+                "    self.write(operations, lambda _now, _wall: self.announce(version))",
+                "    self.announce(version)\n    self.write(operations)",
             ),
         ),
         ("I9", "I3", "cores"),

@@ -19,13 +19,13 @@ class Switch:
 
     name: str
     breaks: tuple[str, ...]
-    """The traps of algorithms.md 9 (`T2`), or the rows of its table 1.5 (`1.5 Hold`), that it falls into; or the rule
-    of another section (`3.11.6 header fields`)."""
+    """The traps that it falls into (`T2`), the rows of docs/protocol/persist-before.md that it breaks (`before Hold`),
+    or another rule of docs/protocol/traps.md (`header fields`)."""
     wrong: str
     """What is wrong with it, in a sentence."""
     edits: tuple[Edit, ...]
     oracle: tuple[str, ...]
-    """The invariants of algorithms.md 1.6 and 8.2 that are meant to find it. Beyond those, `cores`: our cores keep
+    """The invariants of docs/protocol/invariants.md that are meant to find it. Beyond those, `cores`: our cores keep
     their side of the routing seam; `P1`: no two parts of ours break the protocol of a session between them; `L1`: what
     is listed is true."""
     needs: str

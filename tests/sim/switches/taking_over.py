@@ -1,4 +1,4 @@
-"""Broken rules of who has a subscription: what another one says of it counts for nobody (algorithms.md 3.3, 3.10)."""
+"""Broken rules of who has a subscription: what another says of it counts for nobody (protocol: exclusive-consumers)."""
 
 from __future__ import annotations
 

@@ -11,19 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from gapless.core.columns import EventColumns
-from gapless.core.effects import Alarm, Chop, Delete, Put, Read, ReadResult, Set, Tell, Write
-from gapless.core.events import encode_event
-from gapless.core.given_up import GivenUp
-from gapless.core.roles import ClientSession, RoleContext
-from gapless.core.routing import (
+from gapless.core.gauges import values_by
+from gapless.core.network.facts import (
     AskPubend,
     Ending,
     Enrol,
     Enrolled,
-    HeldRow,
+    Held,
     Hold,
-    HoldRow,
     Know,
     Opened,
     OpenRequest,
@@ -37,9 +32,27 @@ from gapless.core.routing import (
     Verdict,
     Want,
 )
-from gapless.core.ticks import EPOCH_MS, MILLISECOND, STEP, Tick
+from gapless.core.ports import (
+    Alarm,
+    AllowAll,
+    Authorizer,
+    Chop,
+    ClientSession,
+    Delete,
+    Put,
+    Read,
+    ReadResult,
+    RoleContext,
+    Set,
+    Tell,
+    Write,
+)
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, STEP, Tick
 from gapless.errors import RecordsDamagedError
-from gapless_phb.core import rows
+from gapless.spi import GivenUp
+from gapless_phb.core import gauges, rows
 from gapless_phb.core.broker import PublisherHostingBroker
 from gapless_phb.core.publishers import term_of
 from gapless_phb.core.settings import PubendSettings, Settings
@@ -176,6 +189,7 @@ class Harness:
         self.wall = EPOCH_MS + BEGINNING
         self.storage_id = "storage-1"
         self.roles = frozenset({"phb"})
+        self.rules: Authorizer = AllowAll()
         self.reads: list[Read] = []
         self.said: list[object] = []
         self.phb: PublisherHostingBroker
@@ -186,7 +200,15 @@ class Harness:
     def boot(self) -> None:
         """Makes the broker from what is on the disk, and starts it; nothing is synced yet."""
         context = RoleContext(
-            "broker", "network", self.storage_id, self.volume.visible, self.now, self.wall, b"secret", roles=self.roles
+            "broker",
+            "network",
+            self.storage_id,
+            self.volume.visible,
+            self.now,
+            self.wall,
+            b"secret",
+            self.rules,
+            roles=self.roles,
         )
         self.reads.clear()
         self.phb = PublisherHostingBroker(context, self.settings)
@@ -284,7 +306,7 @@ class Harness:
         return self.tell(Enrol(self.pubend, shb))
 
     def hold(self, shb: str, version: int, at: Mapping[int, Tick]) -> list[object]:
-        return self.tell(Hold(HoldRow(shb, self.pubend, version, at)))
+        return self.tell(Hold(shb, self.pubend, version, at))
 
     def release(self, released: Tick, delivered: Tick | None = None) -> list[object]:
         """The router says minima; if time must pass before the broker chops, it passes."""
@@ -299,14 +321,20 @@ class Harness:
 
     @property
     def pubends(self) -> list[str]:
-        pubends = self.phb.status()["pubends"]
-        assert isinstance(pubends, dict)
-        return list(pubends)
+        return list(values_by(self.phb.gauges(), gauges.SEALED, "pubend"))
 
     def status(self, pubend: str | None = None) -> dict[str, Any]:
-        pubends = self.phb.status()["pubends"]
-        assert isinstance(pubends, dict)
-        status: dict[str, Any] = pubends[pubend or self.pubend]
+        """The gauges of a pubend by what is between `gapless_pubend_` and the unit; those of SHBs by the SHB."""
+        status: dict[str, Any] = {"members": {}, "holds": {}, "hold_bytes": {}}
+        for gauge in self.phb.gauges():
+            labels = dict(gauge.labels)
+            if labels.get("pubend") != (pubend or self.pubend):
+                continue
+            name = gauge.name.removeprefix("gapless_pubend_").removesuffix("_ticks")
+            if "shb" in labels:
+                status[{"member": "members", "hold": "holds"}.get(name, name)][labels["shb"]] = gauge.value
+            else:
+                status[name] = gauge.value
         return status
 
     def stream(self) -> Stream:
@@ -344,19 +372,23 @@ class TestPublisher:
     def open(self, topic: str | None = None, *, attempt: int | None = None) -> list[object]:
         """Opens; a newer attempt each time, unless one is given."""
         self.attempt = self.attempt + 1 if attempt is None else attempt
-        request = OpenRequest(self.name, self.instance, self.attempt, topic, self.pubend)
+        request = OpenRequest(self.name, self.instance, self.attempt, topic, self.pubend, principal="anonymous")
         return self.harness.tell(SubmitOpen(request, self))
 
     def end(self, ending: Ending) -> list[object]:
         """Is closed, or its session has ended."""
-        request = OpenRequest(self.name, self.instance, self.attempt, None, self.pubend, self.epoch, ending)
+        request = OpenRequest(
+            self.name, self.instance, self.attempt, None, self.pubend, self.epoch, ending, principal="anonymous"
+        )
         return self.harness.tell(SubmitOpen(request, "end"))
 
     def come_back(self) -> list[object]:
         """Opens in another session, naming the epoch that it had."""
         self.opened()
         self.attempt += 1
-        request = OpenRequest(self.name, self.instance, self.attempt, None, self.pubend, self.epoch)
+        request = OpenRequest(
+            self.name, self.instance, self.attempt, None, self.pubend, self.epoch, principal="anonymous"
+        )
         self.epoch = 0
         return self.harness.tell(SubmitOpen(request, self))
 
@@ -379,7 +411,7 @@ class TestPublisher:
     def batch(self, first: int, count: int, text: str = "") -> Pub:
         """The batch of these sequences; its content follows from them."""
         events = columns([body(self.name, sequence, text) for sequence in range(first, first + count)])
-        return Pub(self.name, self.epoch, first, events, self.pubend)
+        return Pub(self.name, self.epoch, first, events, self.pubend, principal="anonymous")
 
     def opened(self) -> None:
         """Takes the answer to its opening, if there is one and it was not taken."""
@@ -451,9 +483,9 @@ def line(effect: object) -> str:
         return f"opened stable={spell(effect.meta.stable)} members: {members or 'none'}"
     if isinstance(effect, Enrolled):
         return f"enrolled {effect.shb} at {spell(effect.at)}"
-    if isinstance(effect, HeldRow):
-        held = " ".join(f"{sid}@{spell(tick)}" for sid, tick in effect.held.at.items())
-        return f"held {effect.shb} version {effect.held.version}: {held or 'nothing'}"
+    if isinstance(effect, Held):
+        held = " ".join(f"{sid}@{spell(tick)}" for sid, tick in effect.at.items())
+        return f"held {effect.shb} version {effect.version}: {held or 'nothing'}"
     if isinstance(effect, Probe):
         return f"probe up to {spell(effect.upto)}"
     if isinstance(effect, Alarm):

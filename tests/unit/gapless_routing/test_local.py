@@ -1,4 +1,4 @@
-"""The router `local`, statement by statement of the contract (algorithms.md 8.2); traps T4, T20, T27, T37, T48."""
+"""The router `local`, statement by statement of the contract (protocol: contract; T4, T20, T27, T37, T48)."""
 
 from __future__ import annotations
 
@@ -7,45 +7,43 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.columns import EventColumns
-from gapless.core.routing import (
+from gapless.core.network.facts import (
     AskInterest,
     AskPubend,
-    Deliver,
     Enrol,
     Held,
     Hold,
-    HoldRow,
     Interest,
-    Knowledge,
+    Know,
     OpenRequest,
     Outcome,
-    Placed,
-    Probed,
+    Probe,
     Progress,
     Pub,
     PubendMeta,
     Released,
-    Router,
-    RouterContext,
     Seen,
     Submit,
     SubmitOpen,
+    Submitted,
     Verdict,
     Want,
 )
+from gapless.core.network.seam import Router, RouterBase, RouterContext
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.knowledge import Knowledge
 from gapless.errors import ConfigurationError
 from gapless.plugins import load
 
 META = PubendMeta("p@1", "node", stable=100)
 OTHER = PubendMeta("q@1", "node", stable=50)
 NOW = 10**9
-PUB = Pub("loader", 1, 1, EventColumns(0, b"", b""), "p@1")
-OPENING = OpenRequest("loader", "i", 1, None)
+PUB = Pub("loader", 1, 1, EventColumns(0, b"", b""), "p@1", principal="anonymous")
+OPENING = OpenRequest("loader", "i", 1, None, principal="anonymous")
 
 
-def make() -> Router:
-    router: Router = load("routing", "local")(options={})
+def make() -> RouterBase:
+    router: RouterBase = load("routing", "local")(options={})
     assert list(router.start(NOW, RouterContext("node", 1))) == []
     return router
 
@@ -59,7 +57,7 @@ def progress(released: int, delivered: int, shb: str = "shb") -> Progress:
 
 
 @pytest.fixture
-def router() -> Router:
+def router() -> RouterBase:
     """With a pubend and an SHB that is a member from tick 40 on."""
     router = make()
     list(router.pubend(NOW, META, {"shb": 40}))
@@ -83,34 +81,34 @@ def test_it_has_no_options() -> None:
 
 
 @pytest.mark.parametrize("reply_to", [None, "shb"])
-def test_c1_knowledge_is_delivered_as_it_was_said(router: Router, reply_to: str | None) -> None:
+def test_c1_knowledge_is_delivered_as_it_was_said(router: RouterBase, reply_to: str | None) -> None:
     knowledge = Knowledge("p@1", 100, 200, lost=7, reply=reply_to is not None)
 
     (deliver,) = router.know(NOW, knowledge, reply_to)
 
-    assert isinstance(deliver, Deliver)
+    assert isinstance(deliver, Know)
     assert deliver.knowledge is knowledge
     assert knowledge.stamp is None  # RAW: nothing was filtered (T27: there is no table to trust)
 
 
-def test_c1_a_reply_stays_a_reply(router: Router) -> None:
+def test_c1_a_reply_stays_a_reply(router: RouterBase) -> None:
     (deliver,) = router.know(NOW, Knowledge("p@1", 0, 10, reply=True), "shb")
 
-    assert isinstance(deliver, Deliver)
+    assert isinstance(deliver, Know)
     assert deliver.knowledge.reply  # T37
 
 
 # C2 answer
 
 
-def test_c2_a_want_reaches_the_pubend_every_time(router: Router) -> None:
+def test_c2_a_want_reaches_the_pubend_every_time(router: RouterBase) -> None:
     want = Want("p@1", ((0, 10), (20, 30)), None, "shb")
 
     for _ in range(3):
         assert list(router.want(NOW, want)) == [AskPubend(want, "shb")]
 
 
-def test_c2_a_want_for_an_unknown_pubend_is_dropped(router: Router) -> None:
+def test_c2_a_want_for_an_unknown_pubend_is_dropped(router: RouterBase) -> None:
     assert list(router.want(NOW, Want("x@1", ((0, 10),), None, "shb"))) == []
 
 
@@ -126,14 +124,14 @@ def test_c3_nothing_is_pushed_before_anyone_is_interested() -> None:
     assert len(list(router.know(NOW, Knowledge("p@1", 110, 120)))) == 1
 
 
-def test_c3_a_probe_reaches_the_shb(router: Router) -> None:
-    assert list(router.probe(NOW, "p@1", 99)) == [Probed("p@1", 99)]
+def test_c3_a_probe_reaches_the_shb(router: RouterBase) -> None:
+    assert list(router.probe(NOW, "p@1", 99)) == [Probe("p@1", 99)]
 
 
 # C4 minima
 
 
-def test_c4_a_single_member_is_the_minimum(router: Router) -> None:
+def test_c4_a_single_member_is_the_minimum(router: RouterBase) -> None:
     assert list(router.progress(NOW, progress(50, 60))) == [Released("p@1", 50, 60)]
     assert list(router.progress(NOW, progress(50, 60))) == []
     assert list(router.progress(NOW, progress(50, 70))) == [Released("p@1", 50, 70)]
@@ -149,19 +147,19 @@ def test_c4_nothing_is_released_until_every_member_was_heard() -> None:
     assert list(router.progress(NOW, progress(70, 75, "c"))) == [Released("p@1", 40, 75)]
 
 
-def test_c4_progress_is_the_highest_ever_heard(router: Router) -> None:
+def test_c4_progress_is_the_highest_ever_heard(router: RouterBase) -> None:
     list(router.progress(NOW, progress(50, 60)))
 
     assert list(router.progress(NOW, progress(30, 65))) == [Released("p@1", 50, 65)]
     assert list(router.progress(NOW, progress(1, 2))) == []
 
 
-def test_c4_progress_of_a_stranger_counts_for_nothing(router: Router) -> None:
+def test_c4_progress_of_a_stranger_counts_for_nothing(router: RouterBase) -> None:
     assert list(router.progress(NOW, progress(50, 60, "stranger"))) == []
     assert list(router.progress(NOW, Progress("shb", "x@1", 5, 5))) == []
 
 
-def test_c4_a_new_member_bounds_everything_until_it_is_heard(router: Router) -> None:
+def test_c4_a_new_member_bounds_everything_until_it_is_heard(router: RouterBase) -> None:
     list(router.progress(NOW, progress(50, 60)))
     list(router.enrolled(NOW, "p@1", "new", 55))
 
@@ -169,7 +167,7 @@ def test_c4_a_new_member_bounds_everything_until_it_is_heard(router: Router) -> 
     assert list(router.progress(NOW, progress(56, 60, "new"))) == [Released("p@1", 56, 60)]
 
 
-def test_c4_what_was_heard_before_enrolling_does_not_count(router: Router) -> None:
+def test_c4_what_was_heard_before_enrolling_does_not_count(router: RouterBase) -> None:
     """T20: it was said by an SHB that was promised nothing yet."""
     list(router.progress(NOW, progress(90, 95)))
     list(router.enrolled(NOW, "p@1", "shb", 70))
@@ -180,7 +178,7 @@ def test_c4_what_was_heard_before_enrolling_does_not_count(router: Router) -> No
     assert list(router.progress(NOW, progress(93, 96, "new"))) == [Released("p@1", 92, 96)]
 
 
-def test_c4_a_membership_that_is_handed_over_again_starts_from_nothing_heard(router: Router) -> None:
+def test_c4_a_membership_that_is_handed_over_again_starts_from_nothing_heard(router: RouterBase) -> None:
     """T48: minima of different memberships do not mix; and what was said is not taken back."""
     list(router.progress(NOW, progress(50, 60)))
     list(router.pubend(NOW, META, {"shb": 40, "back": 5}))
@@ -226,24 +224,24 @@ def test_c5_a_pubend_that_comes_later_enrols_the_shb_that_is_there() -> None:
     assert list(router.pubend(NOW, OTHER, {"shb": 9})) == [Seen(OTHER, 9)]
 
 
-def test_c5_every_full_interest_is_answered_for_every_pubend(router: Router) -> None:
+def test_c5_every_full_interest_is_answered_for_every_pubend(router: RouterBase) -> None:
     list(router.pubend(NOW, OTHER, {}))
 
     for _ in range(2):
         assert list(router.interest(NOW, full(4))) == [Seen(META, 40), Seen(OTHER), Enrol("q@1", "shb")]
 
 
-def test_c5_an_enrolment_that_was_lost_is_asked_for_again(router: Router) -> None:
+def test_c5_an_enrolment_that_was_lost_is_asked_for_again(router: RouterBase) -> None:
     list(router.pubend(NOW, OTHER, {}))
 
     assert list(router.interest(NOW, Interest("shb", 3, 3, {}))) == [Enrol("q@1", "shb")]
 
 
-def test_c5_an_enrolment_of_a_pubend_that_is_not_here_means_nothing(router: Router) -> None:
+def test_c5_an_enrolment_of_a_pubend_that_is_not_here_means_nothing(router: RouterBase) -> None:
     assert list(router.enrolled(NOW, "x@1", "shb", 5)) == []
 
 
-def test_seen_says_how_far_the_pubend_is(router: Router) -> None:
+def test_seen_says_how_far_the_pubend_is(router: RouterBase) -> None:
     list(router.know(NOW, Knowledge("p@1", 100, 300)))
     list(router.know(NOW, Knowledge("p@1", 0, 200, reply=True), "shb"))
     list(router.know(NOW, Knowledge("x@1", 0, 200)))
@@ -252,7 +250,7 @@ def test_seen_says_how_far_the_pubend_is(router: Router) -> None:
     assert list(router.pubend(NOW, META, {"shb": 40})) == [Seen(replace(META, stable=300), 40)]
 
 
-def test_a_pubend_that_is_sealed_is_seen_so(router: Router) -> None:
+def test_a_pubend_that_is_sealed_is_seen_so(router: RouterBase) -> None:
     sealed = replace(META, sealed=True)
 
     assert list(router.pubend(NOW, sealed, {"shb": 40})) == [Seen(sealed, 40)]
@@ -261,7 +259,7 @@ def test_a_pubend_that_is_sealed_is_seen_so(router: Router) -> None:
 # The interest (T4)
 
 
-def test_a_change_is_taken_only_where_the_last_one_ended(router: Router) -> None:
+def test_a_change_is_taken_only_where_the_last_one_ended(router: RouterBase) -> None:
     assert list(router.interest(NOW, Interest("shb", 3, 4, {}))) == []
     assert list(router.interest(NOW, Interest("shb", 5, 6, {}))) == [AskInterest()]
     assert list(router.interest(NOW, Interest("shb", 3, 4, {}))) == []
@@ -274,7 +272,7 @@ def test_a_change_of_an_shb_that_is_not_known_asks_for_all_of_it() -> None:
     assert list(make().interest(NOW, Interest("shb", 3, 4, {}))) == [AskInterest()]
 
 
-def test_a_late_full_interest_does_not_take_a_version_back(router: Router) -> None:
+def test_a_late_full_interest_does_not_take_a_version_back(router: RouterBase) -> None:
     list(router.interest(NOW, full(2)))
 
     assert list(router.interest(NOW, Interest("shb", 3, 4, {}))) == []
@@ -283,13 +281,13 @@ def test_a_late_full_interest_does_not_take_a_version_back(router: Router) -> No
 # Holds
 
 
-def test_holds_go_to_the_pubend_and_their_answer_to_the_shb(router: Router) -> None:
-    row = HoldRow("shb", "p@1", 1, {7: 0})
-    held = Held("p@1", 1, {7: 5})
+def test_holds_go_to_the_pubend_and_their_answer_to_the_shb(router: RouterBase) -> None:
+    row = Hold("shb", "p@1", 1, {7: 0})
+    held = Held("shb", "p@1", 1, {7: 5})
 
-    assert list(router.hold(NOW, row)) == [Hold(row)]
+    assert list(router.hold(NOW, row)) == [row]
     assert list(router.hold(NOW, replace(row, pubend="x@1"))) == []
-    assert list(router.held(NOW, "shb", held)) == [held]
+    assert list(router.held(NOW, held)) == [held]
 
 
 # C6 sans-IO, C7 soft, C8 bounded
@@ -312,7 +310,7 @@ def test_c6_the_same_calls_have_the_same_effects() -> None:
     assert life() == life()
 
 
-def test_c6_it_waits_for_nothing_and_has_no_network(router: Router) -> None:
+def test_c6_it_waits_for_nothing_and_has_no_network(router: RouterBase) -> None:
     assert router.next_wake() is None
     for effects in (
         router.wake(NOW),
@@ -324,7 +322,7 @@ def test_c6_it_waits_for_nothing_and_has_no_network(router: Router) -> None:
         assert list(effects) == []
 
 
-def test_c7_a_router_that_forgot_everything_works_again_after_the_first_calls(router: Router) -> None:
+def test_c7_a_router_that_forgot_everything_works_again_after_the_first_calls(router: RouterBase) -> None:
     list(router.progress(NOW, progress(50, 60)))
     fresh = make()
 
@@ -336,7 +334,7 @@ def test_c7_a_router_that_forgot_everything_works_again_after_the_first_calls(ro
     assert len(list(fresh.know(NOW, Knowledge("p@1", 100, 110)))) == 1
 
 
-def test_c8_repeating_adds_nothing(router: Router) -> None:
+def test_c8_repeating_adds_nothing(router: RouterBase) -> None:
     def size() -> int:
         local: Any = router
         return len(local._versions) + sum(len(p.members) + len(p.releases._rows) for p in local._pubends.values())
@@ -355,12 +353,12 @@ def test_c8_repeating_adds_nothing(router: Router) -> None:
 # C9 place
 
 
-def test_c9_every_placing_ends_in_one_answer(router: Router) -> None:
+def test_c9_every_placing_ends_in_one_answer(router: RouterBase) -> None:
     outcome = Outcome(Verdict.OK, sequence=1)
 
     assert list(router.open(NOW, OPENING, "reply")) == [SubmitOpen(OPENING, "reply")]
     assert list(router.place(NOW, PUB, "reply")) == [Submit(PUB, "reply")]
-    assert list(router.submitted(NOW, "reply", "p@1", outcome)) == [Placed("reply", "p@1", outcome)]
+    assert list(router.submitted(NOW, "reply", "p@1", outcome)) == [Submitted("reply", "p@1", outcome)]
 
 
 def test_c9_before_there_is_a_pubend_the_client_is_told_to_come_again() -> None:
@@ -370,5 +368,5 @@ def test_c9_before_there_is_a_pubend_the_client_is_told_to_come_again() -> None:
     (placed,) = router.place(NOW, PUB, "b")
 
     for effect, reply_to in ((opening, "a"), (placed, "b")):
-        assert isinstance(effect, Placed)
+        assert isinstance(effect, Submitted)
         assert (effect.reply_to, effect.outcome.verdict) == (reply_to, Verdict.RETRY)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.tokens import CheckpointToken
+from gapless.core.wire.tokens import CheckpointToken
 from gapless_spark.gaps import RangeGapError, check
 
 GAP = Gap("p@1", 3, 9, "released early")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from gapless.core.ticks import SECOND, tick_at
-from gapless.core.tokens import CheckpointToken
+from gapless.core.stream.ticks import SECOND, tick_at
+from gapless.core.wire.tokens import CheckpointToken
 from gapless_spark.lag import Lag, lags, prometheus
 from gapless_spark.offsets import offset_of
 

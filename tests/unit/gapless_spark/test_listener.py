@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gapless.core.ticks import SECOND
-from gapless.core.tokens import CheckpointToken
+from gapless.core.stream.ticks import SECOND
+from gapless.core.wire.tokens import CheckpointToken
 from gapless_spark.lag import Lag
 from gapless_spark.offsets import offset_of
 

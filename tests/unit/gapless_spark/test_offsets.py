@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.ticks import FOREVER
-from gapless.core.tokens import CheckpointToken
+from gapless.core.stream.ticks import FOREVER
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import InvalidTokenError
 from gapless_spark.offsets import ORIGIN, carried_on, offset_of, token_of, went_back
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.columns import EventColumns
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.events import encode_event
-from gapless.core.tokens import CheckpointToken
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.wire.delivered import DeliveredColumns
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import TokenAheadError
 from gapless_spark.parts import parts_of, within
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gapless.core.ticks import FOREVER, MILLISECOND, tick_at_time
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, tick_at_time
 from gapless_spark.planning import Range
 from gapless_spark.pushdown import Pushed, RowFilter, push
 

@@ -8,9 +8,9 @@ import pytest
 
 import gapless
 from gapless.core.client import Delivery, Gap
-from gapless.core.columns import EventColumns
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.events import encode_event
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.wire.delivered import DeliveredColumns
 from gapless_spark.gaps import RangeGapError
 from gapless_spark.reading import record_batches
 from gapless_spark.rows import SCHEMA, narrowed

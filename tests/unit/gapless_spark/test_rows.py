@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gapless.core.client import Gap
-from gapless.core.columns import EventColumns
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.events import Extras, encode_event
-from gapless.core.ticks import STEP, tick_at
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import Extras, encode_event
+from gapless.core.stream.ticks import STEP, tick_at
+from gapless.core.wire.delivered import DeliveredColumns
 from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless_spark.rows import COLUMNS, SCHEMA, checked, events_batch, gap_batch, narrowed
 

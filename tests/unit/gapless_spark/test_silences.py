@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.columns import EventColumns
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.events import encode_event
-from gapless.core.ticks import STEP
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.ticks import STEP
+from gapless.core.wire.delivered import DeliveredColumns
 from gapless_spark.reading import record_batches
 from gapless_spark.rows import SCHEMA, narrowed
 from gapless_spark.silences import silence_batch

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.tokens import CheckpointToken
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import ConfigurationError
 from gapless_spark.offsets import offset_of
 

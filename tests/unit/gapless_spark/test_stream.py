@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import gapless
-from gapless.core.tokens import CheckpointToken
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import SubscriptionMismatchError
 from gapless_spark.offsets import offset_of
 from gapless_spark.options import source_options

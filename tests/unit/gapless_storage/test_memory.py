@@ -6,10 +6,10 @@ import pytest
 
 from gapless.errors import ConfigurationError, VolumeLockedError
 from gapless.spi import VolumeIdentity
-from gapless.testing.storage import IDENTITY
-from gapless.testing.storage.crashes import newest_whole_batch, write_batch
 from gapless_storage import memory
 from gapless_storage.memory import open_storage
+from gapless_testing.storage import IDENTITY
+from gapless_testing.storage.crashes import newest_whole_batch, write_batch
 
 
 def test_open_storage() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from gapless.errors import VolumeCorruptError, VolumeFailedError, VolumeForeignError, VolumeFullError, VolumeLockedError
 from gapless.spi import VolumeIdentity
-from gapless.testing.storage import IDENTITY
-from gapless.testing.storage.crashes import newest_whole_batch, write_batch
 from gapless_storage.memory import MemoryDisk, MemoryVolume
+from gapless_testing.storage import IDENTITY
+from gapless_testing.storage.crashes import newest_whole_batch, write_batch
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gapless.errors import RecordsDamagedError, VolumeFailedError, VolumeLockedError
-from gapless.testing.storage import IDENTITY
-from gapless.testing.storage.crashes import newest_whole_batch, write_batch
 from gapless_storage.memory import MemoryDisk, MemoryVolume
+from gapless_testing.storage import IDENTITY
+from gapless_testing.storage.crashes import newest_whole_batch, write_batch
 
 
 @pytest.fixture

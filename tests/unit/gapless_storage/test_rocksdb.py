@@ -15,12 +15,12 @@ import pytest
 from conformance.storages import SMALL_BUFFERS, RocksdbHarness
 from gapless.errors import ConfigurationError, VolumeFailedError, VolumeForeignError
 from gapless.spi import Create
-from gapless.testing.storage import IDENTITY
-from gapless.testing.storage.crashes import newest_whole_batch, write_batch
 from gapless_storage._rocksdb import fence
 from gapless_storage._rocksdb.fence import Fence
 from gapless_storage._rocksdb.layout import Mark, end_key
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
+from gapless_testing.storage import IDENTITY
+from gapless_testing.storage.crashes import newest_whole_batch, write_batch
 
 
 @pytest.fixture

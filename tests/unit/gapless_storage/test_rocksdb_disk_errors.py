@@ -58,7 +58,7 @@ import json, os, sys
 from pathlib import Path
 from gapless.errors import StorageError
 from gapless.spi import Create, VolumeIdentity
-from gapless.testing.storage.crashes import newest_whole_batch, write_batch
+from gapless_testing.storage.crashes import newest_whole_batch, write_batch
 from gapless_storage.rocksdb import open_storage
 
 said = {}

@@ -11,8 +11,8 @@ import pytest
 
 from conformance.storages import SMALL_BUFFERS
 from gapless.spi import Create
-from gapless.testing.storage import IDENTITY
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
+from gapless_testing.storage import IDENTITY
 
 KILLS = 12
 

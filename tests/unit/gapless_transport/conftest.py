@@ -7,7 +7,7 @@ import pytest
 
 from conformance.transports import write_certificates
 from gapless.spi import Listener, Transport
-from gapless.testing.transport.ends import End, Ends
+from gapless_testing.transport.ends import End, Ends
 from gapless_transport import tcp
 
 Open = Callable[..., Transport]

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from gapless.spi import Link, LinkHandler
-from gapless.testing.transport.ends import End
+from gapless_testing.transport.ends import End
 from gapless_transport.links import BaseLink
 from gapless_transport.options import LinkOptions
 

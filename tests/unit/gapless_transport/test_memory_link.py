@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gapless.testing.transport.ends import End, Ends, settle
+from gapless_testing.transport.ends import End, Ends, settle
 from gapless_transport import memory
 
 

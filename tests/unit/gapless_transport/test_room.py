@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gapless.core.framing import encode_frame
-from gapless.testing.transport.ends import End
+from gapless.core.wire.framing import encode_frame
+from gapless_testing.transport.ends import End
 from gapless_transport.room import Room
 from gapless_transport.tcp_link import TcpLink
 from gapless_transport.tcp_options import TcpOptions

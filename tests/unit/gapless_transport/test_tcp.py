@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gapless.core.framing import encode_frame
+from gapless.core.wire.framing import encode_frame
 from gapless.errors import ConfigurationError
-from gapless.testing.transport.ends import End
+from gapless_testing.transport.ends import End
 from gapless_transport import tcp
 from unit.gapless_transport.conftest import Listen, Open
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from gapless.testing.transport.ends import End, Ends, settle
+from gapless_testing.transport.ends import End, Ends, settle
 from gapless_transport import tcp_listener
 from unit.gapless_transport.conftest import Listen, Open
 
@@ -127,7 +127,7 @@ def no_files_left() -> Iterator[None]:
 async def test_a_listener_survives_that_files_run_out(
     listen: Listen, open_tcp: Open, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It rests, says so once, lets existing links work, and accepts again later (reliability.md L06)."""
+    """It rests, says so once, lets existing links work, and accepts again later (L06)."""
     loop = asyncio.get_running_loop()
     sock_accept = loop.sock_accept
     failures: asyncio.Queue[float] = asyncio.Queue()

@@ -10,8 +10,8 @@ from functools import partial
 
 from rocksdict import WriteBatch
 
-from gapless.core.given_up import GivenUp
 from gapless.errors import RecordsDamagedError, VolumeCorruptError
+from gapless.spi import GivenUp
 from gapless_storage._rocksdb.engine import Engine, says_damaged
 from gapless_storage._rocksdb.layout import (
     INDEX_MAX,

@@ -8,9 +8,9 @@ per pubend, and `acknowledging`), and the questions of `asking`. What it asks of
 
 from __future__ import annotations
 
-from gapless.core.client.connection import ClientCore
+from gapless.core.client.connection import ClientCore, Credentials
 from gapless.core.client.items import Delivery, Gap, Item, Silence
 from gapless.core.client.settings import Settings
 from gapless.core.client.subscribing import Wanted
 
-__all__ = ["ClientCore", "Delivery", "Gap", "Item", "Settings", "Silence", "Wanted"]
+__all__ = ["ClientCore", "Credentials", "Delivery", "Gap", "Item", "Settings", "Silence", "Wanted"]

@@ -1,4 +1,4 @@
-"""What of a subscription is acknowledged, and the last event below it (algorithms.md 3.1).
+"""What of a subscription is acknowledged, and the last event below it (protocol: acknowledging).
 
 An acknowledgement names two ticks per pubend: the position, and the last Event at or below it. The broker
 keeps both as maxima: `acked` and `quiet_from`. Every tick of `(quiet_from, released]` is silence to
@@ -20,8 +20,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
-from gapless.core.messages import Acknowledged
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import Acknowledged
 
 HISTORY_EVENTS = 16_384
 """How many ticks of events that were handed out but not acknowledged are remembered, per pubend."""

@@ -11,7 +11,7 @@ from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, publish_error, request_error
 from gapless.core.client.timers import Key, Timer
 from gapless.core.deadlines import Deadlines
-from gapless.core.messages import (
+from gapless.core.wire.messages import (
     AttachedTo,
     ClientMessage,
     Code,

@@ -10,7 +10,8 @@ from gapless.core.client.outbox import Outbox
 from gapless.core.client.subscribing import Phase, SubscriptionCore, Wanted
 from gapless.core.client.timers import Key
 from gapless.core.deadlines import Deadlines
-from gapless.core.messages import (
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import (
     Code,
     Deliver,
     Detach,
@@ -22,7 +23,6 @@ from gapless.core.messages import (
     Silence,
     Subscribed,
 )
-from gapless.core.ticks import PubendId, Tick
 from gapless.errors import GaplessError, RemoteProtocolError
 
 

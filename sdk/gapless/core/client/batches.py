@@ -1,4 +1,4 @@
-"""The batches of a publisher that have no receipt yet, and their sequences (algorithms.md 1.4, 3.10; T39).
+"""The batches of a publisher that have no receipt yet, and their sequences (protocol: publishers, publishing; T39).
 
 They wait in one queue. The first `sent` of them are on their way in this session; `logged` is the sequence of
 the last event known to be logged before the queue. A batch's sequences follow from its place, so they are
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    from gapless.core.columns import EventColumns
+    from gapless.core.stream.columns import EventColumns
 
 
 class Batch:

@@ -1,4 +1,4 @@
-"""The client's side of the protocol: one session after another, and what outlives them (algorithms.md 3.10).
+"""The client's side of the protocol: one session after another, and what outlives them (protocol: session).
 
     NEW ─start─▶ DIALLING ─link up─▶ GREETING ─Welcome─▶ OPEN
                     ▲ │                 │                 │
@@ -41,23 +41,25 @@ from gapless.core.client.reaching import Reaching
 from gapless.core.client.refusals import TEMPORARY, error_of
 from gapless.core.client.settings import Settings
 from gapless.core.client.timers import Key, Timer
-from gapless.core.codec import decode_server, session_of
 from gapless.core.deadlines import Deadlines
-from gapless.core.messages import (
+from gapless.core.wire.codec import decode_server, session_of
+from gapless.core.wire.messages import (
     PROTOCOL,
     Alive,
+    Challenge,
     Closing,
     Code,
     Goodbye,
     Hello,
     ListPubends,
     ListSubscriptions,
+    Proof,
     Refused,
     Retire,
     Unsubscribe,
     Welcome,
 )
-from gapless.core.numbering import FramesLostError, Received, is_unnumbered
+from gapless.core.wire.numbering import FramesLostError, Received, is_unnumbered
 from gapless.errors import (
     ConnectionClosedError,
     GaplessError,
@@ -71,8 +73,8 @@ if TYPE_CHECKING:
     from gapless.core.client.items import Item
     from gapless.core.client.publishing import PublisherCore
     from gapless.core.client.subscribing import SubscriptionCore, Wanted
-    from gapless.core.columns import EventColumns
-    from gapless.core.ticks import PubendId, Tick
+    from gapless.core.stream.columns import EventColumns
+    from gapless.core.stream.ticks import PubendId, Tick
 
 
 class Phase(Enum):
@@ -86,6 +88,18 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
+class Credentials:
+    """How a client proves who it is on one link; this one has nothing to show. Others override both methods."""
+
+    def first(self) -> bytes:
+        """What goes with Hello."""
+        return b""
+
+    def answer(self, challenge: bytes) -> bytes:
+        """What is sent to a challenge. Raises RemoteProtocolError if it shows that the broker is somebody else."""
+        raise RemoteProtocolError("the broker asks who this is, and there are no credentials to tell it")
+
+
 class ClientCore:
     """One client: tell it what happened, give it commands, then do what `take_effects` says."""
 
@@ -96,10 +110,13 @@ class ClientCore:
         client_id: str,
         instance: str,
         random: Random,
-        credentials: bytes = b"",
+        credentials: Callable[[], Credentials] | None = None,
         settings: Settings | None = None,
     ) -> None:
-        """`instance` is unique to this object; `random` is for the jitter of delays alone."""
+        """`instance` is unique to this object; `random` is for the jitter of delays alone.
+
+        `credentials` makes what proves who this is, anew for each link; None: nothing does.
+        """
         assert addresses
         self.phase = Phase.NEW
         self.client_id = client_id
@@ -110,7 +127,8 @@ class ClientCore:
         self.trouble = ""
         """Why the newest link was lost, or did not come about."""
         self._instance = instance
-        self._credentials = credentials
+        self._credentials = credentials or Credentials
+        self._proving = self._credentials()
         self._settings = settings or Settings()
         delays = Backoff(random, self._settings.backoff_first, self._settings.backoff_most)
         self._reaching = Reaching(addresses, delays)
@@ -162,7 +180,8 @@ class ClientCore:
             return
         self._at(now)
         self.phase = Phase.GREETING
-        hello = Hello(PROTOCOL, self.network, self.client_id, self._instance, self._credentials)
+        self._proving = self._credentials()
+        hello = Hello(PROTOCOL, self.network, self.client_id, self._instance, self._proving.first())
         self._outbox.send_last(hello)
 
     def on_link_down(self, link: int, reason: str, now: int) -> None:
@@ -335,6 +354,8 @@ class ClientCore:
             self._refused(message)
         elif isinstance(message, Welcome):
             self._welcomed(message)
+        elif isinstance(message, Challenge):
+            self._outbox.send_last(Proof(self._proving.answer(message.data)))
         else:
             raise RemoteProtocolError(f"the broker answered Hello with {type(message).__name__}")
 

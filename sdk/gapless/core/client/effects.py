@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from gapless.core.messages import AttachedTo, KeyedPublished, PubendRow, Retired, SubscriptionRow, Ticks
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import AttachedTo, KeyedPublished, PubendRow, Retired, SubscriptionRow, Ticks
 from gapless.errors import GaplessError
 
 Payload: TypeAlias = "bytes | tuple[bytes, bytes]"

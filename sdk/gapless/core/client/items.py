@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.events import Event
-from gapless.core.ticks import PubendId, Tick, time_at
+from gapless.core.stream.events import Event
+from gapless.core.stream.ticks import PubendId, Tick, time_at
+from gapless.core.wire.delivered import DeliveredColumns
 
 
 class Silence(msgspec.Struct, frozen=True, gc=False):

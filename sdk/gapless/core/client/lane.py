@@ -16,8 +16,8 @@ from operator import lt
 
 from gapless.core.client.acknowledging import History
 from gapless.core.client.items import Delivery, Gap, Item, Silence
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.delivered import DeliveredColumns
 from gapless.errors import RemoteProtocolError
 
 

@@ -1,4 +1,4 @@
-"""Leases of subscriptions that are read by ranges: asked for again after each reconnect (spark.md 5 `lease`)."""
+"""Leases of subscriptions that are read by ranges: asked for again after each reconnect (protocol: ranges)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, error_of, request_error
 from gapless.core.client.timers import Key, Timer
 from gapless.core.deadlines import Deadlines
-from gapless.core.messages import EndLease, InUse, Lease, Leased, LeaseLost, RequestFailed
+from gapless.core.wire.messages import EndLease, InUse, Lease, Leased, LeaseLost, RequestFailed
 from gapless.errors import GaplessError
 
 

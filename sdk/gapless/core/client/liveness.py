@@ -6,7 +6,7 @@ from gapless.core.client.backoff import MILLISECOND, SECOND
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.timers import Key, Timer
 from gapless.core.deadlines import Deadlines
-from gapless.core.messages import Heartbeat
+from gapless.core.wire.messages import Heartbeat
 
 HEARTBEATS_MISSED = 3
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gapless.core.client.effects import Effect, Payload, SendFrames
-from gapless.core.codec import encode, encode_keyed, encode_publish
-from gapless.core.messages import ClientMessage, Publish, PublishKeyed
-from gapless.core.numbering import Sent
+from gapless.core.wire.codec import encode, encode_keyed, encode_publish
+from gapless.core.wire.messages import ClientMessage, Publish, PublishKeyed
+from gapless.core.wire.numbering import Sent
 
 
 class Outbox:

@@ -10,11 +10,11 @@ from gapless.core.client.outbox import Outbox
 from gapless.core.client.publishing import Phase, PublisherCore
 from gapless.core.client.timers import Key
 from gapless.core.deadlines import Deadlines
-from gapless.core.messages import Published, PublisherOpened, PublishRefused, Welcome
+from gapless.core.wire.messages import Published, PublisherOpened, PublishRefused, Welcome
 from gapless.errors import GaplessError
 
 if TYPE_CHECKING:
-    from gapless.core.columns import EventColumns
+    from gapless.core.stream.columns import EventColumns
 
 
 class Publishers:

@@ -1,4 +1,4 @@
-"""A publisher: batches in, receipts out, over as many connections as it takes (algorithms.md 1.4, 3.10).
+"""A publisher: batches in, receipts out, over as many connections as it takes (protocol: publishers, publishing).
 
 Rules of this module: as for every core (`gapless.core`). Nothing here sends without a session.
 """
@@ -18,7 +18,8 @@ from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, publish_error
 from gapless.core.client.timers import Key, Timer
 from gapless.core.deadlines import Deadlines
-from gapless.core.messages import (
+from gapless.core.stream.ticks import Tick
+from gapless.core.wire.messages import (
     ClosePublisher,
     Code,
     OpenPublisher,
@@ -28,12 +29,11 @@ from gapless.core.messages import (
     PublishRefused,
     TickRun,
 )
-from gapless.core.ticks import Tick
 from gapless.errors import GaplessError, PublishUncertainError, RemoteProtocolError
 
 if TYPE_CHECKING:
-    from gapless.core.columns import EventColumns
-    from gapless.core.messages import Welcome
+    from gapless.core.stream.columns import EventColumns
+    from gapless.core.wire.messages import Welcome
 
 REWIND_PAUSE = 20 * MILLISECOND
 """How long to wait before sending again from a sequence: batches that were on their way meanwhile are refused

@@ -1,4 +1,4 @@
-"""What a client asks about durable subscriptions of which it keeps the position itself (spark.md 5).
+"""What a client asks about durable subscriptions of which it keeps the position itself (protocol: ranges).
 
 Questions are asked again after a reconnect, which does no harm: each is a look, or changes what it said already.
 """
@@ -15,9 +15,10 @@ from gapless.core.client.outbox import Outbox
 from gapless.core.client.reading import Part, Readings
 from gapless.core.client.subscribing import Wanted
 from gapless.core.client.timers import Key
-from gapless.core.columns import EventColumns
 from gapless.core.deadlines import Deadlines
-from gapless.core.messages import (
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import (
     AskBound,
     AskEarliest,
     AskHeads,
@@ -31,7 +32,6 @@ from gapless.core.messages import (
     Settle,
     Target,
 )
-from gapless.core.ticks import PubendId, Tick
 from gapless.errors import GaplessError
 
 

@@ -1,4 +1,4 @@
-"""Ranges that the application reads: each goes on where it was after a reconnect (spark.md 5 `read_range`)."""
+"""Ranges that the application reads: each goes on where it was after a reconnect (protocol: ranges)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, request_error
 from gapless.core.client.timers import Key, Timer
 from gapless.core.deadlines import Deadlines
-from gapless.core.messages import EndRead, RangeEvents, RangeGap, RangeRead, ReadOn, ReadRange, RequestFailed
+from gapless.core.wire.messages import EndRead, RangeEvents, RangeGap, RangeRead, ReadOn, ReadRange, RequestFailed
 from gapless.errors import GaplessError, RemoteProtocolError
 
 WINDOW_EVENTS: Final = 32_768

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gapless.core.messages import Code, RequestFailed
+from gapless.core.wire.messages import Code, RequestFailed
 from gapless.errors import (
+    AuthorizationError,
     ConfigurationError,
     ConnectionClosedError,
     ConnectionRefusedByBrokerError,
@@ -26,6 +27,7 @@ from gapless.errors import (
 ERRORS: dict[Code, type[GaplessError]] = {
     Code.CONFIGURATION: ConfigurationError,
     Code.UNAUTHORIZED: ConnectionRefusedByBrokerError,
+    Code.FORBIDDEN: AuthorizationError,
     Code.NETWORK_MISMATCH: ConnectionRefusedByBrokerError,
     Code.PROTOCOL_VERSION: ConnectionRefusedByBrokerError,
     Code.INVALID_SELECTOR: InvalidSelectorError,

@@ -1,4 +1,4 @@
-"""A subscription: attached once, and again after every reconnect, and nothing lost (algorithms.md 3.10).
+"""A subscription: attached once, and again after every reconnect, and nothing lost (protocol: delivery, session).
 
     IDLE ──Subscribe──▶ ASKING ──Subscribed──▶ ATTACHED        any ──refused, Detached, end()──▶ OVER
       ▲                    │ session over, try later │
@@ -23,8 +23,9 @@ from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, error_of, request_error
 from gapless.core.client.timers import Key, Timer
 from gapless.core.deadlines import Deadlines
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.messages import (
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.delivered import DeliveredColumns
+from gapless.core.wire.messages import (
     Acknowledge,
     Code,
     Credit,
@@ -36,7 +37,6 @@ from gapless.core.messages import (
     Subscribe,
     Subscribed,
 )
-from gapless.core.ticks import PubendId, Tick
 from gapless.errors import GaplessError, RemoteProtocolError, SubscriptionTakenOverError
 
 WINDOW_EVENTS = 16_384

@@ -1,10 +1,10 @@
-"""Creating a durable subscription, or finding it, without consuming it (spark.md 5 `attach`)."""
+"""Creating a durable subscription, or finding it, without consuming it (protocol: ranges)."""
 
 from __future__ import annotations
 
-from gapless.core.messages import Attach, AttachedTo, InUse, Position, Subscribe
-from gapless.core.roles import ClientSession
-from gapless.core.tokens import seal
+from gapless.core.ports import ClientSession
+from gapless.core.wire.messages import Attach, AttachedTo, InUse, Position, Subscribe
+from gapless.core.wire.tokens import seal
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.targets import Targets
 from gapless_shb.core.subscribing import Subscribing
@@ -48,7 +48,7 @@ class Attaching:
         """Whether somebody waits for a subscription that is being created."""
         return any(waiting == sid for _, _, waiting in self._waiting)
 
-    def settle(self) -> None:
+    def answer_ready(self) -> None:
         """Something happened: answers what is created."""
         waiting, self._waiting = self._waiting, []
         for session, request, sid in waiting:

@@ -18,12 +18,11 @@ from functools import partial
 from itertools import accumulate
 from typing import Final
 
-from gapless.core.columns import ROW, EventBatch
-from gapless.core.effects import Read, ReadResult
-from gapless.core.messages import AskBound, Position, Ticks
-from gapless.core.roles import ClientSession
-from gapless.core.routing import Knowledge
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.ports import ClientSession, ReadResult
+from gapless.core.stream.columns import ROW, EventBatch
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import AskBound, Position, Ticks
 from gapless_shb.core.blocks import Column
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, RangeReader
@@ -111,9 +110,7 @@ class Bounds:
         self._hosting = hosting
         self._targets = targets
         self._bounds: dict[int, Bound] = {}
-        self._reads: dict[int, tuple[int, PubendId]] = {}
         self._count = 0
-        self._read_count = 0
 
     def on_ask(self, session: ClientSession, request: AskBound, heads: Mapping[PubendId, Tick], now: int) -> None:
         """Begins to count up to these heads. Raises RefusedError."""
@@ -131,18 +128,18 @@ class Bounds:
             bound.readers[pubend] = RangeReader(stream, subscription, start, max(start, head), count, read), count
         for reader, _ in bound.readers.values():
             reader.step(now)
-        self._settle(number, now)
+        self._answer_if_counted(number, now)
 
     @property
     def deadline(self) -> int | None:
         """When some question must be answered."""
         return min((bound.until for bound in self._bounds.values()), default=None)
 
-    def settle(self, now: int) -> None:
+    def answer_overdue(self, now: int) -> None:
         """Time has passed: what has taken too long is answered as it stands."""
         for number, bound in list(self._bounds.items()):
             if now >= bound.until:
-                self._settle(number, now)
+                self._answer_if_counted(number, now)
 
     def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
         """RAW knowledge arrived, or the head has moved."""
@@ -152,16 +149,7 @@ class Bounds:
                 if knowledge.stamp is None:
                     reader.on_knowledge(knowledge)
                 reader.step(now)
-                self._settle(number, now)
-
-    def on_read(self, number: int, result: ReadResult, now: int) -> None:
-        """A PFS was read."""
-        asked, pubend = self._reads.pop(number)
-        if asked in self._bounds:
-            reader, _ = self._bounds[asked].readers[pubend]
-            reader.on_read(result)
-            reader.step(now)
-            self._settle(asked, now)
+                self._answer_if_counted(number, now)
 
     def on_session_ended(self, session: int) -> None:
         """Nobody hears the answers any more."""
@@ -175,13 +163,16 @@ class Bounds:
                 self._hosting.tell(bound.session, self._targets.removed().answer(bound.request.request))
 
     def _read(self, number: int, pubend: PubendId, after: Tick, upto: Tick) -> None:
-        self._read_count += 1
-        self._reads[self._read_count] = number, pubend
-        pfs = self._hosting.streams[pubend].pfs
-        cookie = ("bound", self._read_count)
-        self._hosting.effects.append(Read(pfs.stream, after, upto, cookie, READ_BYTES))
+        def answered(result: ReadResult, now: int, _wall: int) -> None:
+            if number in self._bounds:
+                reader, _ = self._bounds[number].readers[pubend]
+                reader.on_read(result)
+                reader.step(now)
+                self._answer_if_counted(number, now)
 
-    def _settle(self, number: int, now: int) -> None:
+        self._hosting.outbox.read(self._hosting.streams[pubend].pfs.stream, after, upto, answered, READ_BYTES)
+
+    def _answer_if_counted(self, number: int, now: int) -> None:
         bound = self._bounds[number]
         counted = all(reader.complete or count.full for reader, count in bound.readers.values())
         if not counted and now < bound.until:

@@ -1,4 +1,4 @@
-"""How far there is something to read, and from where on (spark.md 5 `heads`, `earliest`).
+"""How far there is something to read, and from where on (protocol: ranges).
 
 A head is final: of every tick up to it, it is decided what it is, and that never changes. It is handed out before it is
 durable here that it was reached; so after a crash of this broker heads begin lower, and whoever asks behind a position
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gapless.core.messages import AskEarliest, AskHeads, Position, Ticks
-from gapless.core.roles import ClientSession
-from gapless.core.routing import Knowledge
-from gapless.core.ticks import STEP, PubendId, Tick
+from gapless.core.ports import ClientSession
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import STEP, PubendId, Tick
+from gapless.core.wire.messages import AskEarliest, AskHeads, Position, Ticks
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.fetches import RangeFetch
@@ -72,7 +72,7 @@ class Heads:
         due = (waiting.until if self._is_fresh(waiting) else waiting.patience for waiting in self._waiting)
         return min(due, default=None)
 
-    def settle(self, now: int) -> None:
+    def answer_ready(self, now: int) -> None:
         """Something happened, or time has passed: answers what can be."""
         if self._waiting:
             self._waiting = [waiting for waiting in self._waiting if not self._answer(waiting, now)]
@@ -156,7 +156,7 @@ class Earliest:
             fetch = question.open[pubend] = RangeFetch(pubend, first, min(first + STEP, stream.head), BatchMatcher())
             stream.turns.fetch(fetch.ranges(), now)
         self._questions.append(question)
-        self.settle(now)
+        self.answer_ready(now)
 
     @property
     def deadline(self) -> int | None:
@@ -173,13 +173,13 @@ class Earliest:
                     del question.open[knowledge.pubend]
                     stream = self._hosting.streams[knowledge.pubend]
                     question.found[knowledge.pubend] = max(fetch.start, stream.lost, knowledge.lost)
-        self.settle(now)
+        self.answer_ready(now)
 
     def on_session_ended(self, session: int) -> None:
         """Nobody hears the answers any more."""
         self._questions = [question for question in self._questions if question.session != session]
 
-    def settle(self, now: int) -> None:
+    def answer_ready(self, now: int) -> None:
         """Answers what every pubend has answered, and what has taken too long."""
         for question in [each for each in self._questions if not each.open or now >= each.until]:
             self._questions.remove(question)

@@ -11,8 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gapless.core.messages import Code, Detached, EndLease, InUse, Lease, Leased, LeaseLost, ServerMessage, Subscribe
-from gapless.core.roles import ClientSession
+from gapless.core.ports import ClientSession
+from gapless.core.wire.messages import (
+    Code,
+    Detached,
+    EndLease,
+    InUse,
+    Lease,
+    Leased,
+    LeaseLost,
+    ServerMessage,
+    Subscribe,
+)
 from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.targets import Targets

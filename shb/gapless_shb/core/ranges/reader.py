@@ -1,4 +1,4 @@
-"""Reads what one subscription matches in a range of a pubend, and changes nothing (algorithms.md 3.6 `RangeReader`).
+"""Reads what one subscription matches in a range of a pubend, and changes nothing (protocol: ranges).
 
 What is known of the range decides where its events come from, from the front on:
 
@@ -21,10 +21,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from gapless.core.columns import EventBatch
-from gapless.core.effects import ReadResult
-from gapless.core.routing import Knowledge
-from gapless.core.ticks import MILLISECOND, PubendId, Tick
+from gapless.core.ports import ReadResult
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.blocks import Block, Column
 from gapless_shb.core.constream import Constream

@@ -8,13 +8,12 @@ from functools import partial
 from itertools import accumulate, islice
 from typing import Final
 
-from gapless.core.codec import range_head
-from gapless.core.columns import ROW, EventBatch
-from gapless.core.effects import Read, ReadResult, Tell, Transmit
-from gapless.core.messages import Code, EndRead, Position, RangeGap, RangeRead, ReadOn, ReadRange
-from gapless.core.roles import ClientSession
-from gapless.core.routing import Knowledge
-from gapless.core.ticks import Tick
+from gapless.core.ports import ClientSession, ReadResult, Tell, Transmit
+from gapless.core.stream.columns import ROW, EventBatch
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import Tick
+from gapless.core.wire.codec import range_head
+from gapless.core.wire.messages import Code, EndRead, Position, RangeGap, RangeRead, ReadOn, ReadRange
 from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.blocks import Column
 from gapless_shb.core.hosting import Hosting
@@ -63,14 +62,14 @@ class Delivery:
             self.credit_events -= count
             self.credit_bytes -= len(payload)
             head = range_head(self._session, self._request)
-            self._hosting.effects.append(Transmit(self._session, ((head, payload),)))
+            self._hosting.outbox.emit(Transmit(self._session, ((head, payload),)))
             events = events.slice(count, len(events))
         return None
 
     def gap(self, start: Tick, end: Tick, reason: str) -> None:
         """Says so."""
         gap = RangeGap(self._request, start, end, reason)
-        self._hosting.effects.append(Tell(self._session, gap))
+        self._hosting.outbox.emit(Tell(self._session, gap))
 
     def _affordable(self, events: EventBatch) -> int:
         """How many of the first events fit a frame and the credit; one larger than either passes alone."""
@@ -92,9 +91,6 @@ class Reads:
         self._targets = targets
         self._readers: dict[tuple[int, int], tuple[RangeReader, Delivery]] = {}
         """By session and the client's number."""
-        self._numbers: dict[int, tuple[int, int]] = {}
-        """PFS reads that are under way, and for whom; a number is never used again."""
-        self._count = 0
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -139,13 +135,6 @@ class Reads:
                     reader.on_knowledge(knowledge)
                 self._step(key, now)
 
-    def on_read(self, number: int, result: ReadResult, now: int) -> None:
-        """A PFS was read."""
-        key = self._numbers.pop(number)
-        if key in self._readers:
-            self._readers[key][0].on_read(result)
-            self._step(key, now)
-
     def on_session_ended(self, session: int) -> None:
         """Nobody hears them any more."""
         self._readers = {key: read for key, read in self._readers.items() if key[0] != session}
@@ -164,10 +153,15 @@ class Reads:
         reader.step(now)
         if reader.complete:
             del self._readers[key]
-            self._hosting.effects.append(Tell(key[0], RangeRead(key[1])))
+            self._hosting.outbox.emit(Tell(key[0], RangeRead(key[1])))
 
     def _read(self, key: tuple[int, int], after: Tick, upto: Tick) -> None:
-        self._count += 1
-        self._numbers[self._count] = key
-        pfs = self._readers[key][0].stream.pfs
-        self._hosting.effects.append(Read(pfs.stream, after, upto, ("range", self._count), READ_BYTES))
+        reader, _ = self._readers[key]
+
+        def answered(result: ReadResult, now: int, _wall: int) -> None:
+            # A client may use the number of a read that it ended for another one.
+            if key in self._readers and self._readers[key][0] is reader:
+                reader.on_read(result)
+                self._step(key, now)
+
+        self._hosting.outbox.read(reader.stream.pfs.stream, after, upto, answered, READ_BYTES)

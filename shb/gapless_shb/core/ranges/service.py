@@ -1,4 +1,4 @@
-"""Everything of ranges at one SHB: its requests, and what the core tells it (spark.md 5)."""
+"""Everything of ranges at one SHB: its requests, and what the core tells it (protocol: ranges)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gapless.core.effects import Operation, ReadResult
-from gapless.core.messages import (
+from gapless.core.ports import ClientSession, Operation, RequestHandler
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.wire.messages import (
     AskBound,
     AskEarliest,
     AskHeads,
@@ -21,8 +22,6 @@ from gapless.core.messages import (
     Settle,
     Subscribe,
 )
-from gapless.core.roles import ClientSession, RequestHandler
-from gapless.core.routing import Knowledge
 from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.ahead import Ahead, BeyondError
 from gapless_shb.core.hosting import Hosting
@@ -38,7 +37,7 @@ from gapless_shb.core.subscribing import Subscribing
 
 
 class Ranges:
-    """See the module. The core calls `settle` at the end of whatever has happened."""
+    """See the module. The core calls `answer_ready` at the end of each turn."""
 
     def __init__(self, hosting: Hosting, subscribing: Subscribing, leases: Leases, ahead: Ahead) -> None:
         self._hosting = hosting
@@ -47,7 +46,6 @@ class Ranges:
         self._ahead = ahead
         self._used = False
         """Whether anybody has asked anything yet."""
-        self._acknowledged = False
         targets = self._targets = Targets(hosting)
         self._attaching = Attaching(hosting, subscribing)
         self._heads = Heads(hosting, targets)
@@ -57,8 +55,8 @@ class Ranges:
         self._settling = Settling(hosting, targets, ahead)
         self._leasing = Leasing(hosting, targets, self._grant)
 
-    def requests(self, after: Callable[[int], None]) -> Mapping[type, RequestHandler]:
-        """What clients ask; `after` is called behind each, with the time."""
+    def requests(self) -> Mapping[type, RequestHandler]:
+        """What clients ask."""
 
         def guarded(handler: Callable[[ClientSession, Any, int, int], None]) -> RequestHandler:
             def handle(session: ClientSession, request: Any, now: int, wall: int) -> None:
@@ -69,8 +67,6 @@ class Ranges:
                     self._ahead.put_off(session, request, beyond, partial(handle, session, request), now)
                 except RefusedError as refused:
                     self._hosting.tell(session.number, refused.answer(request.request))
-                self.settle(now, wall)
-                after(now)
 
             return handle
 
@@ -84,7 +80,7 @@ class Ranges:
             EndRead: guarded(lambda session, request, _, __: self._reads.on_end_read(session, request)),
             Settle: guarded(self._on_settle),
             Lease: guarded(lambda session, request, _, __: self._leasing.on_lease(session, request)),
-            EndLease: guarded(lambda session, request, _, __: self._leasing.on_end(session, request)),
+            EndLease: guarded(self._on_end_lease),
         }
 
     def admits(self, session: ClientSession, request: Subscribe) -> bool:
@@ -95,62 +91,49 @@ class Ranges:
             self._hosting.tell(session.number, refused.answer(request.request))
             return False
 
-    def take_acknowledged(self) -> bool:
-        """Whether anything was acknowledged since the last call: it is soon to be reported."""
-        acknowledged, self._acknowledged = self._acknowledged, False
-        return acknowledged
-
     def is_awaited(self, sid: int) -> bool:
         """Whether somebody uses a subscription, or waits for it to be created: then it is not left."""
         return self._leasing.holder(sid) is not None or self._attaching.is_awaited(sid)
 
     # ---------------------------------------------------------------------------------- what happened
 
-    def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
+    def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
         """Knowledge arrived, and was taken in: the head may have moved."""
         if not self._used:
             return
         self._earliest.on_knowledge(knowledge, now)
         self._bounds.on_knowledge(knowledge, now)
         self._reads.on_knowledge(knowledge, now)
-        self.settle(now, wall)
-
-    def on_read(self, result: ReadResult, now: int) -> bool:
-        """A PFS was read. Returns whether it was for a range."""
-        cookie: Any = result.cookie
-        if cookie[0] == "range":
-            self._reads.on_read(cookie[1], result, now)
-        elif cookie[0] == "bound":
-            self._bounds.on_read(cookie[1], result, now)
-        else:
-            return False
-        return True
 
     def on_session_ended(self, session: ClientSession, now: int, wall: int) -> None:
         """A client has gone."""
         for part in (self._attaching, self._heads, self._earliest, self._bounds, self._reads, self._leasing):
             part.on_session_ended(session.number)
-        self.settle(now, wall)
+        self._pass_leases_on(now, wall)
 
     @property
     def deadline(self) -> int | None:
-        """When `settle` wants to be called."""
+        """When `answer_ready` wants to be called."""
         if not self._used:
             return None
         dues = (part.deadline for part in (self._heads, self._earliest, self._bounds))
         return min((due for due in dues if due is not None), default=None)
 
-    def settle(self, now: int, wall: int) -> None:
+    def answer_ready(self, now: int, wall: int) -> None:
         """Something happened, or time has passed: answers what can be."""
         if not self._used:
             return
-        self._attaching.settle()
+        self._attaching.answer_ready()
         self._leasing.on_removed()
         self._bounds.on_removed()
         self._reads.on_removed()
-        self._heads.settle(now)
-        self._earliest.settle(now)
-        self._bounds.settle(now)
+        self._heads.answer_ready(now)
+        self._earliest.answer_ready(now)
+        self._bounds.answer_overdue(now)
+        self._pass_leases_on(now, wall)
+
+    def _pass_leases_on(self, now: int, wall: int) -> None:
+        """Whoever waited for a lease that has ended gets it, before anybody who asks for it later."""
         for session, request in self._leasing.take_ended():
             if isinstance(request, Subscribe):
                 if self.admits(session, request):
@@ -171,16 +154,20 @@ class Ranges:
         after = {position.pubend: position.tick for position in request.start}
         self._bounds.on_ask(session, request, self._heads.of(subscription, after), now)
 
+    def _on_end_lease(self, session: ClientSession, request: EndLease, now: int, wall: int) -> None:
+        self._leasing.on_end(session, request)
+        self._pass_leases_on(now, wall)
+
     def _on_settle(self, session: ClientSession, request: Settle, _now: int, _wall: int) -> None:
         sid = self._targets.find(session, request.target).sid
-        self._acknowledged = True
+        self._hosting.unsaved = True
         self._settling.on_settle(session, request, self._leasing.holder(sid), self._sign_of_life(sid))
 
     def _grant(self, sid: int, session: int, answer: ServerMessage) -> None:
         """Somebody is there: what was noted of his absence is gone before he hears so."""
         obsolete = self._sign_of_life(sid)
         if obsolete:
-            self._hosting.write(obsolete, ("answer", session, answer))
+            self._hosting.write_then_tell(obsolete, session, answer)
         else:
             self._hosting.tell(session, answer)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gapless.core.effects import Operation
-from gapless.core.messages import Code, Done, Settle
-from gapless.core.roles import ClientSession
-from gapless.core.ticks import Tick
+from gapless.core.ports import ClientSession, Operation
+from gapless.core.stream.ticks import Tick
+from gapless.core.wire.messages import Code, Done, Settle
 from gapless_shb.core.admission import RefusedError, called
 from gapless_shb.core.ahead import Ahead
 from gapless_shb.core.checkpoint import position_row
@@ -49,7 +48,7 @@ class Settling:
                 position = stream.positions[subscription.sid]
                 stream.acknowledge(subscription.sid, said.tick, last_event(position, stream.head, said.tick))
                 rows.append(position_row(subscription.sid, said.pubend, position))
-        self._hosting.write(rows, ("answer", session.number, Done(request.request)))
+        self._hosting.write_then_tell(rows, session.number, Done(request.request))
 
 
 def last_event(position: Position, head: Tick, tick: Tick) -> Tick:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gapless.core.messages import Code, Position, Target
-from gapless.core.roles import ClientSession
-from gapless.core.tokens import check_seal
+from gapless.core.ports import ClientSession
+from gapless.core.wire.messages import Code, Position, Target
+from gapless.core.wire.tokens import check_seal
 from gapless_shb.core.admission import RefusedError, called, check_positions
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting

@@ -14,7 +14,7 @@ import pytest
 from gapless import CheckpointToken, PluginError, PubendInfo, SubscriptionInfo, plugins
 from gapless.cli import doctor as doctor_module
 from gapless.cli.doctor import abandoned, absent, keeping_of, pins_of
-from gapless.core.ticks import SECOND, tick_at_time
+from gapless.core.stream.ticks import SECOND, tick_at_time
 from unit.gapless.cli.conftest import Gapless
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
@@ -111,7 +111,7 @@ def test_a_volume_of_another_node_is_found(gapless: Gapless, configuration: Call
     ("line", "finding"),
     [
         ("node.nmae = 'x'", "there is no key 'node.nmae' (did you mean 'name'?)"),
-        ("routing.plugin = 'gossip'", "no routing plugin is called 'gossip'; installed: hostile, local"),
+        ("routing.plugin = 'gossip'", "no routing plugin is called 'gossip'; installed: local"),
         ("node.min_free_bytes = 1_000_000_000_000_000", "less than node.min_free_bytes"),
         ("listen = [{ address = '0.0.0.0:7400' }]", "insecure = true"),
     ],

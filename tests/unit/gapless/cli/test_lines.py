@@ -17,8 +17,8 @@ from gapless.cli.lines import (
     object_of,
     readable_event,
 )
-from gapless.core.events import Extras
-from gapless.core.ticks import tick_at_time
+from gapless.core.stream.events import Extras
+from gapless.core.stream.ticks import tick_at_time
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 

@@ -11,7 +11,7 @@ import pytest
 
 from gapless import CheckpointToken, PubendInfo, SubscriptionInfo
 from gapless.cli.listings import pubend_cells, pubend_json, subscription_cells, subscription_json
-from gapless.core.ticks import tick_at_time
+from gapless.core.stream.ticks import tick_at_time
 from unit.gapless.cli.conftest import Gapless
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 
-from gapless.core.events import Event
-from gapless.core.intervals import IntervalSet
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.events import Event
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.ticks import PubendId, Tick
 from unit.gapless.client.fake_broker import BASE, PUBEND, FakeBroker
 
 

@@ -1,4 +1,4 @@
-"""A broker in memory that speaks the protocol as algorithms.md says, and misbehaves on request.
+"""A broker in memory that speaks the protocol, and misbehaves on request.
 
 Pure: links are numbers, frames go in, frames come out. Events are kept in a list per pubend; a
 subscription remembers what its application acknowledged; a publisher what it logged. There is no disk,
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from gapless.core import messages as m
-from gapless.core.codec import decode_client, deliver_head, encode, session_of
-from gapless.core.columns import EventBatch, EventColumns
-from gapless.core.events import encode_event
-from gapless.core.numbering import HEAD_BYTES, Sent
-from gapless.core.ticks import FOREVER, STEP, PubendId, Tick
+from gapless.core.stream.columns import EventBatch, EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.ticks import FOREVER, STEP, PubendId, Tick
+from gapless.core.wire import messages as m
+from gapless.core.wire.codec import decode_client, deliver_head, encode, session_of
+from gapless.core.wire.numbering import HEAD_BYTES, Sent
 from gapless.selectors.filters import Filter
 
 PUBEND = "p@1"

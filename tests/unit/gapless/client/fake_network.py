@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gapless.core.codec import session_of
+from gapless.core.wire.codec import session_of
 from gapless.spi import Link, LinkHandler
 from unit.gapless.client.fake_broker import FakeBroker
 

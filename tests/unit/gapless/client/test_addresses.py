@@ -1,4 +1,4 @@
-"""The addresses that `connect` takes (design.md 4)."""
+"""The addresses that `connect` takes."""
 
 from __future__ import annotations
 

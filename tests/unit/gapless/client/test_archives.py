@@ -11,8 +11,8 @@ import pytest
 import gapless
 from gapless.client import archives
 from gapless.client.archives import Part, Portion, Selection, check_archive, check_network
-from gapless.core.events import Extras
-from gapless.core.ticks import STEP
+from gapless.core.stream.events import Extras
+from gapless.core.stream.ticks import STEP
 from unit.gapless.client.fake_archive import FakeArchive, events_of
 from unit.gapless.client.fake_broker import BASE, PUBEND, FakeBroker
 

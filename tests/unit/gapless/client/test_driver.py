@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gapless.client.driver import Driver, Owner
-from gapless.core import messages as m
 from gapless.core.client import ClientCore, Settings
 from gapless.core.client.effects import SendFrames
+from gapless.core.wire import messages as m
 from gapless.errors import ConnectionClosedError
 from gapless.spi import Link, LinkHandler
 from unit.gapless.client.conftest import until

@@ -12,7 +12,7 @@ import pytest
 
 import gapless
 from gapless.client import archives
-from gapless.core.ticks import STEP
+from gapless.core.stream.ticks import STEP
 from unit.gapless.client.conftest import ADDRESS, until
 from unit.gapless.client.fake_archive import FakeArchive, events_of
 from unit.gapless.client.fake_broker import BASE, PUBEND
@@ -212,7 +212,7 @@ async def test_a_gap_in_which_nothing_is_selected_is_silence(network: FakeNetwor
 
 
 async def test_an_acknowledgement_within_a_gap_hides_nothing_of_it(network: FakeNetwork) -> None:
-    """A position is named with an event at or below it: one too low would be silence for an older token (3.1)."""
+    """A position is named with an event at or below it: one too low would be silence for an older token."""
     await away(network)
     archive = archived(network)
     async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:

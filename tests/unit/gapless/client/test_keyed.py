@@ -11,7 +11,7 @@ import pytest
 import gapless
 from gapless.client import keyed
 from gapless.client.keyed import KEY_MAX, KeyedPublishing
-from gapless.core import messages as m
+from gapless.core.wire import messages as m
 from gapless.errors import ConnectionClosedError
 
 

@@ -1,4 +1,4 @@
-"""What is checked before anything is sent: bodies, properties, topics, headers (design.md 4)."""
+"""What is checked before anything is sent: bodies, properties, topics, headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core import messages as m
+from gapless.core.wire import messages as m
 from unit.gapless.client.conftest import ADDRESS
 from unit.gapless.client.fake_broker import PUBEND, logged
 from unit.gapless.client.fake_network import FakeNetwork

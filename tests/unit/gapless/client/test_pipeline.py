@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core import messages as m
-from gapless.core.ticks import STEP
+from gapless.core.stream.ticks import STEP
+from gapless.core.wire import messages as m
 from unit.gapless.client.conftest import ADDRESS
 from unit.gapless.client.fake_broker import BASE, PUBEND, logged
 from unit.gapless.client.fake_network import FakeNetwork

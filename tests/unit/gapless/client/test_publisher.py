@@ -1,4 +1,4 @@
-"""`Session.publisher`: design.md 4."""
+"""`Session.publisher`, as an application calls it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core import messages as m
-from gapless.core.ticks import STEP
+from gapless.core.stream.ticks import STEP
+from gapless.core.wire import messages as m
 from unit.gapless.client.conftest import ADDRESS, is_connected
 from unit.gapless.client.fake_broker import BASE, PUBEND, logged
 from unit.gapless.client.fake_network import FakeNetwork

@@ -11,10 +11,10 @@ import pytest
 import gapless
 from gapless.client.reading import RangeReader
 from gapless.core.client import Delivery, Gap
-from gapless.core.columns import EventColumns
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.events import encode_event
-from gapless.core.messages import Target
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.wire.delivered import DeliveredColumns
+from gapless.core.wire.messages import Target
 
 
 def delivery(*ticks: int) -> Delivery:

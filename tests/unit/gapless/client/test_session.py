@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core.ticks import STEP
+from gapless.core.stream.ticks import STEP
 from unit.gapless.client.conftest import ADDRESS
 from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.client.fake_network import FakeNetwork

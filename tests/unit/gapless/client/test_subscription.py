@@ -1,4 +1,4 @@
-"""`Session.subscribe`: design.md 4."""
+"""`Session.subscribe`, as an application calls it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core import messages as m
-from gapless.core.ticks import STEP, time_at
+from gapless.core.stream.ticks import STEP, time_at
+from gapless.core.wire import messages as m
 from unit.gapless.client.conftest import ADDRESS, until
 from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.client.fake_network import FakeNetwork

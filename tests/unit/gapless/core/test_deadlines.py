@@ -58,7 +58,7 @@ def test_the_table_is_what_a_list_would_say(changes: list[tuple[str, Timer, int]
                 due = sorted((row for row in expected if row[0] <= at), key=lambda row: row[0])
                 expected = [row for row in expected if row[0] > at]
 
-                assert deadlines.take_expired(at) == [timer for _, timer in due]
+                assert list(deadlines.take_expired(at)) == [timer for _, timer in due]
 
         assert deadlines.next() == min((time for time, _ in expected), default=None)
         assert [timer for timer in Timer if timer in deadlines] == [
@@ -75,14 +75,31 @@ def test_timers_of_one_time_expire_in_the_order_in_which_they_were_set() -> None
     deadlines.set(Timer.PROBE, 5)
     deadlines.set(Timer.RETRY, 5)
 
-    assert deadlines.take_expired(5) == [Timer.PROBE, Timer.RETRY]
+    assert list(deadlines.take_expired(5)) == [Timer.PROBE, Timer.RETRY]
 
 
 def test_an_expired_timer_is_unset_until_it_is_set_again() -> None:
     deadlines: Deadlines[Timer] = Deadlines()
     deadlines.set(Timer.RETRY, 5)
 
-    assert deadlines.take_expired(4) == []
-    assert deadlines.take_expired(5) == [Timer.RETRY]
-    assert deadlines.take_expired(6) == []
+    assert list(deadlines.take_expired(4)) == []
+    assert list(deadlines.take_expired(5)) == [Timer.RETRY]
+    assert list(deadlines.take_expired(6)) == []
     assert deadlines.next() is None
+
+
+def test_what_is_cleared_or_put_off_while_another_is_handled_does_not_expire() -> None:
+    """Found by the simulator: a session ended of silence, and its heartbeat was sent all the same."""
+    deadlines: Deadlines[Timer] = Deadlines()
+    for timer in Timer:
+        deadlines.set(timer, 5)
+    first, second, third, *others = Timer
+    came = []
+    for timer in deadlines.take_expired(5):
+        came.append(timer)
+        if timer is first:
+            deadlines.clear(second)
+            deadlines.set(third, 6)
+
+    assert came == [first, *others]
+    assert deadlines.next() == 6

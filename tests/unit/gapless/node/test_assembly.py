@@ -1,4 +1,4 @@
-"""From a configuration to the parts (design.md 9; reliability.md A01, A02)."""
+"""From a configuration to the parts (A01, A02)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from gapless import plugins
 from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
 from gapless.node.assembly import check_exposure, load_plugins, make_machine, open_volume
 from gapless.node.config import NodeConfig, make_config
+from gapless.node.gauges import SESSIONS
 from gapless.node.identity import claim
 from gapless.spi import Create
 from links import FakeTransport
-from nodes import LogRole, StraightRouter
+from nodes import LAST, LogRole, StraightRouter
 from volumes import FakeVolume
 
 WALL = 1_700_000_000_000
@@ -26,7 +27,10 @@ class Guard:
     def __init__(self, *, trusted: bool) -> None:
         self.trusted = trusted
 
-    def authenticate(self, client_id: str, credentials: bytes, peer: str) -> None:
+    def begin(self, client_id: str, peer: str) -> Guard:
+        return self
+
+    def answer(self, credentials: bytes) -> None:
         return None
 
 
@@ -164,7 +168,7 @@ def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[A
     assert router.context is not None
     assert (router.context.broker, router.context.seed) == ("desk", identity.start)
     assert (router.context.saved, router.context.config) == ({"epoch": b"7"}, {"depth": 3})
-    assert machine.status() == {"log": {"last": 0}}
+    assert list(machine.gauges()) == [SESSIONS.gauge(0), LAST.gauge(0)]
 
 
 def test_a_volume_of_another_network_is_closed_again(installed: dict[Any, Any]) -> None:

@@ -11,7 +11,7 @@ from gapless.plugins import load
 def test_hook_open_auth() -> None:
     authenticator = load("auth", "anonymous")(options={})
 
-    principal = authenticator.authenticate("desk-7", b"", "127.0.0.1:1")
+    principal = authenticator.begin("desk-7", "127.0.0.1:1").answer(b"")
 
     assert principal.name == "anonymous"
     assert authenticator.trusted is False

@@ -1,4 +1,4 @@
-"""Group commit: algorithms.md 1.5, T44; storage.md 2, 6; reliability.md INV7, INV12, S09, S10."""
+"""Group commit (protocol: how-a-write-becomes-durable; T44, INV7, INV12, S09, S10)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.effects import Chop, Delete, Put, Set
+from gapless.core.ports import Chop, Delete, Put, Set
 from gapless.errors import VolumeFailedError, VolumeFullError
 from gapless.node.commit import GroupCommit
 from volumes import FakeVolume

@@ -1,4 +1,4 @@
-"""Configuration: each bad one is refused with the key and where it was set (design.md 9; reliability.md A01)."""
+"""Configuration: each bad one is refused with the key and where it was set (A01)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gapless.core.sessions import Limits
+from gapless.core.server import Limits
 from gapless.errors import ConfigurationError
 from gapless.node.config import NodeConfig, load_config, make_config
 

@@ -1,4 +1,4 @@
-"""A node: starting, restarting after a failure, stopping (reliability.md INV12, S09, S11, S17, P05, P12)."""
+"""A node: starting, restarting after a failure, stopping (INV12, S09, S11, S17, P05, P12)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from gapless import plugins
-from gapless.core.messages import Closing, Code, ListPubends, OpenPublisher, Publish
-from gapless.core.sessions import HandlerFailedError
+from gapless.core.gauges import value_of
+from gapless.core.server import HandlerFailedError
+from gapless.core.wire.messages import Closing, Code, ListPubends, OpenPublisher, Publish
 from gapless.errors import (
     ConfigurationError,
     VolumeCorruptError,
@@ -25,8 +26,9 @@ from gapless.node import driver
 from gapless.node.auth import Anonymous
 from gapless.node.config import NodeConfig, make_config
 from gapless.node.driver import CRASHES_MAX, YOUNG_OBJECTS, Node, serve
+from gapless.node.gauges import SERVING, SESSIONS
 from links import FakeLink, FakeListener, FakeTransport
-from nodes import STREAM, LogRole, StraightRouter
+from nodes import LAST, STREAM, LogRole, StraightRouter
 from volumes import FakeVolume
 from wire import columns, hello, kinds
 
@@ -118,9 +120,12 @@ async def test_a_node_says_where_it_is_reached(world: World) -> None:
     assert node.addresses == ["127.0.0.1:4711"]
     assert node.url == "gapless://127.0.0.1:4711"
     assert node.serving
-    status = node.status()
-    assert (status["node"], status["log"], status["sessions"]) == ("broker", {"last": 0}, 0)
+    gauges = list(node.gauges())
+    assert value_of(gauges, SERVING, node="broker") == 1
+    assert value_of(gauges, LAST) == 0
+    assert value_of(gauges, SESSIONS) == 0
     await node.stop()
+    assert list(node.gauges()) == [SERVING.gauge(0, "broker")]
     assert not node.serving
 
 

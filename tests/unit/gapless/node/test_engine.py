@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from gapless.core import routing
-from gapless.core.effects import Alarm, Operation, Put, Read, Write
-from gapless.core.messages import OpenPublisher
-from gapless.core.routing import RouterContext, SendFrame
-from gapless.core.sessions import BrokerIdentity, Limits
+from gapless.core.network.facts import SendFrame
+from gapless.core.network.seam import Router, RouterContext
+from gapless.core.ports import Alarm, AllowAll, Operation, Put, Read, Write
+from gapless.core.server import BrokerIdentity, Limits
+from gapless.core.wire.messages import OpenPublisher
 from gapless.node.auth import Anonymous
 from gapless.node.engine import Engine
 from gapless.node.machine import Cookie, Machine, Network
@@ -31,8 +31,8 @@ class World:
         self.role = LogRole()
         self.volume = FakeVolume()
         identity = BrokerIdentity("node", "net", durable=True, start=1)
-        router = cast("routing.Router", StraightRouter())
-        self.machine = Machine(identity, Limits(), Anonymous(), router, [self.role])
+        router = cast("Router", StraightRouter())
+        self.machine = Machine(identity, Limits(), Anonymous(), AllowAll(), router, [self.role])
         self.machine.start(NOW, WALL, RouterContext("node", 1))
         self.engine = Engine(self.machine, self.volume, self)
 

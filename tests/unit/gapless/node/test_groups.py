@@ -1,10 +1,10 @@
-"""Groups of commits without a loop: algorithms.md 1.5, T44."""
+"""Groups of commits without a loop (protocol: how-a-write-becomes-durable; T44)."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.core.effects import Put
+from gapless.core.ports import Put
 from gapless.errors import VolumeFailedError
 from gapless.node.groups import Groups
 from volumes import FakeVolume

@@ -1,4 +1,4 @@
-"""Who a node is (reliability.md INV13, S18, U04)."""
+"""Who a node is (INV13, S18, U04)."""
 
 from __future__ import annotations
 

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast, get_args
 
 import pytest
 
-from gapless.core import routing
-from gapless.core.effects import Alarm, EndSession, Put, Read, ReadResult, Set, Transmit, Write
-from gapless.core.messages import Code, ListPubends, OpenPublisher, Publish, TickRun
-from gapless.core.roles import SessionEnded
-from gapless.core.routing import Deliver, Knowledge, RouterContext, Save, Submit
-from gapless.core.sessions import BrokerIdentity, HandlerFailedError, Limits
+from gapless.core.network import facts as routing
+from gapless.core.network.facts import Know, Save, Submit
+from gapless.core.network.seam import Effect, Router, RouterContext
+from gapless.core.ports import (
+    Alarm,
+    AllowAll,
+    EndSession,
+    Handler,
+    Put,
+    Read,
+    ReadResult,
+    RequestHandler,
+    SessionEnded,
+    Set,
+    Transmit,
+    Write,
+)
+from gapless.core.server import BrokerIdentity, HandlerFailedError, Limits
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.wire.messages import Code, ListPubends, OpenPublisher, Publish, TickRun
 from gapless.errors import ConfigurationError
 from gapless.node.auth import Anonymous
+from gapless.node.gauges import SESSIONS
 from gapless.node.machine import ROUNDS_MAX, Machine, Output
-from nodes import PUBEND, STREAM, LogRole, StraightRouter
+from nodes import LAST, PUBEND, STREAM, LogRole, StraightRouter
 from wire import Wire, columns, hello, kinds
 
 NOW = 10**9
@@ -30,7 +46,7 @@ class Rig:
         self.role = LogRole()
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         everyone = roles or (self.role,)
-        self.machine = Machine(identity, Limits(), Anonymous(), cast("routing.Router", self.router), everyone)
+        self.machine = Machine(identity, Limits(), Anonymous(), AllowAll(), cast("Router", self.router), everyone)
         self.machine.start(NOW, WALL, RouterContext("node", 1))
         self.machine.take_output()
 
@@ -134,8 +150,8 @@ def test_the_end_of_a_session_that_a_role_asked_for_is_told_to_all_roles(rig: Ri
 def test_what_cores_say_to_the_router_reaches_the_method_of_that_meaning(rig: Rig) -> None:
     meta = routing.PubendMeta(PUBEND, "node")
     knowledge = Knowledge(PUBEND, 0, 5)
-    row = routing.HoldRow("shb", PUBEND, 1, {})
-    held = routing.Held(PUBEND, 1, {})
+    row = routing.Hold("shb", PUBEND, 1, {})
+    held = routing.Held("shb", PUBEND, 1, {})
     interest = routing.Interest("shb", 0, 1, {})
     want = routing.Want(PUBEND, ((0, 5),), None, "shb")
     progress = routing.Progress("shb", PUBEND, 1, 2)
@@ -144,11 +160,11 @@ def test_what_cores_say_to_the_router_reaches_the_method_of_that_meaning(rig: Ri
         routing.Know(knowledge, "you"),
         routing.Probe(PUBEND, 9),
         routing.Enrolled(PUBEND, "shb", 4),
-        routing.HeldRow("shb", held),
-        routing.Announce(interest),
-        routing.AskHold(row),
-        routing.Ask(want),
-        routing.Report(progress),
+        held,
+        interest,
+        row,
+        want,
+        progress,
     ]
 
     rig.machine.take_output()
@@ -158,7 +174,7 @@ def test_what_cores_say_to_the_router_reaches_the_method_of_that_meaning(rig: Ri
         ("know", (knowledge, "you")),
         ("probe", (PUBEND, 9)),
         ("enrolled", (PUBEND, "shb", 4)),
-        ("held", ("shb", held)),
+        ("held", (held,)),
         ("interest", (interest,)),
         ("hold", (row,)),
         ("want", (want,)),
@@ -169,19 +185,19 @@ def test_what_cores_say_to_the_router_reaches_the_method_of_that_meaning(rig: Ri
 def test_every_effect_of_the_seam_has_a_place(rig: Rig) -> None:
     """A new effect that nobody carries out must not go unseen."""
     from_router = set(rig.machine._from_router)
-    effects = set(get_args(routing.Effect))
+    effects = set(get_args(Effect))
 
     assert effects <= from_router
 
 
 def test_a_message_for_a_role_that_is_not_here_goes_nowhere(rig: Rig) -> None:
-    rig.machine._route([Deliver(Knowledge(PUBEND, 0, 5)), routing.Probed(PUBEND, 4)])
+    rig.machine._queue.extend([Know(Knowledge(PUBEND, 0, 5)), routing.Probe(PUBEND, 4)])
 
     assert not rig.machine.take_output()
 
 
 def test_a_save_goes_to_the_routers_table_and_is_answered(rig: Rig) -> None:
-    rig.machine._route([Save("epoch", b"7", "cookie"), Save("old", None)])
+    rig.machine._queue.extend([Save("epoch", b"7", "cookie"), Save("old", None)])
 
     output = rig.machine.take_output()
     rig.machine.on_durable(output.cookies, NOW, WALL)
@@ -193,7 +209,7 @@ def test_a_save_goes_to_the_routers_table_and_is_answered(rig: Rig) -> None:
 
 def test_frames_for_other_brokers_and_alarms_are_handed_out(rig: Rig) -> None:
     frame = routing.SendFrame(3, b"x")
-    rig.machine._route([routing.Dial("b"), frame, routing.Hangup(3)])
+    rig.machine._queue.extend([routing.Dial("b"), frame, routing.Hangup(3)])
     rig.role.effects.append(Alarm("the clock jumped"))
 
     output = rig.machine.take_output()
@@ -233,7 +249,7 @@ def test_space_start_and_status_reach_every_role(rig: Rig) -> None:
     rig.machine.on_space(NOW, WALL, low=True)
 
     assert rig.role.calls == [("start", (NOW, WALL)), ("space", True)]
-    assert rig.machine.status() == {"log": {"last": 0}}
+    assert list(rig.machine.gauges()) == [SESSIONS.gauge(0), LAST.gauge(0)]
 
 
 def test_closing_ends_every_session(rig: Rig) -> None:
@@ -249,6 +265,112 @@ def test_closing_ends_every_session(rig: Rig) -> None:
 def test_two_roles_cannot_answer_the_same_message() -> None:
     with pytest.raises(ConfigurationError, match="the roles 'log' and 'log' both answer ListPubends"):
         Rig(LogRole(), LogRole())
+
+
+class Host(LogRole):
+    """One of several roles that host pubends: it says so, and notes what concerns them."""
+
+    def __init__(self, name: str, topic: str) -> None:
+        super().__init__()
+        self.name = name
+        self.pubend = f"{name}@1"
+        self.topic = topic
+        self.facts: list[object] = []
+
+    def handlers(self) -> Mapping[type, Handler]:
+        kinds = (routing.AskPubend, routing.Enrol, routing.Hold, routing.Released)
+        return {**super().handlers(), **dict.fromkeys(kinds, self._note)}
+
+    def requests(self) -> Mapping[type, RequestHandler]:
+        return {}
+
+    def start(self, now: int, wall: int) -> None:
+        self.effects.append(routing.Opened(routing.PubendMeta(self.pubend, "node", (self.topic,)), {}))
+
+    def _note(self, fact: object, now: int, wall: int) -> None:
+        self.facts.append(fact)
+
+
+def test_two_roles_host_pubends_and_each_gets_what_concerns_its_own() -> None:
+    left, right = Host("left", "a.#"), Host("right", "b.#")
+    rig = Rig(left, right)
+    facts: dict[str, list[Effect]] = {
+        pubend: [
+            routing.AskPubend(routing.Want(pubend, ((0, 5),), None, "shb"), "you"),
+            routing.Enrol(pubend, "shb"),
+            routing.Hold("shb", pubend, 1, {}),
+            routing.Released(pubend, 1, 2),
+        ]
+        for pubend in ("left@1", "right@1", "nobody@1")
+    }
+    for said in facts.values():
+        rig.machine._queue.extend(said)
+    rig.machine.take_output()
+
+    assert right.facts == facts["right@1"]
+    assert left.facts == facts["left@1"] + facts["nobody@1"], "of a pubend that nobody hosts, the first has to say so"
+
+
+def test_a_publisher_is_opened_at_the_role_whose_pubend_carries_its_topic() -> None:
+    left, right = Host("left", "a.#"), Host("right", "b.#")
+    rig = Rig(left, right)
+    wire = rig.connect(1, publisher=False)
+    opened = [
+        rig.say(1, wire, OpenPublisher(number, f"loader-{number}", "instance", 1, topic))[0].pubend
+        for number, topic in enumerate(["a.x", "b.x", None, "c.x"], 1)
+    ]
+    rig.feed(1, wire, Publish(2, 1, 1, columns(b"x", b"y")))
+    output = rig.machine.take_output()
+
+    assert opened == ["left@1", "right@1", "left@1", "left@1"]
+    assert output.cookies == [(1, 1)], "the second role writes it"
+    assert (left.last, right.last) == (0, 2)
+
+    rig.machine.on_durable(output.cookies, NOW, WALL)
+    (published,) = wire.hear(rig.machine.take_output().links[1])
+    assert (published.publisher, published.sequence) == (2, 2)  # type: ignore[union-attr]
+
+
+class Reader(Host):
+    """A role that takes mail."""
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {**super().handlers(), routing.Posted: self._note}
+
+
+def test_mail_goes_to_the_role_of_that_name_and_to_no_other() -> None:
+    left, right = Reader("left", "a.#"), Reader("right", "b.#")
+    rig = Rig(left, right, Host("deaf", "c.#"))
+    mail = [routing.Posted("far", role, b"hello") for role in ("left", "right", "deaf", "nobody")]
+    rig.machine._queue.extend(mail)
+    left.effects.append(routing.Post("far", "right", b"answer"))
+    rig.machine.take_output()
+
+    assert (left.facts, right.facts) == ([mail[0]], [mail[1]])
+    assert rig.router.calls[-1] == ("post", ("far", "right", b"answer"))
+
+
+def test_mail_has_a_limit() -> None:
+    left = Host("left", "a.#")
+    rig = Rig(left)
+    left.effects.append(routing.Post("far", "right", bytes(routing.MAIL_BYTES_MAX)))
+    rig.machine.take_output()
+    left.effects.append(routing.Post("far", "right", bytes(routing.MAIL_BYTES_MAX + 1)))
+
+    with pytest.raises(ValueError, match="mail to right of 'far' has 65,537 bytes"):
+        rig.machine.take_output()
+
+
+def test_a_pubend_has_one_host_and_other_facts_one_taker() -> None:
+    with pytest.raises(ConfigurationError, match="the roles 'same' and 'same' both host same@1"):
+        Rig(Host("same", "#"), Host("same", "#"))
+
+    class Curious(Host):
+        def handlers(self) -> Mapping[type, Handler]:
+            return {**super().handlers(), Know: self._note}
+
+    with pytest.raises(ConfigurationError, match="both answer Know"):
+        Rig(Curious("left", "#"), Curious("right", "#"))
 
 
 class Chatterbox(LogRole):
@@ -292,5 +414,5 @@ def test_a_resume_reaches_the_client(rig: Rig) -> None:
 
 
 def test_handlers_are_those_of_the_role_that_declares_them(rig: Rig) -> None:
-    assert rig.machine._to_roles[Submit] == rig.role._on_submit
+    assert rig.machine._to_roles[Submit] == {0: rig.role._on_submit}
     assert SessionEnded not in rig.machine._to_roles

@@ -1,4 +1,4 @@
-"""A run: turns, reads, the timer, links, and how it ends (storage.md 2; reliability.md INV12)."""
+"""A run: turns, reads, the timer, links, and how it ends (INV12)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from gapless.core import routing
-from gapless.core.effects import Alarm, Put, Read, Write
-from gapless.core.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
-from gapless.core.routing import RouterContext
-from gapless.core.sessions import BrokerIdentity, Limits
+from gapless.core.gauges import value_of
+from gapless.core.network import facts as routing
+from gapless.core.network.seam import Router, RouterContext
+from gapless.core.ports import Alarm, AllowAll, Put, Read, Write
+from gapless.core.server import BrokerIdentity, Limits
+from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
 from gapless.errors import VolumeCorruptError, VolumeFailedError
 from gapless.node.auth import Anonymous
+from gapless.node.gauges import SESSIONS
 from gapless.node.machine import Machine
 from gapless.node.run import Run
 from links import FakeLink
@@ -36,8 +38,8 @@ class Rig:
         self.failures: list[BaseException] = []
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         limits = Limits(heartbeat=60 * 10**9)
-        router = cast("routing.Router", self.router)
-        self.machine = Machine(identity, limits, Anonymous(), router, [self.role])
+        router = cast("Router", self.router)
+        self.machine = Machine(identity, limits, Anonymous(), AllowAll(), router, [self.role])
         self.machine.start(self.now, WALL, RouterContext("node", 1))
         self.run = Run(self.machine, self.volume, self._on_failed, min_free_bytes=100, clock=lambda: (self.now, WALL))
         self.run.start()
@@ -267,12 +269,12 @@ async def test_a_link_with_too_much_pending_is_paused_and_resumed(rig: Rig) -> N
 
 async def test_a_closed_link_ends_its_session(rig: Rig) -> None:
     link = await rig.connect()
-    assert rig.run.status()["sessions"] == 1
+    assert value_of(rig.run.gauges(), SESSIONS) == 1
 
     link.close("the client is gone")
     await rig.settle()
 
-    assert rig.run.status()["sessions"] == 0
+    assert value_of(rig.run.gauges(), SESSIONS) == 0
     assert rig.role.calls[-1][0] == "ended"
 
 
@@ -289,7 +291,7 @@ async def test_low_space_is_told_to_the_roles(rig: Rig) -> None:
 
 async def test_alarms_are_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.role.effects += [Alarm("the clock jumped")]
-    rig.machine._route([routing.Dial("b")])
+    rig.machine._queue.extend([routing.Dial("b")])
     await rig.connect()
 
     assert "the clock jumped" in caplog.text

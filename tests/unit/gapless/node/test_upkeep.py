@@ -1,4 +1,4 @@
-"""The watch over the disk (storage.md 5, 6; reliability.md S11)."""
+"""The watch over the disk (S11)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gapless.errors import VolumeAbsentError, VolumeFailedError
+from gapless.node.gauges import FREE_BYTES, RECLAIMABLE_BYTES, SPACE_LOW
 from gapless.node.upkeep import IDLE_LOOKS, RECLAIM_BYTES, RECLAIM_BYTES_IDLE, Upkeep
 from volumes import FakeVolume
 
@@ -150,7 +151,7 @@ async def test_it_looks_every_second_until_it_is_stopped(rig: Rig, monkeypatch: 
     await asyncio.sleep(0.05)
 
     assert rig.space == [True]
-    assert rig.upkeep.status() == {"free_bytes": 5000, "space_low": True, "reclaimable_bytes": 0}
+    assert list(rig.upkeep.gauges()) == [FREE_BYTES.gauge(5000), SPACE_LOW.gauge(1), RECLAIMABLE_BYTES.gauge(0)]
 
 
 async def test_a_volume_is_tended_at_every_look_and_missed_when_it_is_gone(rig: Rig) -> None:

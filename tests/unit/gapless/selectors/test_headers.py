@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gapless.client.messages import Message, extras_of
-from gapless.core.events import CheckedExtras, Event, Extras
-from gapless.core.ticks import tick_at_time
+from gapless.core.stream.events import CheckedExtras, Event, Extras
+from gapless.core.stream.ticks import tick_at_time
 from gapless.errors import InvalidMessageError, InvalidTopicError
 from gapless.selectors import Selector
 from gapless.selectors.headers import (

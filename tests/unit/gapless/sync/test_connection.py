@@ -1,4 +1,4 @@
-"""`gapless.sync.connect`: design.md 4."""
+"""`gapless.sync.connect`, as an application calls it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core import messages as m
+from gapless.core.wire import messages as m
 from unit.gapless.client.conftest import ADDRESS, is_connected
 from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.client.fake_network import FakeNetwork

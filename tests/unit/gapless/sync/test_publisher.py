@@ -1,4 +1,4 @@
-"""Publishing without an event loop: design.md 4."""
+"""Publishing without an event loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core import messages as m
-from gapless.core.ticks import STEP
+from gapless.core.stream.ticks import STEP
+from gapless.core.wire import messages as m
 from unit.gapless.client.fake_broker import BASE, PUBEND, logged
 from unit.gapless.sync.conftest import World
 

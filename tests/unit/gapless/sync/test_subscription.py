@@ -1,4 +1,4 @@
-"""Consuming and publishing without an event loop: design.md 4."""
+"""Consuming and publishing without an event loop."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from gapless.core.columns import EventBatch
-from gapless.core.effects import Alarm, ReadResult
-from gapless.core.intervals import IntervalSet
-from gapless.core.ticks import FOREVER, STEP, Tick
+from gapless.core.ports import Alarm, ReadResult
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.ticks import FOREVER, STEP, Tick
 from gapless_phb.core import answering
 from unit.gapless_phb.harness import Harness, at, bodies, knows, lines
 
@@ -125,9 +125,9 @@ def test_a_want_under_way_is_not_read_twice() -> None:
     harness.ask((0, at(1110)), reply_to="other")
 
     assert len(harness.reads) == 2
-    assert harness.status()["reads"] == 2
+    assert harness.status()["waiting_reads"] == 2
     harness.read()
-    assert harness.status()["reads"] == 0
+    assert harness.status()["waiting_reads"] == 0
 
 
 def test_wants_are_bounded_and_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_nothing_is_said_of_what_cannot_be_read() -> None:
     assert [effect.text for effect in said if isinstance(effect, Alarm)] == [
         f"{harness.pubend}: part of the log cannot be read, and its subscribers wait: I/O error"
     ]
-    assert harness.status()["reads"] == 0
+    assert harness.status()["waiting_reads"] == 0
 
 
 def test_the_operator_is_told_once_a_minute() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.effects import Alarm, Tell
-from gapless.core.messages import ListPubends, PubendList
-from gapless.core.routing import AskPubend, Enrol, Hold, HoldRow, Opened, Pub, Released, Submit, Verdict, Want
-from gapless.core.ticks import EPOCH_MS, FOREVER, STEP
+from gapless.core.gauges import value_of
+from gapless.core.network.facts import AskPubend, Enrol, Hold, Opened, Pub, Released, Submit, Verdict, Want
+from gapless.core.ports import Alarm, Tell
+from gapless.core.stream.ticks import EPOCH_MS, FOREVER, STEP
+from gapless.core.wire.messages import ListPubends, PubendList
 from gapless.errors import ConfigurationError
+from gapless_phb.core import gauges
 from gapless_phb.core.settings import PubendSettings
 from unit.gapless_phb.harness import (
     NO_RETENTION,
@@ -55,7 +57,7 @@ class TestPubends:
             Harness(PubendSettings("a", count=STEP + 1))
 
     def test_a_new_one_counts_every_shb_that_was_ever_enrolled(self) -> None:
-        """1.4 create: a pubend born while an SHB is away must not forget for it."""
+        """A pubend born while an SHB is away must not forget for it."""
         harness = Harness(REST, members=("own",))
         harness.sync()
         harness.enrol("away")
@@ -163,7 +165,9 @@ class TestPlacing:
     def test_a_batch_for_a_pubend_that_is_not_here_is_rejected(self) -> None:
         harness = self.harness()
 
-        (refused,) = outcomes(harness.tell(Submit(Pub("ann", 1, 1, columns([b"x"]), "nowhere@1"), "reply")))
+        (refused,) = outcomes(
+            harness.tell(Submit(Pub("ann", 1, 1, columns([b"x"]), "nowhere@1", principal="anonymous"), "reply"))
+        )
 
         assert (refused.verdict, refused.reason) == (Verdict.REJECTED, "there is no pubend 'nowhere@1' here")
 
@@ -175,7 +179,7 @@ def test_what_is_said_of_pubends_that_are_not_here_is_ignored() -> None:
 
     harness.tell(AskPubend(Want("nowhere@1", ((0, 9),), None, "shb"), "reply"))
     harness.tell(Enrol("nowhere@1", "shb"))
-    harness.tell(Hold(HoldRow("shb", "nowhere@1", 1, {})))
+    harness.tell(Hold("shb", "nowhere@1", 1, {}))
     harness.tell(Released("nowhere@1", 1, 1))
 
     assert harness.said == []
@@ -260,7 +264,7 @@ def test_c01_what_the_wall_clock_did_across_a_stop_is_told_once_and_taken_back()
 
     (behind,) = alarms_after(harness, 10_000)
     assert "stamped 2:00:02 ahead of the wall clock" in behind  # a lease further
-    assert harness.phb.status()["clock_behind"] is True
+    assert value_of(harness.phb.gauges(), gauges.CLOCK_BEHIND) == 1
     harness.wall += 7_200_000
     assert alarms_after(harness, 10_000) == ["the wall clock has caught up with the ticks"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gapless.core.effects import Set, Write
-from gapless.core.routing import Verdict
+from gapless.core.network.facts import Verdict
+from gapless.core.ports import Set, Write
 from gapless_phb.core import checkpoints, rows
 from unit.gapless_phb.harness import Content, Harness, outcomes
 

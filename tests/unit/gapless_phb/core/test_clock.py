@@ -1,11 +1,11 @@
-"""The HLC rule of algorithms.md 1.1, and C01 of reliability.md: no wall clock can make ticks go back or leap."""
+"""The clock's rule (protocol: the-clock; C01): no wall clock can make ticks go back or leap."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.ticks import EPOCH_MS, MILLISECOND, SECOND, STEP
+from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, SECOND, STEP
 from gapless_phb.core.clock import TickClock
 from unit.gapless_phb.harness import NANOSECONDS, at
 
@@ -120,7 +120,7 @@ def test_c01_ticks_that_are_ahead_of_the_wall_clock_make_nothing_older() -> None
 
 
 def test_it_goes_on_above_its_floor_even_if_the_wall_clock_is_behind() -> None:
-    """1.4 recover: T = max(wall, last)."""
+    """T = max(wall, last) (protocol: pubend-recovery)."""
     one = clock(floor=at(5000))
 
     assert read(one, 10, 1010) == at(5010)

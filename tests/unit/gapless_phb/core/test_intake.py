@@ -1,12 +1,12 @@
-"""Opening publishers and taking their batches (algorithms.md 1.4 open, publish)."""
+"""Opening publishers and taking their batches (protocol: publishers)."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.core.columns import EventColumns
-from gapless.core.effects import Write
-from gapless.core.routing import Ending, Outcome, Pub, Submit, Verdict
+from gapless.core.network.facts import Ending, Outcome, Pub, Submit, Verdict
+from gapless.core.ports import Action, Write
+from gapless.core.stream.columns import EventColumns
 from gapless_phb.core import intake, rows
 from gapless_phb.core.publishers import WINDOW
 from unit.gapless_phb.harness import Harness, TestPublisher, bodies, columns, epoch, knows, lines, outcomes
@@ -184,13 +184,40 @@ class TestPublishing:
 
         assert (refused.verdict, refused.sequence) == (Verdict.RESUME, 4)
 
+    def test_a_batch_is_refused_whose_publisher_may_not_publish_to_a_topic_in_it(self) -> None:
+        asked = []
+
+        class Rules:
+            asks = True
+
+            def refusal(self, principal: str, action: Action, resource: str) -> str:
+                asked.append((principal, action, resource))
+                return "not you" if len(asked) == 1 else ""
+
+        harness = Harness()
+        harness.rules = Rules()
+        harness.sync()
+        harness.crash()
+        harness.sync()
+        publisher = harness.publisher()
+
+        refused = outcome(harness.tell(Submit(publisher.batch(1, 1), "reply")))
+
+        assert (refused.verdict, refused.reason, refused.sequence) == (Verdict.FORBIDDEN, "not you", 1)
+        assert harness.volume.unsynced == []
+        publisher.send()
+        assert outcome(harness.sync()).verdict is Verdict.OK
+        assert asked == [("anonymous", Action.PUBLISH, "topic")] * 2
+
     def test_an_invalid_batch_is_refused_for_good_and_leaves_no_trace(self) -> None:
         harness, publisher = ready()
         before = harness.status()
         good = publisher.batch(1, 1)
         bad = EventColumns(1, good.events.lengths, b"\x00" * len(good.events.blob))
 
-        refused = outcome(harness.tell(Submit(Pub("ann", epoch(1), 1, bad, harness.pubend), "reply")))
+        refused = outcome(
+            harness.tell(Submit(Pub("ann", epoch(1), 1, bad, harness.pubend, principal="anonymous"), "reply"))
+        )
 
         assert (refused.verdict, refused.sequence) == (Verdict.INVALID, 1)
         assert harness.status() == before
@@ -200,13 +227,13 @@ class TestPublishing:
 
     def test_a_token_with_a_batch_is_not_taken_yet(self) -> None:
         harness, _ = ready()
-        pub = Pub("ann", epoch(1), 1, columns([b"x"]), harness.pubend, token=b"token")
+        pub = Pub("ann", epoch(1), 1, columns([b"x"]), harness.pubend, token=b"token", principal="anonymous")
 
         assert outcome(harness.tell(Submit(pub, "reply"))).verdict is Verdict.INVALID
 
     def test_an_oversized_event_is_refused(self) -> None:
         harness, _ = ready(max_event_bytes=100)
-        pub = Pub("ann", epoch(1), 1, columns([b"x", b"y" * 100]), harness.pubend)
+        pub = Pub("ann", epoch(1), 1, columns([b"x", b"y" * 100]), harness.pubend, principal="anonymous")
 
         refused = outcome(harness.tell(Submit(pub, "reply")))
 
@@ -245,7 +272,7 @@ class TestPublishing:
 
     def test_one_who_never_opened_is_fenced(self) -> None:
         harness, _ = ready()
-        pub = Pub("bob", 1, 1, columns([b"x"]), harness.pubend)
+        pub = Pub("bob", 1, 1, columns([b"x"]), harness.pubend, principal="anonymous")
 
         assert outcome(harness.tell(Submit(pub, "reply"))).verdict is Verdict.FENCED
 

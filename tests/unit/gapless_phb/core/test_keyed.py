@@ -6,15 +6,14 @@ import random
 
 import pytest
 
-from gapless.core.columns import EventColumns
-from gapless.core.keyed import batch_name, marked, producer_of
-from gapless.core.routing import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
+from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
+from gapless.core.stream.columns import EventColumns
 from gapless_phb.core import rows
-from gapless_phb.core.keyed import without_first
+from gapless_phb.core.keyed import logged_name, without_first
 from gapless_phb.core.settings import PubendSettings
 from unit.gapless_phb.harness import Harness, body, columns, knows, lines, outcomes
 
-NAME = marked("query/0")
+NAME = "query/0"
 
 
 def ready(**settings: int) -> Harness:
@@ -28,7 +27,9 @@ def keyed(
 ) -> list[object]:
     """A batch of a producer: its content follows from its keys."""
     events = columns([body(f"{epoch}", at) for at in range(index, index + count)])
-    return harness.tell(Submit(Pub(name, epoch, index, events, harness.pubend), reply_to))
+    return harness.tell(
+        Submit(Pub(name, epoch, index, events, harness.pubend, keyed=True, principal="anonymous"), reply_to)
+    )
 
 
 def logged(harness: Harness) -> list[str]:
@@ -42,7 +43,7 @@ def logged(harness: Harness) -> list[str]:
 
 def test_the_life_of_a_producer() -> None:
     harness = ready()
-    opening = OpenRequest(NAME, "", 0, None)
+    opening = OpenRequest(NAME, "", 0, None, keyed=True, principal="anonymous")
 
     assert lines(harness.tell(SubmitOpen(opening, "open"))) == ["open: ok sequence 0"]
     assert keyed(harness, 7, 0, 3) == []
@@ -136,17 +137,21 @@ def test_a_publisher_of_that_name_is_another_one() -> None:
 
 def test_what_is_wrong_is_refused_and_leaves_no_mark() -> None:
     harness = ready(max_publishers=1)
-    harness.tell(SubmitOpen(OpenRequest(marked("bad\n"), "", 0, None), "open"))
+    harness.tell(SubmitOpen(OpenRequest("bad\n", "", 0, None, keyed=True, principal="anonymous"), "open"))
     assert outcomes(harness.said)[-1].verdict is Verdict.REJECTED
-    harness.tell(SubmitOpen(OpenRequest(NAME, "", 0, "a.*"), "open"))
+    harness.tell(SubmitOpen(OpenRequest(NAME, "", 0, "a.*", keyed=True, principal="anonymous"), "open"))
     assert outcomes(harness.said)[-1].verdict is Verdict.REJECTED
     garbled = EventColumns(1, b"\4\0\0\0\1\0\0\0", b"what")
-    harness.tell(Submit(Pub(NAME, 1, 0, garbled, harness.pubend), "k"))
+    harness.tell(Submit(Pub(NAME, 1, 0, garbled, harness.pubend, keyed=True, principal="anonymous"), "k"))
     assert outcomes(harness.said)[-1].verdict is Verdict.INVALID
-    harness.tell(Submit(Pub(NAME, 1, (1 << 63) - 1, columns([b"a", b"b"]), harness.pubend), "k"))
+    harness.tell(
+        Submit(
+            Pub(NAME, 1, (1 << 63) - 1, columns([b"a", b"b"]), harness.pubend, keyed=True, principal="anonymous"), "k"
+        )
+    )
     assert outcomes(harness.said)[-1].verdict is Verdict.INVALID
     keyed(harness, 1, 0)
-    keyed(harness, 1, 0, name=marked("other"), reply_to="second")
+    keyed(harness, 1, 0, name="other", reply_to="second")
     harness.sync()
 
     assert [outcome.verdict for outcome in outcomes(harness.said)[-2:]] == [Verdict.REJECTED, Verdict.OK]
@@ -175,23 +180,41 @@ def test_a_pubend_that_is_no_longer_configured_takes_only_whom_it_knows() -> Non
     old = next(pubend for pubend in harness.pubends if pubend.startswith("default@"))
 
     def publish(name: str) -> Outcome:
-        harness.tell(Submit(Pub(name, 1, 1, columns([b"x"]), old), "k"))
+        harness.tell(Submit(Pub(name, 1, 1, columns([b"x"]), old, keyed=True, principal="anonymous"), "k"))
         harness.sync()
         return outcomes(harness.said)[-1]
 
-    assert publish(marked("new")).verdict is Verdict.REJECTED
+    assert publish("new").verdict is Verdict.REJECTED
     assert publish(NAME).verdict is Verdict.OK
 
 
-def test_a_batch_has_a_name_of_its_own_and_is_its_producers() -> None:
+def test_a_producer_may_cut_its_batches_differently() -> None:
     harness = ready()
-    keyed(harness, 1, 0, 2, name=batch_name("query/0", 1, 2))
-    keyed(harness, 1, 0, 3, name=batch_name("query/0", 1, 3))
+    keyed(harness, 1, 0, 2)
+    keyed(harness, 1, 0, 3)
     harness.sync()
 
     assert logged(harness) == ["1/0", "1/1", "1/2"]
-    assert [producer_of(name) for name in (batch_name("a", 1, 2), marked("a"), "a")] == ["a", "a", "a"]
-    assert len({batch_name("a", 1, 2), batch_name("a", 1, 3), batch_name("a", 2, 2), marked("a")}) == 4
+
+
+def test_batches_of_a_producer_are_told_apart() -> None:
+    batches = [(1, 0, 2, True), (1, 0, 3, True), (2, 0, 2, True), (1, 1, 2, True), (1, 0, 2, False)]
+    made = [
+        Pub("a", epoch, first, columns([b"x"] * count), "p@1", keyed=kind, principal="anonymous")
+        for epoch, first, count, kind in batches
+    ]
+
+    assert len({pub.identity for pub in made}) == len(made)
+    assert made[-1].identity == Pub("a", 1, 0, columns([b"x"] * 9), "p@1", principal="anonymous").identity, (
+        "a publisher's has its sequence"
+    )
+
+
+def test_no_publisher_can_have_a_producers_name_in_the_log() -> None:
+    harness = ready()
+    harness.tell(SubmitOpen(OpenRequest(logged_name("query/0"), "i", 1, None, principal="anonymous"), "open"))
+
+    assert outcomes(harness.said)[-1].verdict is Verdict.REJECTED
 
 
 def test_without_first() -> None:

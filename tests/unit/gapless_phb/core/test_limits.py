@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.retention import PubendState
+from gapless.core.ports import PubendState
 from gapless_phb.core.limits import Limits
 from gapless_phb.core.retention import ByteIndex
 from unit.gapless_phb.harness import at

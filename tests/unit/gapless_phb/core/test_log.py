@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gapless.core.effects import Chop, Put, Set, Write
-from gapless.core.routing import Know, Pub
-from gapless.core.ticks import EPOCH_MS, SECOND
+from gapless.core.network.facts import Know, Pub
+from gapless.core.outbox import Outbox
+from gapless.core.ports import Chop, Put, Set, Write
+from gapless.core.stream.ticks import EPOCH_MS, SECOND
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.log import Log
-from gapless_phb.core.outbox import Outbox
 from gapless_phb.core.publishers import Batch, Publisher
 from gapless_phb.core.records import checksum, decode_record
 from gapless_phb.core.retention import ByteIndex
@@ -45,7 +45,7 @@ class LogWorld:
 
     def append(self, count: int = 1) -> Batch:
         events = columns([b"x"] * count)
-        pub = Pub("ann", 1, self.publisher.assigned + 1, events, PUBEND)
+        pub = Pub("ann", 1, self.publisher.assigned + 1, events, PUBEND, principal="anonymous")
         headers = events.check()
         return self.log.append(self.publisher, pub, headers, checksum(events), "reply", self.now, self.wall)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless.core.effects import Set
-from gapless.core.routing import HeldRow, Opened
-from gapless.core.ticks import STEP
+from gapless.core.network.facts import Held, Opened
+from gapless.core.ports import Set
+from gapless.core.stream.ticks import STEP
 from gapless_phb.core import rows
 from gapless_phb.core.limits import Limits
 from gapless_phb.core.settings import PubendSettings
@@ -89,8 +89,8 @@ class TestBeginning:
         harness.hold("shb1", 1, {})
         said = harness.sync()
 
-        (held,) = [effect for effect in said if isinstance(effect, HeldRow)]
-        assert held.held.stable == harness.phb._pubends[harness.pubend].log.stable > 0
+        (held,) = [effect for effect in said if isinstance(effect, Held)]
+        assert held.stable == harness.phb._pubends[harness.pubend].log.stable > 0
 
     def test_every_event_is_above_the_void(self) -> None:
         harness = ready()
@@ -374,7 +374,7 @@ def test_its_status_says_who_pins_what() -> None:
 
     assert status["released"] == at(1010) + STEP
     assert status["delivered"] == at(1010) + 3 * STEP
-    assert status["holds"] == {"shb1": {"at": at(1010), "bytes": 4 * size}}
+    assert (status["holds"], status["hold_bytes"]) == ({"shb1": at(1010)}, {"shb1": 4 * size})
     assert status["unreleased_bytes"] == 3 * size
     assert status["members"] == {"shb1": at(1000)}
     assert (status["pending_batches"], status["publishers"]) == (1, 1)

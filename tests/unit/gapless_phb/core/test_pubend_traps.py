@@ -1,11 +1,11 @@
-"""The traps of algorithms.md 9 that are the PHB's: each test fails when the rule that it is named after is broken."""
+"""The traps that are the PHB's: each test fails when the rule that it is named after is broken."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.core.routing import Know, Probe, Released, Verdict
-from gapless.core.ticks import STEP
+from gapless.core.network.facts import Know, Probe, Released, Verdict
+from gapless.core.stream.ticks import STEP
 from unit.gapless_phb.harness import (
     NO_RETENTION,
     Harness,

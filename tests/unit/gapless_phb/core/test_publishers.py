@@ -1,11 +1,11 @@
-"""What is known of publishers (algorithms.md 1.4 pubtab)."""
+"""What is known of publishers (protocol: publishers)."""
 
 from __future__ import annotations
 
 import msgspec
 
-from gapless.core.columns import EventColumns
-from gapless.core.ticks import STEP
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.ticks import STEP
 from gapless_phb.core import rows
 from gapless_phb.core.publishers import OWNERS, WINDOW, Batch, Batched, Publisher, PublisherTable, runs_of, term_of
 from gapless_phb.core.rows import PublisherRow

@@ -1,10 +1,10 @@
-"""Records find out whatever happened to them on the disk (reliability.md S15)."""
+"""Records find out whatever happened to them on the disk (S15)."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.core.ticks import STEP
+from gapless.core.stream.ticks import STEP
 from gapless.errors import VolumeCorruptError
 from gapless_phb.core.records import Record, checksum, decode_record, encode_record, tag_of
 from unit.gapless_phb.harness import at, columns

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gapless.core.effects import Set, Write
-from gapless.core.intervals import IntervalSet
-from gapless.core.routing import OpenRequest, SubmitOpen, Verdict
-from gapless.core.ticks import FOREVER, STEP
+from gapless.core.network.facts import OpenRequest, SubmitOpen, Verdict
+from gapless.core.ports import Set, Write
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.errors import VolumeCorruptError
 from gapless_phb.core import rows
 from gapless_phb.core.recovery import created
@@ -103,7 +103,7 @@ def test_what_cannot_be_read_stops_publishing_and_no_reader(spoilt: tuple[int, .
     assert found == [tick for index in records if index not in lost for tick in (index - STEP, index)]
     assert not any(one.lo < tick <= one.hi for one in answers for index in lost for tick in (index - STEP, index))
     assert not any(one.damaged for one in answers)
-    opened = outcomes(harness.tell(SubmitOpen(OpenRequest("bob", "i", 1, None), "bob")))
+    opened = outcomes(harness.tell(SubmitOpen(OpenRequest("bob", "i", 1, None, principal="anonymous"), "bob")))
     assert [one.verdict for one in opened] == [Verdict.REJECTED]
     assert "gapless repair" in opened[0].reason
     assert any("cannot be read" in line for line in lines(harness.said))
@@ -211,7 +211,9 @@ def test_a_publisher_goes_on_behind_what_was_given_up() -> None:
     harness.crash()
     harness.sync()
 
-    opened = outcomes([*harness.tell(SubmitOpen(OpenRequest("ann", "i2", 1, None), "ann")), *harness.sync()])
+    opened = outcomes(
+        [*harness.tell(SubmitOpen(OpenRequest("ann", "i2", 1, None, principal="anonymous"), "ann")), *harness.sync()]
+    )
     assert [(one.verdict, one.sequence) for one in opened] == [(Verdict.OK, 10)]
 
 

@@ -1,10 +1,10 @@
-"""An administrator gives an SHB up for good (algorithms.md 1.4 retire, T10)."""
+"""An administrator gives an SHB up for good (protocol: members; T10)."""
 
 from __future__ import annotations
 
-from gapless.core.effects import Tell
-from gapless.core.messages import Code, RequestFailed, Retire, Retired
-from gapless.core.routing import Opened
+from gapless.core.network.facts import Opened
+from gapless.core.ports import Tell
+from gapless.core.wire.messages import Code, RequestFailed, Retire, Retired
 from gapless_phb.core.settings import PubendSettings
 from unit.gapless_phb.harness import NO_RETENTION, Harness
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.effects import Set, Write
+from gapless.core.ports import Set, Write
 from gapless_phb.core import rows
 from unit.gapless_phb.harness import Content
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.ticks import SECOND
+from gapless.core.stream.ticks import SECOND
 from gapless_phb.core.settings import PubendSettings
 
 

@@ -6,9 +6,10 @@ from struct import pack
 
 import pytest
 
-from gapless.core.columns import EventColumns
-from gapless.core.events import encode_event
-from gapless.errors import InvalidTopicError
+from gapless.core.ports import Action, AllowAll
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless_phb.core import validation
 from gapless_phb.core.validation import BatchCheck, carries, fault_of_name
 from unit.gapless_phb.harness import columns
@@ -27,11 +28,11 @@ def raw(*events: bytes, lengths: list[int] | None = None, bodies: list[int] | No
 
 
 def check(*topics: str) -> BatchCheck:
-    return BatchCheck(topics or ("#",), 1000)
+    return BatchCheck(topics or ("#",), 1000, AllowAll())
 
 
 def test_the_headers_of_a_good_batch_are_decoded() -> None:
-    headers = check().headers(columns([b"a", b"bc"], topic="x.y"))
+    headers = check().headers(columns([b"a", b"bc"], topic="x.y"), "ada")
 
     assert [(header.topic, header.properties) for header in headers] == [("x.y", {"size": 1}), ("x.y", {"size": 2})]
 
@@ -53,7 +54,7 @@ def test_the_headers_of_a_good_batch_are_decoded() -> None:
 )
 def test_a_malformed_batch_is_refused(bad: EventColumns, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        check().headers(bad)
+        check().headers(bad, "ada")
 
 
 def test_events_that_are_whole_only_together_are_refused() -> None:
@@ -62,22 +63,43 @@ def test_events_that_are_whole_only_together_are_refused() -> None:
     cut = [len(first) + 1, len(second) - 1]
 
     with pytest.raises(ValueError, match="malformed"):
-        check().headers(raw(first, second, lengths=cut))
+        check().headers(raw(first, second, lengths=cut), "ada")
 
 
 @pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "x" * 256])
 def test_a_topic_that_is_none_is_refused(topic: str) -> None:
     with pytest.raises(InvalidTopicError):
-        check().headers(columns([b"x"], topic=topic))
+        check().headers(columns([b"x"], topic=topic), "ada")
+
+
+class Rules:
+    """Who may publish to what."""
+
+    asks = True
+
+    def refusal(self, principal: str, action: Action, resource: str) -> str:
+        allowed = (principal, action, resource) == ("ada", Action.PUBLISH, "flights")
+        return "" if allowed else f"{principal} may not {action.value} to {resource}"
+
+
+def test_each_topic_of_a_batch_is_allowed_or_all_of_it_refused() -> None:
+    """A topic that is known to be good is good for whoever may publish to it."""
+    one = BatchCheck(("#",), 1000, Rules())
+    flights, trains = event("flights"), event("trains")
+
+    assert len(one.headers(raw(flights, flights), "ada")) == 2
+    for who, events in (("bob", [flights]), ("ada", [flights, trains])):
+        with pytest.raises(AuthorizationError, match=f"{who} may not publish to"):
+            one.headers(raw(*events), who)
 
 
 def test_a_topic_of_another_pubend_is_refused() -> None:
     one = check("flights.#", "trains")
 
-    one.headers(columns([b"x"], topic="flights.jfk"))
+    one.headers(columns([b"x"], topic="flights.jfk"), "ada")
     one.topic("trains")
     with pytest.raises(InvalidTopicError, match="flights"):
-        one.headers(columns([b"x"], topic="ships"))
+        one.headers(columns([b"x"], topic="ships"), "ada")
     with pytest.raises(InvalidTopicError):
         one.topic("trains.late")
 

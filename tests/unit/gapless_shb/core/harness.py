@@ -11,14 +11,29 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gapless.core import messages as m
-from gapless.core import routing as r
-from gapless.core.codec import decode_server
-from gapless.core.columns import EventBatch
-from gapless.core.effects import Alarm, Chop, Delete, Put, Read, ReadResult, Set, Tell, Transmit, Write
-from gapless.core.events import encode_event
-from gapless.core.roles import ClientSession, RoleContext, SessionEnded
-from gapless.core.ticks import MILLISECOND, STEP, tick_at
+from gapless.core.network import facts as r
+from gapless.core.ports import (
+    Alarm,
+    AllowAll,
+    Chop,
+    ClientSession,
+    Delete,
+    Put,
+    Read,
+    ReadResult,
+    RoleContext,
+    SessionEnded,
+    Set,
+    Tell,
+    Transmit,
+    Write,
+)
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import MILLISECOND, STEP, tick_at
+from gapless.core.wire import messages as m
+from gapless.core.wire.codec import decode_server
 from gapless.selectors.filters import Filter
 from gapless_shb.core.broker import SubscriberHostingBroker, Timing
 from gapless_shb.core.constream import CatchUp
@@ -26,6 +41,16 @@ from gapless_shb.core.constream import CatchUp
 PUBEND = "p@1"
 WALL = 1_800_000_000_000
 BASE = tick_at(WALL)
+
+
+def say(shb: SubscriberHostingBroker, fact: object, now: int, wall: int) -> None:
+    """A router says something to the broker."""
+    shb.handlers()[type(fact)](fact, now, wall)
+
+
+def ask(shb: SubscriberHostingBroker, session: ClientSession, request: object, now: int, wall: int) -> None:
+    """A client asks something of the broker."""
+    shb.requests()[type(request)](session, request, now, wall)
 
 
 class Disk:
@@ -127,7 +152,7 @@ class World:
         self.sessions = 0
         self.clients: list[Client] = []
         self.wants: list[r.Want] = []
-        self.in_flight: list[r.Knowledge] = []
+        self.in_flight: list[Knowledge] = []
         self.reads: list[Read] = []
         self.known_version = 0
         self.filters: dict[int, Filter] = {}
@@ -143,7 +168,7 @@ class World:
     # ------------------------------------------------------------------------------------- the broker
 
     def _boot(self) -> SubscriberHostingBroker:
-        context = RoleContext("node", "net", "vol", self.disk, self.now, self.wall, b"secret")
+        context = RoleContext("node", "net", "vol", self.disk, self.now, self.wall, b"secret", AllowAll())
         shb = SubscriberHostingBroker(context, self.timing, self.catch_up)
         self.shb = shb
         shb.start(self.now, self.wall)
@@ -156,7 +181,7 @@ class World:
         if at is None and self.known_version:
             at = self.enrolled = self.stable
         meta = r.PubendMeta(PUBEND, "node", created=BASE, stable=self.stable)
-        self.shb._on_seen(r.Seen(meta, at), self.now, self.wall)
+        say(self.shb, r.Seen(meta, at), self.now, self.wall)
 
     def crash(self) -> None:
         self.disk = self.disk.crashed()
@@ -188,14 +213,14 @@ class World:
         elif isinstance(effect, Transmit):
             for head, body in effect.payloads:
                 self._client_gets(effect.session, decode_server(head + body))
-        elif isinstance(effect, r.Ask):
-            self.wants.append(effect.want)
-        elif isinstance(effect, r.Announce):
-            self._interest(effect.interest)
-        elif isinstance(effect, r.AskHold):
-            self._hold(effect.row)
-        elif isinstance(effect, r.Report):
-            self._progressed(effect.progress)
+        elif isinstance(effect, r.Want):
+            self.wants.append(effect)
+        elif isinstance(effect, r.Interest):
+            self._interest(effect)
+        elif isinstance(effect, r.Hold):
+            self._hold(effect)
+        elif isinstance(effect, r.Progress):
+            self._progressed(effect)
         elif isinstance(effect, Alarm):
             self.alarms.append(effect.text)
         else:
@@ -224,14 +249,14 @@ class World:
             if self.enrolled is None:
                 self._see()
         elif interest.version != self.known_version:
-            self.shb._on_ask_interest(r.AskInterest(), self.now, self.wall)
+            say(self.shb, r.AskInterest(), self.now, self.wall)
 
-    def _hold(self, row: r.HoldRow) -> None:
+    def _hold(self, row: r.Hold) -> None:
         if row.version < self.hold_version or self.random.random() < 0.2:
             return
         self.hold_version = row.version
         self.holds = {sid: max(at, self.lost) for sid, at in row.at.items()}
-        self.held_answers.append(r.Held(PUBEND, row.version, dict(self.holds), self.stable))
+        self.held_answers.append(r.Held(row.shb, PUBEND, row.version, dict(self.holds), self.stable))
 
     def _progressed(self, progress: r.Progress) -> None:
         assert progress.released <= progress.delivered, "released beyond delivered"
@@ -247,17 +272,17 @@ class World:
         # Records hold batches: here every event is one.
         self.lost = max(self.lost, min(upto, self.stable))
 
-    def knowledge(self, lo: int, hi: int, *, raw: bool, reply: bool) -> r.Knowledge:
+    def knowledge(self, lo: int, hi: int, *, raw: bool, reply: bool) -> Knowledge:
         events = [row for row in self.log if lo < row[0] <= hi and row[0] > self.lost]
         if not raw:
             events = [row for row in events if any(f.matches("t", row[1], {}) for f in self.filters.values())]
         batch = EventBatch([row[0] for row in events], [row[2] for row in events], [1] * len(events))
         stamp = None if raw else {self.shb._shb: self.known_version}
         lost = min(self.lost, hi)
-        return r.Knowledge(PUBEND, lo, hi, batch, lost if lost > lo else 0, stamp, reply)
+        return Knowledge(PUBEND, lo, hi, batch, lost if lost > lo else 0, stamp, reply)
 
-    def deliver(self, knowledge: r.Knowledge) -> None:
-        self.shb._on_deliver(r.Deliver(knowledge), self.now, self.wall)
+    def deliver(self, knowledge: Knowledge) -> None:
+        say(self.shb, r.Know(knowledge), self.now, self.wall)
         self.pump()
 
     # ------------------------------------------------------------------------------------- the clients
@@ -318,13 +343,13 @@ class World:
             client.credit,
             1 << 30,
         )
-        self.shb._on_subscribe(self.session_of(client), request, self.now, self.wall)
+        ask(self.shb, self.session_of(client), request, self.now, self.wall)
         self.pump()
 
     def detach(self, client: Client) -> None:
         session, client.session = self.session_of(client), 0
         client.inbox.clear()
-        self.shb._on_session_ended(SessionEnded(session), self.now, self.wall)
+        say(self.shb, SessionEnded(session), self.now, self.wall)
         self.pump()
 
     def consume(self, client: Client) -> None:
@@ -446,7 +471,7 @@ class World:
     def _step_held(self) -> None:
         answers, self.held_answers = self.held_answers, []
         for held in answers:
-            self.shb._on_held(held, self.now, self.wall)
+            say(self.shb, held, self.now, self.wall)
         self.pump()
 
     def _step_see(self) -> None:
@@ -498,7 +523,7 @@ class World:
         client = self._pick()
         if client is not None and client.session and client.sid:
             client.credit += 5
-            self.shb._on_credit(self.session_of(client), m.Credit(client.sid, 5, 0), self.now, self.wall)
+            ask(self.shb, self.session_of(client), m.Credit(client.sid, 5, 0), self.now, self.wall)
             self.pump()
 
     def _step_ack(self) -> None:
@@ -506,7 +531,7 @@ class World:
         if client is not None and client.session and client.sid and client.token and client.begins is not None:
             client.acked = max(client.acked, client.token)
             acknowledged = m.Acknowledge(client.sid, [m.Acknowledged(PUBEND, client.acked, client.last_event)])
-            self.shb._on_acknowledge(self.session_of(client), acknowledged, self.now, self.wall)
+            ask(self.shb, self.session_of(client), acknowledged, self.now, self.wall)
             self.pump()
 
     # ------------------------------------------------------------------------------------- the end
@@ -530,7 +555,7 @@ class World:
                     self.consume(client)
                 if client.session and client.sid:
                     client.credit += 50
-                    self.shb._on_credit(self.session_of(client), m.Credit(client.sid, 50, 0), self.now, self.wall)
+                    ask(self.shb, self.session_of(client), m.Credit(client.sid, 50, 0), self.now, self.wall)
                     self.pump()
             self.pass_time(300)
             if round_number > 40 and all(c.token is not None and c.token >= self.stable for c in self.clients):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gapless.core.messages import InUse, Position, StartAt, Subscribe
-from gapless.core.tokens import seal
+from gapless.core.wire.messages import InUse, Position, StartAt, Subscribe
+from gapless.core.wire.tokens import seal
 from gapless_shb.core.admission import RefusedError, called, check_positions, check_token, origin_of
 from gapless_shb.core.subscriptions import Subscription
 

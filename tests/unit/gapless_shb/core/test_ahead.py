@@ -1,17 +1,17 @@
-"""Positions ahead of everything known: who can be right waits, who cannot is told (algorithms.md 3.2; T11, U03)."""
+"""Positions ahead of everything known: who can be right waits, who cannot is told (protocol: ahead; T11, U03)."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from gapless.core import messages as m
-from gapless.core.roles import SessionEnded
-from gapless.core.routing import AskHold, Held, HoldRow
-from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, STEP
+from gapless.core.network.facts import Held, Hold
+from gapless.core.ports import SessionEnded
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, STEP
+from gapless.core.wire import messages as m
 from gapless_shb.core.checkpoint import position_row
 from gapless_shb.core.constream import Constream
-from unit.gapless_shb.core.harness import BASE, PUBEND
+from unit.gapless_shb.core.harness import BASE, PUBEND, ask, say
 from unit.gapless_shb.core.test_subscribing import Desk, attached
 
 FAR = BASE + 3600 * SECOND + 5 * STEP
@@ -22,15 +22,15 @@ def stream_of(desk: Desk) -> Constream:
     return desk.world.shb._hosting.streams[PUBEND]
 
 
-def rows(desk: Desk) -> list[HoldRow]:
+def rows(desk: Desk) -> list[Hold]:
     """The rows of holds that the pubend was asked to keep."""
-    return [effect.row for effect in desk.said if isinstance(effect, AskHold)]
+    return [effect for effect in desk.said if isinstance(effect, Hold)]
 
 
 def answer(desk: Desk, version: int, stable: int) -> None:
     """The pubend says how far it is, in answer to a row."""
     desk.world.held_answers.clear()
-    desk.world.shb._on_held(Held(PUBEND, version, {}, stable), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Held("shb", PUBEND, version, {}, stable), desk.world.now, desk.world.wall)
     desk.world.pump()
 
 
@@ -127,7 +127,7 @@ def test_who_left_is_not_answered() -> None:
     desk = Desk()
     desk.ask(1, start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, FAR)])
     version = asked_for(desk)
-    desk.world.shb._on_session_ended(SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    say(desk.world.shb, SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
 
     answer(desk, version, FAR)
 
@@ -164,7 +164,7 @@ def test_one_that_exists_is_attached_at_once_and_told_when_its_position_cannot_b
 
 def acknowledge(desk: Desk, sid: int, tick: int) -> None:
     said = m.Acknowledge(sid, [m.Acknowledged(PUBEND, tick, tick)])
-    desk.world.shb._on_acknowledge(desk.session(1), said, desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(1), said, desk.world.now, desk.world.wall)
     desk.world.pump()
 
 
@@ -191,7 +191,7 @@ def test_an_acknowledgement_that_was_ahead_of_this_broker_counts_when_the_pubend
     desk, subscribed = attached()
     acknowledge(desk, subscribed.sid, FAR)
     version = asked_for(desk)
-    desk.world.shb._on_detach(desk.session(1), m.Detach(subscribed.sid, 0), desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(1), m.Detach(subscribed.sid, 0), desk.world.now, desk.world.wall)
 
     answer(desk, version, FAR)
 

@@ -1,4 +1,4 @@
-"""PFS blocks: what was written comes back, in the shortest form (algorithms.md 3.5; I6)."""
+"""PFS blocks: what was written comes back, in the shortest form (protocol: pfs; I6)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.ticks import MILLISECOND, STEP
+from gapless.core.stream.ticks import MILLISECOND, STEP
 from gapless_shb.core.blocks import TICKS_MAX, Block, encode
 
 SECOND = 1000 * MILLISECOND
@@ -120,7 +120,7 @@ def test_a_position_beyond_the_block_is_refused() -> None:
 
 
 def test_an_imprecise_block_says_who_and_not_what() -> None:
-    """S1 4.2: silence may be stored as unknown, which costs fetching and filtering, and saves bytes here."""
+    """Silence may be stored as unknown, which costs fetching and filtering, and saves bytes here."""
     ticks, masks = [10 * at for at in range(1, 101)], {sid: 1 << sid for sid in range(100)}
     precise, imprecise = encode(ticks, masks, {}), encode(ticks, masks, {}, imprecise=True)
 

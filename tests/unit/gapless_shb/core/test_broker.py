@@ -1,4 +1,4 @@
-"""The SHB core as a whole, in a small random world (algorithms.md 1.6: I2, I3, I4, I5, I10)."""
+"""The SHB core as a whole, in a small random world (I2, I3, I4, I5, I10)."""
 
 from __future__ import annotations
 

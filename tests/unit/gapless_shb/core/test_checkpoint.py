@@ -1,10 +1,8 @@
-"""What an SHB makes durable, and when it may say so (algorithms.md 1.5, 3.3; T9, T42, T49)."""
+"""What an SHB makes durable, and when it may say so (protocol: checkpoints, holds; T9, T42, T49)."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from gapless.core.effects import Write
+from gapless.core.ports import Put, Write
 from gapless_shb.core.checkpoint import recover_positions
 from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.test_constream import push, world_with
@@ -12,8 +10,7 @@ from unit.gapless_shb.core.test_constream import push, world_with
 
 def checkpoints(world: World) -> list[Write]:
     """Those that are not durable yet."""
-    cookies: list[tuple[Any, Write]] = [(write.cookie, write) for write in world.disk.pending]
-    return [write for cookie, write in cookies if cookie is not None and cookie[0] == "checkpoint"]
+    return [write for write in world.disk.pending if any(isinstance(operation, Put) for operation in write.operations)]
 
 
 def test_progress_is_reported_when_the_checkpoint_is_durable_and_not_before() -> None:

@@ -1,16 +1,16 @@
-"""One pubend at one SHB: the head, who joins it, and who falls behind (algorithms.md 3.1, 3.3; T3, T25, T26, T45)."""
+"""One pubend at one SHB: the head, who joins it, and who falls behind (protocol: constream; T3, T25, T26, T45)."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from gapless.core import messages as m
-from gapless.core.effects import Transmit
-from gapless.core.routing import Knowledge
-from gapless.core.ticks import FOREVER, STEP
+from gapless.core.ports import Transmit
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import FOREVER, STEP
+from gapless.core.wire import messages as m
 from gapless_shb.core.constream import Constream
-from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
+from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World, ask
 
 
 def world_with(selector: str = "") -> tuple[World, Client, Constream]:
@@ -23,7 +23,7 @@ def world_with(selector: str = "") -> tuple[World, Client, Constream]:
     world.attach(client, None)
     world.sync()
     client.credit = 1 << 30
-    world.shb._on_credit(world.session_of(client), m.Credit(client.sid, 1 << 30, 0), world.now, world.wall)
+    ask(world.shb, world.session_of(client), m.Credit(client.sid, 1 << 30, 0), world.now, world.wall)
     return world, client, world.shb._hosting.streams[PUBEND]
 
 
@@ -98,7 +98,7 @@ def test_a_hole_stops_the_head_and_is_asked_for_after_a_while() -> None:
 
 
 def test_two_filters_that_match_alike_share_one_payload() -> None:
-    """Events are joined once however many subscriptions get them (design.md 6)."""
+    """Events are joined once however many subscriptions get them."""
     world, first, _ = world_with("w >= 0")
     second = Client("t", "w < 10")
     world.clients.append(second)
@@ -115,7 +115,7 @@ def test_two_filters_that_match_alike_share_one_payload() -> None:
 
     world._do = spy  # type: ignore[method-assign]
     for client in (first, second):
-        world.shb._on_credit(world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
+        ask(world.shb, world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
 
     push(world, 3)
 
@@ -198,9 +198,17 @@ def test_an_shb_that_was_retired_and_returns_tells_its_durable_subscriptions_of_
         assert all(any(lo < tick <= hi for lo, hi in one.gaps) for tick in missed)
 
 
-def test_lost_ticks_and_what_others_still_knew_between_them_come_in_order() -> None:
-    """T10: whoever is live gets a gap up to the next event, and not the gap behind that before it."""
-    world, client, stream = world_with()
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("", ["first to kept", "kept", "kept to later", "later"]),
+        ("n = 6", ["first to later", "later"]),
+        ("n = 99", ["first to later"]),
+    ],
+)
+def test_lost_ticks_and_what_others_still_knew_between_them_come_in_order(selector: str, expected: list[str]) -> None:
+    """T10: whoever is live gets a gap up to the next event for it, and not the gap behind that before it."""
+    world, client, stream = world_with(selector)
     push(world)
     first = world.stable
     for _ in range(7):
@@ -214,13 +222,15 @@ def test_lost_ticks_and_what_others_still_knew_between_them_come_in_order() -> N
 
     world.deliver(Knowledge(PUBEND, first, later, lost=later))
 
-    messages = [message for _, message in client.inbox[len(told) :]]
+    name = {first: "first", kept - 1: "kept", kept: "kept", later - 1: "later", later: "later"}
     said = [
-        (message.start, message.end) if isinstance(message, m.Gap) else message.columns.ticks()
-        for message in messages
+        f"{name[message.start]} to {name[message.end]}"
+        if isinstance(message, m.Gap)
+        else " and ".join(name[tick] for tick in message.columns.ticks())
+        for _, message in client.inbox[len(told) :]
         if isinstance(message, (m.Gap, m.Deliver))
     ]
-    assert said == [(first, kept - 1), [kept], (kept, later - 1), [later]]
+    assert said == expected
 
 
 @pytest.mark.parametrize(("residue", "told"), [(None, 0), (5, 1), (6, 0)])
@@ -263,3 +273,17 @@ def test_a_subscription_that_is_done_with_more_than_it_said_is_listed_behind_tha
     assert stream.settled(position) == place
     position.acked, position.passed = place - 2 * STEP, place
     assert stream.settled(position) == place + 1
+
+
+def test_what_would_break_a_promise_is_noticed_where_it_happens() -> None:
+    """Invariants that the cores assert, in production too."""
+    world, client, stream = world_with()
+    push(world, 3)
+    head = stream.head
+    for delivered, released in ((head + 1, head), (head - 1, head)):
+        with pytest.raises(AssertionError, match="nobody is done with what was not delivered"):
+            stream.durable(delivered, released)
+    with pytest.raises(AssertionError, match="the head never falls"):
+        stream._pass(head - 1, world.wall)
+    with pytest.raises(AssertionError, match="a gap has a tick in it"):
+        stream.live[client.sid].channel.gap(client.sid, PUBEND, head, head, "damaged")

@@ -1,16 +1,16 @@
-"""One step of the constream: to whom, what is remembered, who falls behind (algorithms.md 3.3 `advance`)."""
+"""One step of the constream: to whom, what is remembered, who falls behind (protocol: constream)."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core import messages as m
-from gapless.core.effects import Transmit
-from gapless.core.events import Extras, encode_event
-from gapless.core.ticks import STEP
+from gapless.core.ports import Transmit
+from gapless.core.stream.events import Extras, encode_event
+from gapless.core.stream.ticks import STEP
+from gapless.core.wire import messages as m
 from gapless_shb.core.delivery import above
-from unit.gapless_shb.core.harness import PUBEND, Client, World
+from unit.gapless_shb.core.harness import PUBEND, Client, World, ask
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
@@ -87,9 +87,7 @@ def consume_and_acknowledge(world: World, client: Client) -> None:
     while client.inbox:
         world.consume(client)
     acknowledged = m.Acknowledged(PUBEND, client.last_event, client.last_event)
-    world.shb._on_acknowledge(
-        world.session_of(client), m.Acknowledge(client.sid, [acknowledged]), world.now, world.wall
-    )
+    ask(world.shb, world.session_of(client), m.Acknowledge(client.sid, [acknowledged]), world.now, world.wall)
 
 
 def released_after_a_while(world: World) -> int:

@@ -1,13 +1,13 @@
-"""What comes back for a reader becomes events and gaps in order (algorithms.md 3.6; T13, T29)."""
+"""What comes back for a reader becomes events and gaps in order (protocol: readers; T13, T29)."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.columns import EventBatch
-from gapless.core.events import encode_event
-from gapless.core.routing import Knowledge
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.knowledge import Knowledge
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, without

@@ -1,14 +1,14 @@
-"""A row of holds is versioned, sent whole, and never under a version that could be used twice (1.5, T49)."""
+"""A row of holds is versioned, sent whole, and never under a version that could be used twice (T49)."""
 
 from __future__ import annotations
 
-from gapless.core.routing import Held
+from gapless.core.network.facts import Held
 from gapless_shb.core.holds import REPEAT, Holds
 
 
 def kept(holds: Holds) -> Held:
     """The pubend's answer to the present row."""
-    return Held(holds.pubend, holds.version, dict(holds.row))
+    return Held(holds.shb, holds.pubend, holds.version, dict(holds.row))
 
 
 def test_a_row_is_sent_only_when_its_version_is_durable() -> None:
@@ -56,7 +56,7 @@ def test_the_answer_says_from_where_on_events_are_kept() -> None:
     holds = Holds("h", "p@1")
     holds.put(1, 0, now=0)
 
-    assert holds.on_held(Held("p@1", holds.version, {1: 700})) == [(1, 700)]
+    assert holds.on_held(Held(holds.shb, "p@1", holds.version, {1: 700})) == [(1, 700)]
     assert holds.row == {1: 700}
     assert not holds.waits_for(1)
 

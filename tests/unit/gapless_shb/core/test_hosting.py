@@ -1,9 +1,9 @@
-"""What an SHB announces, and when (algorithms.md 1.5, 7.2; T4)."""
+"""What an SHB announces, and when (protocol: interest; T4)."""
 
 from __future__ import annotations
 
-from gapless.core.effects import Write
-from gapless.core.routing import Announce, Interest
+from gapless.core.network.facts import Interest
+from gapless.core.ports import Write
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import Registry
 
@@ -12,14 +12,16 @@ def hosting() -> Hosting:
     """An SHB whose first version is durable."""
     fresh = Hosting("h", "net", b"secret", Registry())
     fresh.write_start()
-    fresh.started(fresh.registry.version)
+    (write,) = fresh.take_effects()
+    assert isinstance(write, Write)
+    fresh.outbox.on_durable(write.cookie, 0, 0)  # type: ignore[arg-type]
     fresh.take_effects()
     return fresh
 
 
 def announced(of: Hosting) -> list[Interest]:
     """What has been announced since the last look."""
-    return [effect.interest for effect in of.take_effects() if isinstance(effect, Announce)]
+    return [effect for effect in of.take_effects() if isinstance(effect, Interest)]
 
 
 def test_nothing_is_announced_before_the_version_of_this_life_is_durable() -> None:
@@ -40,10 +42,10 @@ def test_each_change_carries_the_version_it_builds_on() -> None:
     shb = hosting()
     for name in ("a", "b"):
         subscription, operations = shb.registry.create("c", name, ("#",), "", 0, {})
-        shb.write_interest(operations, add=subscription, cookie=None)
+        shb.write_interest(operations, add=subscription)
     writes = [effect for effect in shb.take_effects() if isinstance(effect, Write)]
     for write in writes:
-        shb.announce(write.cookie[1])  # type: ignore[index]
+        shb.outbox.on_durable(write.cookie, 0, 0)  # type: ignore[arg-type]
 
     assert [(interest.base, interest.version) for interest in announced(shb)] == [(1, 2), (2, 3)]
 
@@ -52,11 +54,11 @@ def test_the_whole_interest_holds_what_is_durable_and_nothing_else() -> None:
     """Neither an addition nor a removal that is still being written shows."""
     shb = hosting()
     old, operations = shb.registry.create("c", "old", ("#",), "", 0, {})
-    shb.write_interest(operations, add=old, cookie=None)
+    shb.write_interest(operations, add=old)
     shb.announce(2)
     new, operations = shb.registry.create("c", "new", ("#",), "", 0, {})
-    shb.write_interest(operations, add=new, cookie=None)
-    shb.write_interest(shb.registry.remove(old), drop=old, cookie=None)
+    shb.write_interest(operations, add=new)
+    shb.write_interest(shb.registry.remove(old), drop=old)
     shb.take_effects()
 
     shb.announce_in_full()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gapless.core.knowledge import KnowledgeStream
-from gapless.core.routing import Knowledge
-from gapless.core.ticks import FOREVER
+from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
+from gapless.core.stream.ticks import FOREVER
 from gapless_shb.core.joining import Joining
 from gapless_shb.core.positions import Position
 

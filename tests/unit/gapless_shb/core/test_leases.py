@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from gapless.core import messages as m
-from gapless.core.roles import SessionEnded
-from gapless.core.routing import PubendMeta, Seen
-from gapless.core.ticks import MILLISECOND
+from gapless.core.network.facts import PubendMeta, Seen
+from gapless.core.ports import SessionEnded, Set, Write
+from gapless.core.stream.ticks import MILLISECOND
+from gapless.core.wire import messages as m
 from gapless_shb.core import leases
 from gapless_shb.core.broker import Timing
 from gapless_shb.core.leases import LAPSED, LEASES, beat_of
-from unit.gapless_shb.core.harness import BASE, PUBEND
+from unit.gapless_shb.core.harness import BASE, PUBEND, ask, say
 from unit.gapless_shb.core.test_subscribing import Desk
 
 LEASE = 16_000
@@ -39,7 +39,7 @@ class Office(Desk):
             self.world.sync()
 
     def leave(self, number: int) -> None:
-        self.world.shb._on_session_ended(SessionEnded(self.session(number)), self.world.now, self.world.wall)
+        say(self.world.shb, SessionEnded(self.session(number)), self.world.now, self.world.wall)
         self.world.pump()
         self.world.sync()
 
@@ -146,7 +146,7 @@ def test_who_asks_while_a_return_is_being_written_is_answered_after_it() -> None
     office.ask(2)
     office.ask(3, in_use=m.InUse.WAIT)
     office.ask(4)
-    office.world.shb._on_session_ended(SessionEnded(office.session(2)), office.world.now, office.world.wall)
+    say(office.world.shb, SessionEnded(office.session(2)), office.world.now, office.world.wall)
     office.world.sync()
 
     assert office.answer(2) is None, "it is gone"
@@ -263,7 +263,8 @@ class TestItsReturn:
         acked = office.world.stable + MILLISECOND
         office.world.stable = acked
         office.world.deliver(office.world.knowledge(answer.positions[0].tick, acked, raw=True, reply=False))
-        office.world.shb._on_acknowledge(
+        ask(
+            office.world.shb,
             office.session(1),
             m.Acknowledge(answer.sid, [m.Acknowledged(PUBEND, acked, acked)]),
             office.world.now,
@@ -345,7 +346,7 @@ class TestItsReturn:
 
         for pubend in ("q@1", "r@1"):
             meta = PubendMeta(pubend, "node", created=BASE, stable=later)
-            office.world.shb._on_seen(Seen(meta, BASE), office.world.now, office.world.wall)
+            say(office.world.shb, Seen(meta, BASE), office.world.now, office.world.wall)
         starts = [office.world.shb._hosting.streams[pubend].positions[back.sid].start for pubend in ("q@1", "r@1")]
         assert starts == [later, BASE]
 
@@ -356,7 +357,7 @@ class TestItsReturn:
         office.leave(1)
         office.pass_beats(18)
         meta = PubendMeta("q@2", "node", created=BASE, stable=BASE)
-        office.world.shb._on_seen(Seen(meta, BASE), office.world.now, office.world.wall)
+        say(office.world.shb, Seen(meta, BASE), office.world.now, office.world.wall)
         office.world.pump()
 
         office.ask(2)
@@ -403,10 +404,11 @@ class TestItsReturn:
         office.leave(1)
         office.pass_beats(16)
         office.world.pass_time(BEAT)
-        written = office.world.disk.pending
-        office.world.disk.pending = written[:2]
-        assert any(operation.table == LAPSED for operation in written[1].operations)  # type: ignore[union-attr]
-        office.world.disk.durable_writes += written[:2]
+        disk = office.world.disk
+        operations = disk.pending.pop(0).operations
+        at = next(at for at, each in enumerate(operations) if isinstance(each, Set) and each.table == LAPSED)
+        disk.pending = []
+        disk.durable_writes.append(Write(operations[: at + 1]))
 
         office.restart()
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core import messages as m
-from gapless.core.effects import ReadResult, Tell
-from gapless.core.ticks import FOREVER, SECOND, wall_at
+from gapless.core.ports import ReadResult, Tell
+from gapless.core.stream.ticks import FOREVER, SECOND, wall_at
+from gapless.core.wire import messages as m
 from gapless_shb.core import listing
 from gapless_shb.core.positions import Position
-from unit.gapless_shb.core.harness import PUBEND, World
+from unit.gapless_shb.core.harness import PUBEND, World, ask
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
@@ -52,7 +52,7 @@ def test_the_lag_counts_matching_events_that_are_not_acknowledged() -> None:
 
     assert listed(world).lag_events == len(due)
     acknowledge = m.Acknowledge(client.sid, [m.Acknowledged(PUBEND, due[4], due[4])])
-    world.shb._on_acknowledge(world.session_of(client), acknowledge, world.now, world.wall)
+    ask(world.shb, world.session_of(client), acknowledge, world.now, world.wall)
 
     row = listed(world)
     assert row.lag_events == len(due) - 5
@@ -82,7 +82,7 @@ def test_a_long_list_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     do, world._do = world._do, spy  # type: ignore[method-assign]
     for request in (5, 6):
-        world.shb._on_list(world.session_of(world.clients[0]), m.ListSubscriptions(request), world.now, world.wall)
+        ask(world.shb, world.session_of(world.clients[0]), m.ListSubscriptions(request), world.now, world.wall)
     world.pump()
     world.answer_reads()
     assert [part[0] for part in told] == [5]

@@ -1,12 +1,12 @@
-"""Pages: a share is a mask, what was asked for is asked once, and several pages are one (algorithms.md 3.6)."""
+"""Pages: a share is a mask, what was asked for is asked once, and several pages are one (protocol: readers)."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.columns import EventBatch
-from gapless.core.events import Extras, encode_event
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.events import Extras, encode_event
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.blocks import Block, encode

@@ -1,10 +1,12 @@
-"""The PFS: blocks, chains, reads (algorithms.md 3.5; I6)."""
+"""The PFS: blocks, chains, reads (protocol: pfs; I6)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gapless.core.effects import Operation, Put, Set
+import pytest
+
+from gapless.core.ports import Operation, Put, Set
 from gapless_shb.core.blocks import TICKS_MAX, Block
 from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains
 
@@ -101,6 +103,18 @@ def test_chains_go_on_after_a_restart() -> None:
     block = Block(second.index, second.record)
     assert block.previous(7) == (-1, 8)
     assert block.previous(8) is None
+
+
+def test_blocks_are_made_and_found_again_in_order() -> None:
+    pfs = Pfs("p@1", 0, 0)
+    step(pfs, [5, 6], {7: 0b11})
+    (put,) = seal(pfs, 6)
+
+    with pytest.raises(AssertionError, match="in the order of their ticks"):
+        dict(pfs.recover(put.index, put.record, EVERYONE))
+    step(pfs, [5], {7: 1})
+    with pytest.raises(AssertionError, match="in the order of their ticks"):
+        seal(pfs, 7)
 
 
 def test_how_far_blocks_are_apart_is_known_from_two_on_also_after_a_restart() -> None:

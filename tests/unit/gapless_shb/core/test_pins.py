@@ -1,4 +1,4 @@
-"""Who pins the log: the lowest of them, whatever came, moved and went (algorithms.md 3.1)."""
+"""Who pins the log: the lowest of them, whatever came, moved and went (protocol: positions)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a subscription still needs of a pubend (algorithms.md 3.1; T47, T49)."""
+"""What a subscription still needs of a pubend (protocol: positions; T47, T49)."""
 
 from __future__ import annotations
 
-from gapless.core.ticks import FOREVER
+from gapless.core.stream.ticks import FOREVER
 from gapless_shb.core.positions import Position
 
 

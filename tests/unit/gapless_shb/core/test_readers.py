@@ -1,13 +1,14 @@
-"""A reader catches up within its credit, tells every gap, and knows when it is done (algorithms.md 3.6; T43)."""
+"""A reader catches up within its credit, tells every gap, and knows when it is done (protocol: readers; T43)."""
 
 from __future__ import annotations
 
-from gapless.core import messages as m
-from gapless.core.columns import EventBatch
-from gapless.core.effects import Put, ReadResult, Tell, Transmit
-from gapless.core.events import Extras, encode_event
-from gapless.core.routing import Knowledge, Ranges
-from gapless.core.ticks import FOREVER, MILLISECOND, SECOND, PubendId
+from gapless.core.ports import Put, ReadResult, Tell, Transmit
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.events import Extras, encode_event
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, PubendId
+from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.pfs import Pfs

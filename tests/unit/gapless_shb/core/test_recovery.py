@@ -1,4 +1,4 @@
-"""What an SHB knows again after a restart (algorithms.md 3.3; T49)."""
+"""What an SHB knows again after a restart (protocol: shb-recovery; T49)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.ticks import FOREVER, STEP
+from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.errors import VolumeCorruptError
 from gapless_shb.core.checkpoint import PositionRow
 from gapless_shb.core.recovery import _recovered, _with_rows

@@ -1,11 +1,14 @@
-"""The shelf: what several readers want is read once, and what is kept is bounded (algorithms.md 3.5, 3.6; T12, T43)."""
+"""The shelf: what several readers want is read once, and what is kept is bounded (protocol: pfs, readers; T12, T43)."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-from gapless.core.effects import ReadResult
-from gapless.core.routing import Knowledge, Ranges
+from gapless.core.gauges import value_of
+from gapless.core.ports import ReadResult
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.knowledge import Knowledge
+from gapless_shb.core import gauges
 from gapless_shb.core import shelf as shelves
 from gapless_shb.core.blocks import encode
 from gapless_shb.core.pages import Page, StepMasks
@@ -140,7 +143,7 @@ def test_two_who_want_the_same_are_one_question_and_both_get_the_answer() -> Non
     assert rig.arrive(10) == []
     assert rig.arrive(20, 30) == [7, 8]
     assert page.have == 0b111
-    assert rig.shelf.status()["shared_fetches"] == 1
+    assert value_of(rig.shelf.gauges(PUBEND), gauges.SHARED_FETCHES) == 1
 
 
 def test_the_pages_behind_come_along() -> None:
@@ -188,7 +191,7 @@ def test_what_was_used_last_is_kept_and_what_was_asked_for_in_any_case() -> None
     rig.page(0).payload(1)
     rig.page(10).payload(1)
     rig.page(0)
-    assert rig.shelf.status()["kept_bytes"] < 300
+    assert value_of(rig.shelf.gauges(PUBEND), gauges.KEPT_BYTES) < 300
 
     for horizon in (0, 10):
         rig.page(horizon).payload(1)
@@ -234,7 +237,7 @@ def test_steps_that_are_not_kept_any_more_are_not_silence() -> None:
     for tick in (110, 120, 130, 140):
         rig.shelf.add_live(Page(tick - 10, [tick], StepMasks({7: 1}), events(tick)))
 
-    assert rig.shelf.status()["kept_bytes"] <= 120
+    assert value_of(rig.shelf.gauges(PUBEND), gauges.KEPT_BYTES) <= 120
     assert rig.shelf.page(100) is None
     assert rig.shelf.silent_upto(100, 150) == 100
     assert rig.shelf.silent_upto(140, 150) == 150

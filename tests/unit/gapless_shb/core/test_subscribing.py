@@ -1,4 +1,4 @@
-"""Creating, attaching, taking over, removing; what is refused changes nothing (algorithms.md 3.1 to 3.3; INV18)."""
+"""Creating, attaching, taking over, removing; what is refused changes nothing (protocol: subscribing; INV18)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless.core import messages as m
-from gapless.core.effects import Set, Tell, Write
-from gapless.core.roles import ClientSession, SessionEnded
-from gapless.core.routing import Announce, AskHold, Held, PubendMeta, Seen
-from gapless.core.ticks import FOREVER, STEP, tick_at, time_at, wall_at
+from gapless.core.network.facts import Held, Hold, Interest, PubendMeta, Seen
+from gapless.core.ports import ClientSession, SessionEnded, Set, Tell, Write
+from gapless.core.stream.ticks import FOREVER, STEP, tick_at, time_at, wall_at
+from gapless.core.wire import messages as m
 from gapless_shb.core.checkpoint import recover_positions
-from unit.gapless_shb.core.harness import BASE, PUBEND, World
+from unit.gapless_shb.core.harness import BASE, PUBEND, World, ask, say
 
 
 class Desk:
@@ -47,9 +46,7 @@ class Desk:
             number, name, ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, 10, 1 << 20
         )
         values = {field: getattr(request, field) for field in request.__struct_fields__} | changes
-        self.world.shb._on_subscribe(
-            self.session(number, instance), m.Subscribe(**values), self.world.now, self.world.wall
-        )
+        ask(self.world.shb, self.session(number, instance), m.Subscribe(**values), self.world.now, self.world.wall)
         self.world.pump()
 
     def answer(self, number: int) -> object:
@@ -77,26 +74,26 @@ def test_a_subscription_is_acknowledged_only_when_it_is_durable() -> None:
     desk.said.clear()
     desk.ask(1)
     assert desk.answer(1) is None
-    assert not any(isinstance(effect, Announce) for effect in desk.said)
+    assert not any(isinstance(effect, Interest) for effect in desk.said)
 
     desk.world.sync()
 
     assert desk.subscribed(1).created
-    assert any(isinstance(effect, Announce) for effect in desk.said)
+    assert any(isinstance(effect, Interest) for effect in desk.said)
 
 
 def test_a_subscription_waits_until_every_pubend_counts_this_broker() -> None:
     """T20: an event published before the enrolment could be released under it."""
     desk = Desk(enrolled=False)
     stream_meta = PubendMeta(PUBEND, "node", created=BASE, stable=BASE)
-    desk.world.shb._on_seen(Seen(stream_meta, BASE), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Seen(stream_meta, BASE), desk.world.now, desk.world.wall)
     desk.world.pump()
     desk.world.shb._hosting.streams[PUBEND].enrolled = False
     desk.ask(1)
     desk.world.sync()
     assert desk.answer(1) is None
 
-    desk.world.shb._on_seen(Seen(stream_meta, BASE), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Seen(stream_meta, BASE), desk.world.now, desk.world.wall)
     desk.world.pump()
 
     assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE)]
@@ -108,13 +105,12 @@ def test_made_before_any_pubend_it_is_acknowledged_at_once_and_owed_the_first_ev
     desk.ask(1)
     pending, desk.world.disk.pending = desk.world.disk.pending, []
     for write in pending:
-        if write.cookie[0] != "started":  # type: ignore[index]
-            desk.world.shb.on_durable(write.cookie, desk.world.now, desk.world.wall)
+        desk.world.shb.on_durable(write.cookie, desk.world.now, desk.world.wall)
     desk.world.pump()
     sid = desk.subscribed(1).sid
 
     created = BASE + 7 * STEP
-    desk.world.shb._on_seen(Seen(PubendMeta(PUBEND, "node", created=created), created), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Seen(PubendMeta(PUBEND, "node", created=created), created), desk.world.now, desk.world.wall)
 
     assert desk.world.shb._hosting.streams[PUBEND].positions[sid].start == created
 
@@ -126,13 +122,13 @@ def test_earliest_is_kept_by_the_pubend_before_it_is_acknowledged() -> None:
     desk.ask(1, start=m.StartAt.EARLIEST)
     desk.world.sync()
     desk.world.sync()
-    (row,) = [effect.row for effect in desk.said if isinstance(effect, AskHold)]
+    (row,) = [effect for effect in desk.said if isinstance(effect, Hold)]
     assert list(row.at.values()) == [0]
     assert desk.answer(1) is None
 
     (sid,) = row.at
     desk.world.held_answers.clear()
-    desk.world.shb._on_held(Held(PUBEND, row.version, {sid: BASE + 3 * STEP}), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}), desk.world.now, desk.world.wall)
     desk.world.pump()
     assert desk.answer(1) is None, "what the start was resolved to must be durable as well"
     desk.world.sync()
@@ -147,18 +143,18 @@ def test_what_is_released_early_behind_a_hold_moves_nobody_that_has_begun() -> N
     desk.ask(1, start=m.StartAt.EARLIEST)
     desk.world.sync()
     desk.world.sync()
-    (row,) = [effect.row for effect in desk.said if isinstance(effect, AskHold)]
+    (row,) = [effect for effect in desk.said if isinstance(effect, Hold)]
     (sid,) = row.at
     desk.world.held_answers.clear()
-    desk.world.shb._on_held(Held(PUBEND, row.version, {sid: BASE + STEP}), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Held(row.shb, PUBEND, row.version, {sid: BASE + STEP}), desk.world.now, desk.world.wall)
     desk.world.pump()
     desk.world.sync()
     assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + STEP)]
 
     stream = desk.world.shb._hosting.streams[PUBEND]
     stream.holds.put(sid + 1, BASE + STEP, desk.world.now)
-    later = Held(PUBEND, stream.holds.version, {sid: BASE + 9 * STEP, sid + 1: BASE + 9 * STEP})
-    desk.world.shb._on_held(later, desk.world.now, desk.world.wall)
+    later = Held(stream.holds.shb, PUBEND, stream.holds.version, {sid: BASE + 9 * STEP, sid + 1: BASE + 9 * STEP})
+    say(desk.world.shb, later, desk.world.now, desk.world.wall)
 
     position = stream.positions[sid]
     assert (position.start, position.acked) == (BASE + STEP, BASE + STEP)
@@ -172,9 +168,9 @@ def test_while_it_waits_for_its_hold_only_the_pfs_can_say_that_nothing_came(name
     desk.ask(1, name=name, start=m.StartAt.EARLIEST)
     desk.world.sync()
     desk.world.sync()
-    (row,) = [effect.row for effect in desk.said if isinstance(effect, AskHold)]
+    (row,) = [effect for effect in desk.said if isinstance(effect, Hold)]
     (sid,) = row.at
-    desk.world.shb._on_held(Held(PUBEND, row.version, {sid: BASE + 3 * STEP}), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}), desk.world.now, desk.world.wall)
     stream = desk.world.shb._hosting.streams[PUBEND]
     position = stream.positions[sid]
 
@@ -190,7 +186,7 @@ def test_one_whose_hold_went_before_it_had_begun_begins_when_somebody_comes() ->
     desk.world.sync()
     subscription = desk.world.shb._hosting.registry.get(desk.subscribed(1).sid)
     assert subscription is not None
-    desk.world.shb._on_session_ended(SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    say(desk.world.shb, SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
     subscription.begun = False
 
     desk.ask(2)
@@ -225,7 +221,7 @@ def test_whoever_comes_back_while_it_is_being_created_gets_the_answer() -> None:
     """The first session ended before the answer; the subscription is created once."""
     desk = Desk()
     desk.ask(1, start=m.StartAt.EARLIEST)
-    desk.world.shb._on_session_ended(SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    say(desk.world.shb, SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
     desk.ask(2, start=m.StartAt.EARLIEST)
     for _ in range(3):
         desk.world.sync()
@@ -254,7 +250,7 @@ def test_what_is_refused_changes_nothing(changes: dict[str, Any], code: m.Code) 
     desk.ask(1, **changes)
 
     assert desk.refused(1).code is code
-    assert not any(isinstance(effect, Write | Announce) for effect in desk.said)
+    assert not any(isinstance(effect, Write | Interest) for effect in desk.said)
     assert desk.world.shb._hosting.registry.version == version
 
 
@@ -342,7 +338,7 @@ def test_on_a_pubend_that_is_found_later_it_begins_where_it_was_asked_to(asked: 
     desk.world.sync()
     meta = PubendMeta(PUBEND, "node", created=tick_at(wall - 24 * HOUR), stable=tick_at(wall))
 
-    desk.world.shb._on_seen(Seen(meta, tick_at(wall)), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Seen(meta, tick_at(wall)), desk.world.now, desk.world.wall)
     desk.world.pump()
     desk.world.sync()
     for _ in range(2):
@@ -359,7 +355,7 @@ def test_a_clock_that_is_hours_ahead_does_not_put_off_a_pubend_that_is_found_lat
     desk.world.sync()
     meta = PubendMeta(PUBEND, "node", created=BASE - STEP, stable=BASE)
 
-    desk.world.shb._on_seen(Seen(meta, BASE), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Seen(meta, BASE), desk.world.now, desk.world.wall)
     desk.world.pump()
     positions = desk.world.shb._hosting.streams[PUBEND].positions
     assert positions[1].start == BASE
@@ -398,7 +394,7 @@ def test_a_second_consumer_is_refused_or_waits_or_takes_over() -> None:
     assert desk.subscribed(4).sid == subscribed.sid
     assert (1, m.Detached(subscribed.sid, m.Code.TAKEN_OVER, "another consumer took it over")) in desk.told
 
-    desk.world.shb._on_detach(desk.session(4), m.Detach(subscribed.sid), desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(4), m.Detach(subscribed.sid), desk.world.now, desk.world.wall)
     desk.world.pump()
     assert desk.subscribed(3).sid == subscribed.sid
 
@@ -417,11 +413,11 @@ def test_a_zombies_acknowledgement_is_ignored() -> None:
     desk.ask(2, in_use=m.InUse.TAKEOVER)
     acknowledge = m.Acknowledge(subscribed.sid, [m.Acknowledged(PUBEND, BASE + STEP, 0)])
 
-    desk.world.shb._on_acknowledge(desk.session(1), acknowledge, desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(1), acknowledge, desk.world.now, desk.world.wall)
     position = desk.world.shb._hosting.streams[PUBEND].positions[subscribed.sid]
     assert position.acked == BASE
 
-    desk.world.shb._on_acknowledge(desk.session(2), acknowledge, desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(2), acknowledge, desk.world.now, desk.world.wall)
     assert position.acked == BASE + STEP
 
 
@@ -449,7 +445,7 @@ def test_unsubscribing_what_is_not_there_says_so() -> None:
         desk.session(1), m.Unsubscribe(8, "s", "c"), desk.world.now, desk.world.wall
     )
     desk.world.pump()
-    assert desk.world.disk.pending[-1].operations == ()
+    assert desk.world.disk.pending[-1].operations == []
     desk.world.sync()
 
     assert desk.refused(1).code is m.Code.NOT_FOUND
@@ -495,7 +491,7 @@ def test_a_subscription_that_is_not_durable_ends_with_its_session() -> None:
     desk.world.sync()
     sid = desk.subscribed(1).sid
 
-    desk.world.shb._on_session_ended(SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    say(desk.world.shb, SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
     desk.world.pump()
     desk.world.sync()
 
@@ -508,9 +504,9 @@ def test_what_was_acknowledged_last_is_made_durable_when_the_consumer_leaves() -
     """The broker may be about to stop in order; a checkpoint that is under way is followed by another."""
     desk, subscribed = attached()
     acknowledge = m.Acknowledge(subscribed.sid, [m.Acknowledged(PUBEND, BASE + STEP, 0)])
-    desk.world.shb._on_acknowledge(desk.session(1), acknowledge, desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(1), acknowledge, desk.world.now, desk.world.wall)
 
-    desk.world.shb._on_detach(desk.session(1), m.Detach(subscribed.sid), desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(1), m.Detach(subscribed.sid), desk.world.now, desk.world.wall)
     desk.world.pass_time(0)
 
     ((_, rows),) = recover_positions(desk.world.disk)
@@ -523,9 +519,9 @@ def test_a_pubend_that_the_token_does_not_name_waits_for_nobodys_acknowledgement
     desk.ask(1, selector="w = 9", start=m.StartAt.TOKEN, positions=[])
     desk.world.sync()
     desk.world.sync()
-    (row,) = [effect.row for effect in desk.said if isinstance(effect, AskHold) and effect.row.at]
+    (row,) = [effect for effect in desk.said if isinstance(effect, Hold) and effect.at]
     (sid,) = row.at
-    desk.world.shb._on_held(Held(PUBEND, row.version, {sid: BASE + STEP}), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Held(row.shb, PUBEND, row.version, {sid: BASE + STEP}), desk.world.now, desk.world.wall)
     desk.world.pump()
     desk.world.sync()
     assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + STEP)]
@@ -585,8 +581,8 @@ def test_who_was_given_up_and_is_counted_anew_needs_holds_below_that() -> None:
     later = stream.enrolled_at + 5 * STEP
 
     meta = PubendMeta(PUBEND, "node", created=BASE, stable=later)
-    desk.world.shb._on_seen(Seen(meta, later), desk.world.now, desk.world.wall)
-    desk.world.shb._on_seen(Seen(meta, later - STEP), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Seen(meta, later), desk.world.now, desk.world.wall)
+    say(desk.world.shb, Seen(meta, later - STEP), desk.world.now, desk.world.wall)
 
     assert stream.enrolled_at == later
 
@@ -599,12 +595,12 @@ def test_credit_of_a_consumer_that_was_taken_over_in_the_same_session_is_nobodys
     again = m.Subscribe(
         2, "s", ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.TAKEOVER, 10, 1 << 20
     )  # fmt: skip
-    desk.world.shb._on_subscribe(desk.session(1), again, desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(1), again, desk.world.now, desk.world.wall)
     desk.world.pump()
 
     for request, expected in ((1, 10), (2, 15)):
         credit = m.Credit(subscribed.sid, 5, 0, request)
-        desk.world.shb._on_credit(desk.session(1), credit, desk.world.now, desk.world.wall)
+        ask(desk.world.shb, desk.session(1), credit, desk.world.now, desk.world.wall)
         assert consumers[subscribed.sid].credit_events == expected
 
 

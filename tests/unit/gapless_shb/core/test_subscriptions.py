@@ -1,8 +1,8 @@
-"""The registry: found by id and by name, as it was persisted, and small (algorithms.md 3.1)."""
+"""The registry: found by id and by name, as it was persisted, and small (protocol: subscribing)."""
 
 from __future__ import annotations
 
-from gapless.core.effects import Delete, Operation, Set
+from gapless.core.ports import Delete, Operation, Set
 from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry
 
 LATE = 1 << 60

@@ -1,17 +1,17 @@
-"""The turns of readers: who gets one, when it ends, and what it leaves to what is live (3.6; T25, T26)."""
+"""The turns of readers: who gets one, when it ends, and what it leaves to what is live (T25, T26)."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from gapless.core import messages as m
-from gapless.core.effects import ReadResult
-from gapless.core.routing import PubendMeta, Seen
-from gapless.core.ticks import SECOND
+from gapless.core.network.facts import PubendMeta, Seen
+from gapless.core.ports import ReadResult
+from gapless.core.stream.ticks import SECOND
+from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.constream import CatchUp
-from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
+from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World, ask, say
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
@@ -33,7 +33,7 @@ def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
         world.answer_wants(lossy=False)
     world.consume(client)
     client.credit += 100
-    world.shb._on_credit(world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
+    ask(world.shb, world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
     for _ in range(5):
         world.answer_reads()
         world.answer_wants(lossy=False)
@@ -58,7 +58,7 @@ def checkpoint(world: World) -> None:
 def grant(world: World, client: Client, events: int) -> None:
     """The consumer has so much more credit."""
     client.credit += events
-    world.shb._on_credit(world.session_of(client), m.Credit(client.sid, events, 0), world.now, world.wall)
+    ask(world.shb, world.session_of(client), m.Credit(client.sid, events, 0), world.now, world.wall)
     world.pump()
 
 
@@ -117,7 +117,7 @@ def test_readers_of_one_pubend_do_not_wait_for_those_of_another() -> None:
     """Found by the simulator (local 7887): with one allowance for all, the first pubend used it up, turn after turn."""
     world, client, stream = world_with()
     seen = Seen(PubendMeta("q@1", "node", created=BASE, stable=world.stable), world.stable)
-    world.shb._on_seen(seen, world.now, world.wall)
+    say(world.shb, seen, world.now, world.wall)
     other = world.shb._hosting.streams["q@1"]
     lo = world.stable
     fall_behind(world, client, 2 * TICKS_MAX)

@@ -1,12 +1,12 @@
-"""Walks: a chain of blocks tells the same as a scan of all blocks, and the oldest first (algorithms.md 3.5; T12)."""
+"""Walks: a chain of blocks tells the same as a scan of all blocks, and the oldest first (protocol: pfs; T12)."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.effects import Put
-from gapless.core.ticks import MILLISECOND, STEP
+from gapless.core.ports import Put
+from gapless.core.stream.ticks import MILLISECOND, STEP
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.pfs import Found, Pfs
 from gapless_shb.core.walks import Walk

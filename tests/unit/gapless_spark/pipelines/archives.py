@@ -16,10 +16,10 @@ from typing_extensions import Self
 
 import gapless
 from gapless.core.client import Gap
-from gapless.core.columns import EventColumns
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.events import Extras, encode_event
-from gapless.core.ticks import STEP, PubendId, Tick, tick_at
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import Extras, encode_event
+from gapless.core.stream.ticks import STEP, PubendId, Tick, tick_at
+from gapless.core.wire.delivered import DeliveredColumns
 from gapless_spark.offsets import offset_of
 from gapless_spark.pipelines.contents import day_of, described
 from gapless_spark.pipelines.manifest import VERSION, ArchiveFolder, Description, Manifest

@@ -14,8 +14,8 @@ import pytest
 
 import gapless
 from gapless.client.archives import check_archive
-from gapless.core.events import Event, Extras, encode_event
-from gapless.core.ticks import FOREVER
+from gapless.core.stream.events import Event, Extras, encode_event
+from gapless.core.stream.ticks import FOREVER
 from gapless.errors import ArchiveError
 from gapless_spark.pipelines import archive_reader
 from gapless_spark.pipelines.archive_reader import Archive

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gapless.core.ticks import SECOND
+from gapless.core.stream.ticks import SECOND
 from gapless.errors import ConfigurationError
 from gapless_spark.pipelines import archive as archive_module
 from gapless_spark.pipelines import broker, cli, compaction, session

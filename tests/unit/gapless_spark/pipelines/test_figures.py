@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.ticks import SECOND, time_at
+from gapless.core.stream.ticks import SECOND, time_at
 from gapless_spark.pipelines.figures import POINTS_MAX, Figures, figures, series_of, width_of
 
 START = 1000 * SECOND

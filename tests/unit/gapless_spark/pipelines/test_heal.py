@@ -10,8 +10,8 @@ import pytest
 import gapless
 from gapless.client import archives
 from gapless.client.archives import Part
-from gapless.core.events import Extras
-from gapless.core.ticks import STEP
+from gapless.core.stream.events import Extras
+from gapless.core.stream.ticks import STEP
 from gapless_spark.pipelines.heal import Healable, Healing, gap_of, gaps_in
 from unit.gapless.client.fake_archive import FakeArchive, events_of
 from unit.gapless.client.fake_broker import BASE, PUBEND, FakeBroker

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gapless.core.ticks import EPOCH_MS, SECOND
+from gapless.core.stream.ticks import EPOCH_MS, SECOND
 from gapless.errors import ConfigurationError
 from gapless_spark.pipelines.figures import Figures, figures
 from gapless_spark.pipelines.plot import PANELS_MAX, check_plot, draw, picture, title_of

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.core.events import Event, Extras
-from gapless.core.ticks import FOREVER, time_at
+from gapless.core.stream.events import Event, Extras
+from gapless.core.stream.ticks import FOREVER, time_at
 from gapless.errors import ArchiveError, ConfigurationError, PublishRejectedError
 from gapless_spark.pipelines import replay as module
 from gapless_spark.pipelines.archive_reader import Archive

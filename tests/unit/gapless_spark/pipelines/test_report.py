@@ -14,7 +14,7 @@ import pytest
 import gapless
 from gapless.client.listings import PubendInfo, SubscriptionInfo
 from gapless.core.client import Gap
-from gapless.core.ticks import SECOND, time_at
+from gapless.core.stream.ticks import SECOND, time_at
 from gapless.errors import ConfigurationError, TokenAheadError
 from gapless_spark.pipelines import report as module
 from gapless_spark.pipelines.report import archive_report, broker_report, report

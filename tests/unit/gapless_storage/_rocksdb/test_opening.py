@@ -24,13 +24,13 @@ from gapless.errors import (
     VolumeLockedError,
 )
 from gapless.spi import Create
-from gapless.testing.storage import IDENTITY
-from gapless.testing.storage.crashes import newest_whole_batch, write_batch
 from gapless_storage._rocksdb import fence, opening, wal
 from gapless_storage._rocksdb.engine import Engine
 from gapless_storage._rocksdb.fence import Fence
 from gapless_storage._rocksdb.logformat import intact_records
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
+from gapless_testing.storage import IDENTITY
+from gapless_testing.storage.crashes import newest_whole_batch, write_batch
 
 SYNCED = 20
 

@@ -11,10 +11,10 @@ import pytest
 
 from conformance.storages import RocksdbHarness
 from gapless.errors import StorageError, VolumeCorruptError, VolumeFailedError, VolumeFullError
-from gapless.testing.storage.crashes import write_batch
 from gapless_storage._rocksdb import watchdog
 from gapless_storage._rocksdb.layout import Mark
 from gapless_storage._rocksdb.watchdog import Flushed, inspect_within
+from gapless_testing.storage.crashes import write_batch
 
 
 @pytest.fixture

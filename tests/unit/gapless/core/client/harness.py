@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from gapless.core.client import ClientCore, Delivery, Gap, Settings, Silence, Wanted
 from gapless.core.client import effects as e
-from gapless.core.columns import EventColumns
-from gapless.core.events import encode_event
-from gapless.core.ticks import PubendId, Tick
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.ticks import PubendId, Tick
 from unit.gapless.client.fake_broker import FakeBroker
 
 SECOND = 1_000_000_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import Any, TypeVar
 
-from gapless.core import messages as m
 from gapless.core.client import ClientCore
 from gapless.core.client import effects as e
-from gapless.core.codec import decode_client, encode, range_head
-from gapless.core.columns import EventColumns
-from gapless.core.events import encode_event
-from gapless.core.numbering import Sent
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.wire import messages as m
+from gapless.core.wire.codec import decode_client, encode, range_head
+from gapless.core.wire.numbering import Sent
 
 SECOND = 1_000_000_000
 Said = TypeVar("Said")

@@ -1,4 +1,4 @@
-"""Which event an acknowledgement names: never one too low (algorithms.md 3.1 quiet_from)."""
+"""Which event an acknowledgement names: never one too low (protocol: acknowledging)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from gapless.core.client import acknowledging
 from gapless.core.client.acknowledging import Acknowledging, History
-from gapless.core.messages import Acknowledged
+from gapless.core.wire.messages import Acknowledged
 
 
 def test_before_anything_is_handed_out_there_is_no_news() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core import messages as m
 from gapless.core.client import effects as e
+from gapless.core.wire import messages as m
 from gapless.errors import ConfigurationError, SubscriptionNotFoundError
 from unit.gapless.core.client.harness import World
 

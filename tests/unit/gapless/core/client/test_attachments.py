@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core import messages as m
 from gapless.core.client import Wanted
 from gapless.core.client import effects as e
-from gapless.core.codec import encode
+from gapless.core.wire import messages as m
+from gapless.core.wire.codec import encode
 from gapless.errors import SubscriptionTakenOverError
 from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.core.client.harness import World

@@ -1,4 +1,4 @@
-"""Which batches are unanswered, and under which sequences (algorithms.md 1.4; T39)."""
+"""Which batches are unanswered, and under which sequences (protocol: publishing; T39)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""The client's session (algorithms.md 3.10): greeting, heartbeats, reconnecting, what is ignored."""
+"""The client's session (protocol: session): greeting, heartbeats, reconnecting, what is ignored."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.core import messages as m
 from gapless.core.client import effects as e
 from gapless.core.client.connection import Phase
-from gapless.core.codec import decode_client, encode
+from gapless.core.wire import messages as m
+from gapless.core.wire.codec import decode_client, encode
 from gapless.errors import ConnectionClosedError, ConnectionRefusedByBrokerError, PublishUncertainError
 from unit.gapless.client.fake_broker import FakeBroker
 from unit.gapless.core.client.harness import SECOND, World, columns, joined

@@ -1,4 +1,4 @@
-"""One pubend of one subscription, against a model that keeps every tick (algorithms.md 3.2)."""
+"""One pubend of one subscription, against a model that keeps every tick (protocol: delivery)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from gapless.core.client.items import Delivery, Gap, Silence
 from gapless.core.client.lane import Lane
-from gapless.core.columns import EventBatch
-from gapless.core.delivered import DeliveredColumns
-from gapless.core.events import encode_event
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.events import encode_event
+from gapless.core.wire.delivered import DeliveredColumns
 from gapless.errors import RemoteProtocolError
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gapless.core import messages as m
 from gapless.core.client import effects as e
+from gapless.core.wire import messages as m
 from gapless.errors import SubscriptionInUseError, SubscriptionTakenOverError
 from unit.gapless.core.client.talk import Talk
 

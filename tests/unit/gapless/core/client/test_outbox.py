@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gapless.core.client.effects import Notice, SendFrames
 from gapless.core.client.outbox import Outbox
-from gapless.core.codec import session_of
-from gapless.core.messages import Credit, Goodbye, Heartbeat, Hello
-from gapless.core.numbering import Received
+from gapless.core.wire.codec import session_of
+from gapless.core.wire.messages import Credit, Goodbye, Heartbeat, Hello
+from gapless.core.wire.numbering import Received
 from wire import joined
 
 

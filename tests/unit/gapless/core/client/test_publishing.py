@@ -1,4 +1,4 @@
-"""Publishing over as many connections as it takes (algorithms.md 1.4, 3.10)."""
+"""Publishing over as many connections as it takes (protocol: publishers, publishing)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from gapless.core import messages as m
 from gapless.core.client import effects as e
-from gapless.core.ticks import STEP
+from gapless.core.stream.ticks import STEP
+from gapless.core.wire import messages as m
 from gapless.errors import PublisherFencedError, PublishRejectedError, PublishUncertainError
 from unit.gapless.client.fake_broker import BASE, PUBEND, FakeBroker
 from unit.gapless.core.client.harness import World, columns, joined

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gapless.core import messages as m
 from gapless.core.client import Wanted
 from gapless.core.client import effects as e
+from gapless.core.wire import messages as m
 from gapless.errors import PublisherFencedError, PublishRejectedError, SubscriptionMismatchError, TokenAheadError
 from unit.gapless.core.client.harness import columns
 from unit.gapless.core.client.talk import Talk

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gapless.core import messages as m
 from gapless.core.client import Delivery, Gap
 from gapless.core.client import effects as e
 from gapless.core.client.reading import WINDOW_BYTES, WINDOW_EVENTS
+from gapless.core.wire import messages as m
 from gapless.errors import ConnectionClosedError, SubscriptionNotFoundError
 from unit.gapless.core.client.talk import Talk
 

@@ -1,4 +1,4 @@
-"""A subscription through reconnects (algorithms.md 3.1, 3.2, 3.10; T11, T26)."""
+"""A subscription through reconnects (protocol: delivery, credit; T11, T26)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gapless.core import messages as m
 from gapless.core.client import Gap, Silence
 from gapless.core.client import effects as e
-from gapless.core.events import Event
-from gapless.core.ticks import STEP
+from gapless.core.stream.events import Event
+from gapless.core.stream.ticks import STEP
+from gapless.core.wire import messages as m
 from gapless.errors import (
     InvalidSelectorError,
     SubscriptionInUseError,

@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gapless.core import messages as m
-from gapless.core import routing as r
-from gapless.core.roles import ClientSession, SessionEnded
-from unit.gapless_shb.core.harness import BASE, PUBEND, World
+from gapless.core.ports import ClientSession, SessionEnded
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.wire import messages as m
+from unit.gapless_shb.core.harness import BASE, PUBEND, World, say
 
 SESSIONS = 100_000
 """The numbers of this application's sessions begin here."""
@@ -144,7 +144,7 @@ class RangeWorld(World):
 
     # ------------------------------------------------------------------------------------- what happens
 
-    def knowledge(self, lo: int, hi: int, *, raw: bool, reply: bool) -> r.Knowledge:
+    def knowledge(self, lo: int, hi: int, *, raw: bool, reply: bool) -> Knowledge:
         """A pubend's own answer says all that it has lost."""
         knowledge = super().knowledge(lo, hi, raw=raw, reply=reply)
         return replace(knowledge, lost=self.lost) if reply and knowledge.lost else knowledge
@@ -203,7 +203,7 @@ class RangeWorld(World):
         if self.random.random() < 0.3:
             session = self.client
             self.new_session()
-            self.shb._on_session_ended(SessionEnded(session), self.now, self.wall)
+            say(self.shb, SessionEnded(session), self.now, self.wall)
             self.pump()
 
     # ------------------------------------------------------------------------------------------- the end

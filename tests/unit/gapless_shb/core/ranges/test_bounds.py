@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core import messages as m
-from gapless.core.columns import EventBatch
+from gapless.core.stream.columns import EventBatch
+from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import Block, encode
 from gapless_shb.core.ranges.bounds import Count, divided, shares
 from unit.gapless_shb.core.harness import PUBEND

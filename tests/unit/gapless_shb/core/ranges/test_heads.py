@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gapless.core import messages as m
-from gapless.core.ticks import STEP
+from gapless.core.stream.ticks import STEP
+from gapless.core.wire import messages as m
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gapless.core import messages as m
-from gapless.core.roles import ClientSession, SessionEnded
+from gapless.core.ports import ClientSession, SessionEnded
+from gapless.core.wire import messages as m
+from unit.gapless_shb.core.harness import say
 from unit.gapless_shb.core.ranges.harness import NAME, SESSIONS, RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
 
@@ -48,7 +49,7 @@ def test_the_second_reader_is_refused_and_told_who_has_it() -> None:
 def test_it_ends_with_its_session() -> None:
     world = attached()
     lease(world)
-    world.shb._on_session_ended(SessionEnded(world.client), world.now, world.wall)
+    say(world.shb, SessionEnded(world.client), world.now, world.wall)
 
     assert isinstance(other_lease(world), m.Leased)
 

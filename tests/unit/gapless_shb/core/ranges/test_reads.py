@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gapless.core import messages as m
-from gapless.core.roles import SessionEnded
+from gapless.core.ports import SessionEnded
+from gapless.core.wire import messages as m
 from gapless_shb.core.ranges.reads import READS_MAX
-from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.harness import PUBEND, say
 from unit.gapless_shb.core.ranges.harness import RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
 
@@ -58,7 +58,7 @@ def test_many_read_at_a_time_but_not_too_many() -> None:
     world.read(world.start, world.stable, 1)
     assert parts(world) == READS_MAX, "this one is put off"
 
-    world.shb._on_session_ended(SessionEnded(world.client), world.now, world.wall)
+    say(world.shb, SessionEnded(world.client), world.now, world.wall)
     assert parts(world) == 0
 
 
@@ -111,7 +111,7 @@ def test_reading_changes_nothing() -> None:
 
 def test_an_expired_event_is_read_all_the_same() -> None:
     """A range that is read again must not have shrunk; expiry acts at a consumer's session only."""
-    from gapless.core.events import Extras, encode_event
+    from gapless.core.stream.events import Extras, encode_event
 
     world = attached()
     world.publish()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core import messages as m
+from gapless.core.wire import messages as m
 from gapless_shb.core.broker import Timing
 from unit.gapless_shb.core.harness import World
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
@@ -13,7 +13,7 @@ def test_one_that_is_read_by_ranges_is_not_given_up() -> None:
     """Whoever has its lease is there; whoever acknowledges was there."""
     world = RangeWorld(1, selector="")
     world.timing = Timing(lease_ms=1600)
-    world._boot()
+    world.crash()
     world.calm()
     world.define()
     world.calm()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gapless.core import messages as m
-from gapless.core.ticks import FOREVER, STEP
+from gapless.core.stream.ticks import FOREVER, STEP
+from gapless.core.wire import messages as m
 from gapless_shb.core.positions import Position
 from gapless_shb.core.ranges.settling import last_event
 from unit.gapless_shb.core.harness import PUBEND

@@ -1,0 +1,51 @@
+"""The figures that a publisher-hosting broker gives of its pubends."""
+
+from __future__ import annotations
+
+from gapless.core.gauges import Family
+
+_PUBEND = ("pubend",)
+_SHB = ("pubend", "shb")
+
+DISK_FULL = Family("gapless_phb_disk_full", "Whether publishers have to wait, for the disk is nearly full.")
+CLOCK_BEHIND = Family(
+    "gapless_phb_clock_behind", "Whether the wall clock is so far behind the ticks that the operator was told."
+)
+SEALED = Family(
+    "gapless_pubend_sealed", "Whether the configuration names it no more, so that it takes nothing.", _PUBEND
+)
+LOG_BYTES = Family("gapless_pubend_log_bytes", "About how much its log takes.", _PUBEND)
+LOST = Family("gapless_pubend_lost_ticks", "Everything up to here is gone from the log.", _PUBEND)
+NEWEST = Family("gapless_pubend_newest_ticks", "The newest event; 0 without one.", _PUBEND)
+STABLE = Family("gapless_pubend_stable_ticks", "Everything up to here is decided and durable.", _PUBEND)
+LEASE = Family("gapless_pubend_lease_ticks", "Ticks up to here may be given out without another write.", _PUBEND)
+RELEASED = Family("gapless_pubend_released_ticks", "Every durable subscription has everything up to here.", _PUBEND)
+DELIVERED = Family(
+    "gapless_pubend_delivered_ticks", "Every SHB has noted up to here which events are for whom.", _PUBEND
+)
+UNRELEASED_BYTES = Family("gapless_pubend_unreleased_bytes", "Of the log: what somebody still needs.", _PUBEND)
+PENDING_BATCHES = Family("gapless_pubend_pending_batches", "Batches that are being written.", _PUBEND)
+PENDING_BYTES = Family("gapless_pubend_pending_bytes", "The size of the batches that are being written.", _PUBEND)
+PUBLISHERS = Family("gapless_pubend_publishers", "Publishers that it knows.", _PUBEND)
+UNNAMED_PUBLISHERS = Family("gapless_pubend_unnamed_publishers", "Of the publishers: those without a name.", _PUBEND)
+MEMBER = Family("gapless_pubend_member_ticks", "The log waits for this SHB, from this tick on.", _SHB)
+HOLD = Family("gapless_pubend_hold_ticks", "This SHB needs what lies behind this tick, whatever is released.", _SHB)
+HOLD_BYTES = Family("gapless_pubend_hold_bytes", "What lies behind the tick of this SHB's hold.", _SHB)
+READS = Family("gapless_pubend_waiting_reads", "Ranges that SHBs have asked for, and that are not read yet.", _PUBEND)
+READ_RECORDS = Family("gapless_pubend_read_records_total", "Records read from the log for SHBs.", _PUBEND, counter=True)
+READ_BYTES = Family("gapless_pubend_read_bytes_total", "Bytes read from the log for SHBs.", _PUBEND, counter=True)
+DAMAGED_RANGES = Family(
+    "gapless_pubend_damaged_ranges", "Ranges of the log that cannot be read, or were given up for that.", _PUBEND
+)
+REFUSING = Family("gapless_pubend_refusing", "Whether nothing can be published, until an operator decides.", _PUBEND)
+CLOCK_SUSPECT = Family(
+    "gapless_pubend_clock_suspect", "Whether the wall clock leapt ahead, and is not followed.", _PUBEND
+)
+CLOCK_DOUBTFUL = Family(
+    "gapless_pubend_clock_doubtful",
+    "Whether the wall clock may be ahead: nothing is given up for its age.",
+    _PUBEND,
+)
+CLOCK_AHEAD = Family(
+    "gapless_pubend_clock_ahead_seconds", "How far events are stamped ahead of the wall clock.", _PUBEND
+)

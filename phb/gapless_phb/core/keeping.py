@@ -1,0 +1,173 @@
+"""What is kept of one pubend, and for whom (protocol: members, answers, release).
+
+It stands on what any source of events says of itself (`gapless_phb.core.source.Facts`): who is counted, what is held,
+what everybody is done with, who has to be asked for progress, and what those who lack something are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from gapless.core.gauges import Gauge
+from gapless.core.network.facts import Enrolled, Held, Hold, Probe
+from gapless.core.outbox import Then
+from gapless.core.ports import Delete, Operation, Set
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.ticks import ShbId, Tick
+from gapless_phb.core import gauges, rows
+from gapless_phb.core.answering import Answers
+from gapless_phb.core.release import AckExpected, Release
+from gapless_phb.core.rows import SavedPubend
+from gapless_phb.core.settings import PubendSettings
+from gapless_phb.core.source import SECOND, Place, Source, Timer, Timers
+
+
+class Keeping:
+    """Enrols, holds, answers, asks for progress, and has the source give up what may go."""
+
+    def __init__(
+        self, place: Place, source: Source, saved: SavedPubend, options: PubendSettings, timers: Timers
+    ) -> None:
+        """As the rows say. Nothing is answered before the source is ready."""
+        settings = place.settings
+        self.pubend = source.log.pubend
+        self._number = saved.number
+        self._source = source
+        self._log = source.log
+        self._outbox = place.outbox
+        self._timers = timers
+        self.release = Release(options, source.log, saved.members, saved.holds)
+        self._answers = Answers(source.log, place.outbox)
+        self._ack_expected = AckExpected(
+            round(settings.ack_expected_seconds * SECOND), round(settings.ack_expected_seconds_max * SECOND)
+        )
+        self._release_every = round(settings.release_seconds * SECOND)
+        self._release_not_before = 0
+        self._holds_durable = {shb: holds.version for shb, holds in saved.holds.items()}
+        timers.on(Timer.ACKNOWLEDGEMENT, self._on_ack_expected)
+        timers.on(Timer.RELEASE, self._on_release)
+        source.on_grown = self._on_grown
+
+    @property
+    def members(self) -> list[Operation]:
+        """The rows of those who are counted from the beginning."""
+        members = self.release.members.items()
+        return [Set(rows.MEMBERS, rows.key(self._number, shb), rows.encode(at)) for shb, at in members]
+
+    def start(self, now: int) -> None:
+        """The network knows of the pubend."""
+        self._timers.wake(Timer.RELEASE, now + self._release_every)
+        if self._log.newest:
+            self._timers.wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.first())
+
+    def _on_grown(self, now: int) -> None:
+        self._timers.wake(Timer.RELEASE, now + self._release_every)
+        if Timer.ACKNOWLEDGEMENT not in self._timers:
+            self._timers.wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.first())
+
+    # ----------------------------------------------------------------------------------------- what SHBs say
+
+    def ask(self, ranges: Ranges, reply_to: Hashable, now: int, wall: int) -> None:
+        """An SHB needs these ranges."""
+        if not self._log.ready or not ranges:
+            return
+        if ranges[-1][1] > self._log.stable:
+            self._source.promise(now, wall)
+        self._answers.ask(ranges, reply_to)
+
+    def enrol(self, shb: ShbId) -> None:
+        """An SHB wants to be counted: answered when that is durable (protocol: members)."""
+        if not self._log.ready:
+            return
+        if shb in self.release.members:
+            self._outbox.emit(Enrolled(self.pubend, shb, self.release.members[shb]))
+        elif not self.release.is_member(shb):
+            at = self.release.join(shb)
+
+            def durable(now: int, _wall: int) -> None:
+                if self.release.is_member(shb):  # it may have been retired again
+                    self.release.enrolled(shb, now)
+                    self._outbox.emit(Enrolled(self.pubend, shb, at))
+
+            self._outbox.write([Set(rows.MEMBERS, rows.key(self._number, shb), rows.encode(at))], durable)
+
+    def hold(self, row: Hold) -> None:
+        """An SHB needs more kept than it reported: answered when its whole row is durable (protocol: members)."""
+        known = self.release.holds.get(row.shb)
+        if not self._log.ready or (known is not None and row.version < known.version):
+            return
+        if known is not None and row.version == known.version:
+            if self._holds_durable.get(row.shb) == row.version:
+                self._answer_hold(row.shb, known)
+            return
+        held = self.release.hold(row.shb, row.version, row.at)
+
+        def durable(_now: int, _wall: int) -> None:
+            self._holds_durable[row.shb] = held.version
+            self._answer_hold(row.shb, held)
+
+        key = rows.key(self._number, row.shb)
+        self._outbox.write([Set(rows.HOLDS, key, rows.encode(held))], durable)
+
+    def _answer_hold(self, shb: ShbId, held: rows.Holds) -> None:
+        self._outbox.emit(Held(shb, self.pubend, held.version, held.at, self._log.stable))
+
+    def released(self, released: Tick, delivered: Tick, now: int) -> None:
+        """The minima over all members (protocol: release)."""
+        before = self.release.delivered
+        self.release.on_released(released, delivered, now)
+        if self.release.delivered > before:
+            self._timers.clear(Timer.ACKNOWLEDGEMENT)
+            if self._log.newest > self.release.delivered:
+                self._timers.wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.first())
+        self._timers.wake(Timer.RELEASE, max(now, self._release_not_before))
+
+    def on_space(self, now: int, *, low: bool) -> None:
+        """The disk is nearly full, or no longer."""
+        self.release.space_low = low
+        if low:
+            self._timers.wake(Timer.RELEASE, max(now, self._release_not_before))
+
+    def retire(self, shb: ShbId, then: Then) -> None:
+        """Gives an SHB up for good: the log no longer waits for it (T10). `then`: that is durable."""
+        self.release.retire(shb)
+        self._holds_durable.pop(shb, None)
+        key = rows.key(self._number, shb)
+        self._outbox.write([Delete(rows.MEMBERS, key), Delete(rows.HOLDS, key)], then)
+
+    # ----------------------------------------------------------------------------------------------- timers
+
+    def _on_ack_expected(self, now: int, _wall: int) -> None:
+        """Asks the SHBs where they are, when one of them lacks an event for long (AET).
+
+        What counts is what is delivered, not what is released: one subscriber that is away holds the latter
+        back for days, and that is no reason to probe (T8).
+        """
+        if self.release.members and self._log.newest > self.release.delivered:
+            self._outbox.emit(Probe(self.pubend, self._log.newest))
+            self._timers.wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.next())
+
+    def _on_release(self, now: int, wall: int) -> None:
+        """Gives up what may go, at most once in `release_seconds`."""
+        self._release_not_before = now + self._release_every
+        upto = self.release.target(self._source.present(now, wall))
+        self._source.give_up(upto, lambda then: self._timers.wake(Timer.RELEASE, then))
+        if self._log.index.next(self._log.lost_asked) is not None:
+            self._timers.wake(Timer.RELEASE, self._release_not_before)
+
+    # ---------------------------------------------------------------------------------------------- looking
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Who pins it, what is released, and what was read for those who lack something."""
+        release, index, name = self.release, self._log.index, self.pubend
+        for shb, at in release.members.items():
+            yield gauges.MEMBER.gauge(at, name, shb)
+        yield gauges.RELEASED.gauge(release.released, name)
+        yield gauges.DELIVERED.gauge(release.delivered, name)
+        yield gauges.UNRELEASED_BYTES.gauge(index.above(release.released), name)
+        for shb, at in release.lowest_holds().items():
+            yield gauges.HOLD.gauge(at, name, shb)
+            yield gauges.HOLD_BYTES.gauge(index.above(at), name, shb)
+        yield gauges.READS.gauge(len(self._answers), name)
+        yield gauges.READ_RECORDS.gauge(self._answers.read_records, name)
+        yield gauges.READ_BYTES.gauge(self._answers.read_bytes, name)

@@ -1,0 +1,86 @@
+"""Who acknowledges what a subscription hands out: one policy for each mode, and the table of them.
+
+A new mode is a member of `AckMode` and a policy in `POLICIES`; a subscription knows no mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from gapless.core.client import Gap, Silence
+from gapless.core.stream.events import Event
+
+if TYPE_CHECKING:
+    from gapless.client.subscription import Subscription
+
+
+class AckMode(Enum):
+    """Who acknowledges what a subscription hands out."""
+
+    TOKEN = "token"
+    """The application, with `Subscription.acknowledge`."""
+    AUTO = "auto"
+    """The session: an event when the next one is asked for, or the block ends well."""
+
+
+class ByToken:
+    """The application acknowledges, with a token or without: nothing happens by itself."""
+
+    needs_every_step = False
+    """Whether `on_asked` must be called for each event, also for one that is at hand already."""
+
+    def __init__(self, subscription: Subscription[Any, Any]) -> None:
+        self._subscription = subscription
+
+    def on_asked(self) -> None:
+        """The application asks for the next event or batch."""
+
+    def on_taken(self) -> None:
+        """All that was in hand is handed out, and something else is in hand now."""
+
+    async def on_closed(self) -> None:
+        """The block ends well: everything that was handed out is done with."""
+
+    def on_abandoned(self) -> None:
+        """The consumption ends, well or not."""
+
+
+class Automatic(ByToken):
+    """What was handed out before is done with when the application asks for the next: acknowledged once a loop turn."""
+
+    needs_every_step = True
+
+    def __init__(self, subscription: Subscription[Any, Any]) -> None:
+        super().__init__(subscription)
+        self._done: Event | Silence | Gap | None = None
+        """What the application has asked past, of what is in hand."""
+        self._scheduled = False
+
+    def on_asked(self) -> None:
+        """What it was given before is done with."""
+        self._done = self._subscription.last
+        if not self._scheduled:
+            self._scheduled = True
+            self._subscription.call_soon(self._acknowledge)
+
+    def on_taken(self) -> None:
+        """Of what is in hand now nothing is done with."""
+        self._done = None
+
+    async def on_closed(self) -> None:
+        """The last is done with, too."""
+        await self._subscription.acknowledge()
+
+    def on_abandoned(self) -> None:
+        """What was asked past is done with all the same; what is in hand is not."""
+        if self._scheduled:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        self._scheduled = False
+        self._subscription.acknowledge_behind(self._done)
+
+
+POLICIES: Mapping[AckMode, type[ByToken]] = {AckMode.TOKEN: ByToken, AckMode.AUTO: Automatic}

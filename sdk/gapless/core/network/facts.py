@@ -1,0 +1,371 @@
+"""What pubend hosts, routers, subscriber hosts and clients' sessions say: each fact once (protocol: facts).
+
+A fact is the same class wherever it is said: by a core to its router, by a router to a core, and in a frame from
+one broker to another (`gapless.core.network.frames`). Those that travel as they are have a tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from enum import Enum
+from typing import Annotated, Final, TypeAlias
+
+from msgspec import Meta, Struct
+
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
+from gapless.core.wire.messages import TickRun
+from gapless.selectors.filters import Filter
+
+BrokerId: TypeAlias = str
+LinkId: TypeAlias = int
+MAIL_BYTES_MAX: Final = 1 << 16
+Real: TypeAlias = Annotated[int, Meta(ge=0, le=FOREVER)]
+"""A tick, a version or a number that there can be: another one does not parse where a frame brings it."""
+RealRanges: TypeAlias = tuple[tuple[Real, Real], ...]
+"""`Ranges` that a frame may bring."""
+
+
+# --------------------------------------------------------------------------------------- what flows
+
+
+class Want(Struct, array_like=True, frozen=True, gc=False, tag=2):
+    """An SHB needs these ranges. `need` RAW: only unfiltered silence will do."""
+
+    pubend: PubendId
+    ranges: RealRanges
+    need: Mapping[ShbId, Real] | None
+    shb: ShbId
+
+
+class Interest(Struct, frozen=True, gc=False):
+    """What an SHB's subscriptions match: a change from version `base` to `version`, or all of it."""
+
+    shb: ShbId
+    base: int
+    version: int
+    add: Mapping[int, Filter]
+    drop: frozenset[int] = frozenset()
+    full: bool = False
+
+
+class Progress(Struct, array_like=True, frozen=True, gc=False, tag=6):
+    """What an SHB is done with. Both are durable there, and released <= delivered."""
+
+    shb: ShbId
+    pubend: PubendId
+    released: Real
+    delivered: Real
+
+
+class Hold(Struct, array_like=True, frozen=True, gc=False, tag=8):
+    """From where an SHB needs a pubend kept although it reported more: the whole row of (SHB, pubend).
+
+    `at` maps the SHB's subscription ids to a tick; 0 asks for the earliest there is.
+    """
+
+    shb: ShbId
+    pubend: PubendId
+    version: Real
+    at: Mapping[Real, Real]
+
+
+class Know(Struct, frozen=True, gc=False):
+    """Knowledge of a pubend: from its PHB committed facts, RAW; to an SHB, for its istream.
+
+    `reply_to` is that of the AskPubend which the PHB answers, and nothing otherwise.
+    """
+
+    knowledge: Knowledge
+    reply_to: Hashable = None
+
+
+class Probe(Struct, array_like=True, frozen=True, gc=False, tag=11):
+    """An acknowledgement up to here is expected."""
+
+    pubend: PubendId
+    upto: Real
+
+
+class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
+    """What is known of a pubend."""
+
+    pubend: PubendId
+    broker: BrokerId
+    topics: tuple[str, ...] = ("#",)
+    """Patterns of the topics it may carry."""
+    group: str | None = None
+    created: Real = 0
+    sealed: bool = False
+    voids: RealRanges = ()
+    """Ticks that were never assigned because the PHB was down: an event in one comes from lost data."""
+    stable: Real = 0
+    """How far it was decided when this was said."""
+    residue: Real | None = None
+    """Its events stand only at ticks that have this remainder modulo STEP; None: at any."""
+
+
+class Ending(str, Enum):
+    """How a publisher's last opening is over."""
+
+    CLOSED = "closed"
+    """The publisher is over: nothing more comes from it."""
+    LEFT = "left"
+    """Its session has ended: its client may open it again in another one."""
+
+
+class ByPrincipal(Struct, frozen=True, gc=False, kw_only=True):
+    """What somebody asks of a pubend's host, which judges whether he may."""
+
+    principal: str
+    """Who asks, as the broker knows him that he is connected to."""
+
+
+class OpenRequest(ByPrincipal, array_like=True, frozen=True, gc=False, tag=13):
+    """A publisher is opened (protocol: publishers); with `ending`, that opening of it is over.
+
+    Both are placed by `Router.open`, so that an ending cannot overtake its opening.
+    """
+
+    publisher: str
+    instance: str
+    attempt: Real
+    topic: str | None
+    pubend: PubendId = ""
+    """Where it was opened before; "" the first time."""
+    epoch: Real = 0
+    """The epoch it had there last; 0 the first time."""
+    ending: Ending | None = None
+    """How that opening is over; None: it is opened. The OK of an ending says nothing."""
+    keyed: bool = False
+    """Whether `publisher` is a producer of keyed batches (see `Pub`): a publisher of that name is another one. Then
+    nothing is opened, it is only asked where the producer belongs."""
+
+
+class Pub(ByPrincipal, frozen=True, gc=False):
+    """A batch of one publisher: commits atomically, under consecutive sequences from `first` on.
+
+    A keyed one is of a producer that numbers its events itself, and commits what of it is above the last key.
+    """
+
+    publisher: str
+    epoch: int
+    first: int
+    events: EventColumns
+    pubend: PubendId
+    token: bytes | None = None
+    """[later] a consumer's position to compare-and-set in the same write."""
+    keyed: bool = False
+    """Its producer numbers its events itself: (`epoch`, `first`) is the key of the first one, and there may be holes. A
+    producer that repeats itself may cut its batches differently."""
+
+    @property
+    def identity(self) -> tuple[str, bool, int, int, int]:
+        """What the copies of this batch have in common, and have with no other batch."""
+        return self.publisher, self.keyed, self.epoch, self.first, self.events.count if self.keyed else 0
+
+
+class Verdict(str, Enum):
+    """How an opening or a publish ended."""
+
+    OK = "ok"
+    REJECTED = "rejected"
+    INVALID = "invalid"
+    FORBIDDEN = "forbidden"
+    FENCED = "fenced"
+    RESUME = "resume"
+    RETRY = "retry"
+    UNCERTAIN = "uncertain"
+    FORGOTTEN = "forgotten"
+
+
+class Outcome(Struct, array_like=True, frozen=True, gc=False):
+    """The end of an opening or a publish.
+
+    OK of an opening: `epoch`, `sequence` and `tick` of the last event logged. OK of a publish: `ticks`
+    of its events, `sequence` of its last. RESUME and RETRY: `sequence` is the one to send next.
+    FORGOTTEN: the publisher, which has no name of its own, was known once and is not known any more.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    sequence: Real = 0
+    epoch: Real = 0
+    tick: Real = 0
+    ticks: tuple[TickRun, ...] = ()
+
+
+class Post(Struct, frozen=True, gc=False):
+    """Mail of a role to the role of that name on a node, this one or another. It may be lost, and so is repeated (C10).
+
+    `data` has at most `MAIL_BYTES_MAX` bytes.
+    """
+
+    to_node: BrokerId
+    role: str
+    data: bytes
+
+
+class Posted(Struct, array_like=True, frozen=True, gc=False, tag=17):
+    """Mail that has come: once, more often, or later than what was posted after it (C10)."""
+
+    from_node: BrokerId
+    role: str
+    data: Annotated[bytes, Meta(max_length=MAIL_BYTES_MAX)]
+
+
+class SubmitOpen(Struct, frozen=True, gc=False):
+    """Open a publisher: from a client's session to the router, and from there to a PHB. Answered by Submitted."""
+
+    request: OpenRequest
+    reply_to: Hashable
+
+
+class Submit(Struct, frozen=True, gc=False):
+    """Log a batch: from a client's session to the router, and from there to a PHB. Answered by Submitted."""
+
+    pub: Pub
+    reply_to: Hashable
+
+
+class Submitted(Struct, frozen=True, gc=False):
+    """How an opening or a batch ended: from the PHB to the router, and from there to the client's session."""
+
+    reply_to: Hashable
+    pubend: PubendId
+    outcome: Outcome
+
+
+# ---------------------------------------------------------------------------- a router's effects
+
+
+class SendFrame(Struct, frozen=True, gc=False):
+    """Send on a link to another broker.
+
+    A stream link loses only by going down. A datagram link loses anything, and a frame may come late on it: even
+    on the next link between the two brokers, whose processes may be others by then.
+    """
+
+    link: LinkId
+    frame: bytes
+    urgent: bool = False
+
+
+class Dial(Struct, frozen=True, gc=False):
+    """Ask for a link to a broker; answered by `link_up`."""
+
+    peer: BrokerId
+
+
+class Hangup(Struct, frozen=True, gc=False):
+    """Close a link."""
+
+    link: LinkId
+
+
+class Seen(Struct, array_like=True, frozen=True, gc=False, tag=10):
+    """→ SHB core: the pubend exists (or is sealed); its PHB durably counts this SHB from `enrolled_at` on."""
+
+    meta: PubendMeta
+    enrolled_at: Real | None = None
+
+
+class Held(Struct, array_like=True, frozen=True, gc=False, tag=9):
+    """A row of holds is durable at the PHB; `at` holds what each entry was resolved or raised to.
+
+    `stable` is how far the pubend was decided when this was said, and so when the PHB already had the row: nothing that
+    anybody was told before the SHB asked under this version lies above it.
+    """
+
+    shb: ShbId
+    pubend: PubendId
+    version: Real
+    at: Mapping[Real, Real]
+    stable: Real = 0
+
+
+class AskInterest(Struct, frozen=True, gc=False):
+    """→ SHB core: send the interest in full."""
+
+    link: LinkId = 0
+
+
+class AskPubend(Struct, frozen=True, gc=False):
+    """→ PHB core: answered by `know(…, reply_to)`."""
+
+    want: Want
+    reply_to: Hashable
+
+
+class Enrol(Struct, array_like=True, frozen=True, gc=False, tag=12):
+    """→ PHB core: persist the membership, then `enrolled()`."""
+
+    pubend: PubendId
+    shb: ShbId
+
+
+class Released(Struct, frozen=True, gc=False):
+    """→ PHB core: minima over all members."""
+
+    pubend: PubendId
+    released: Tick
+    delivered: Tick
+
+
+class Save(Struct, frozen=True, gc=False):
+    """Persist something of the router's own; answered by `saved(cookie)` when a cookie is given."""
+
+    key: str
+    value: bytes | None
+    cookie: Hashable = None
+
+
+# ------------------------------------------------------------------- what only a router is told
+
+
+class Opened(Struct, frozen=True, gc=False):
+    """PHB core → router: a pubend is open here, or sealed; its durable membership, which replaces the one before."""
+
+    meta: PubendMeta
+    members: Mapping[ShbId, Tick]
+
+
+class Enrolled(Struct, frozen=True, gc=False):
+    """PHB core → router: the membership is durable."""
+
+    pubend: PubendId
+    shb: ShbId
+    at: Tick
+
+
+class Wake(Struct, frozen=True, gc=False):
+    """The time of `next_wake` has come."""
+
+
+class LinkUp(Struct, frozen=True, gc=False):
+    """A link to another broker is there."""
+
+    link: LinkId
+    peer: BrokerId
+    roles: frozenset[str]
+    incarnation: int
+
+
+class LinkDown(Struct, frozen=True, gc=False):
+    """A link is gone."""
+
+    link: LinkId
+
+
+class FrameArrived(Struct, frozen=True, gc=False):
+    """A frame arrived on a link."""
+
+    link: LinkId
+    frame: bytes
+
+
+class Saved(Struct, frozen=True, gc=False):
+    """A Save is durable."""
+
+    cookie: Hashable

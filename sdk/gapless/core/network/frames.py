@@ -1,0 +1,286 @@
+"""What routers of different brokers say to each other, as frames and back.
+
+    frame := msgpack array [address, [kind, field, field, …]]
+
+A message is a fact of the seam (`gapless.core.network.facts`) wherever there is one, and a few things
+that only routers say to each other. The address is the router's own: to whom the message goes, whom an
+answer goes to, whatever it needs on the way; at most 4,096 strings and integers. A fact travels as it is,
+but for those that hold what msgpack does not know (`gapless.core.network.wire`). Events travel as columns: one row of
+(tick, length, length of the body) each, then all events one behind the other, as the bytes that their publisher sent;
+nobody encodes one again.
+
+What does not parse raises RemoteProtocolError, and so does what no correct router can say: ranges out of
+order, events outside of their knowledge, a filter that cannot be. Nothing here nests itself, so no depth
+can be forged; the length of a frame was limited before it came here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from struct import unpack_from
+from typing import Annotated, Any, NamedTuple, TypeAlias, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from gapless.core.network import wire
+from gapless.core.network.facts import (
+    Enrol,
+    Held,
+    Hold,
+    Interest,
+    OpenRequest,
+    Outcome,
+    Posted,
+    Probe,
+    Progress,
+    Pub,
+    Real,
+    Seen,
+    Want,
+)
+from gapless.core.stream.columns import EMPTY, ROW, EventBatch, EventColumns
+from gapless.core.stream.events import Header
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.errors import InvalidSelectorError, InvalidTopicError, RemoteProtocolError
+from gapless.selectors.filters import Filter
+
+Address: TypeAlias = "tuple[str | int, ...]"
+ADDRESS_MAX = 4096
+"""How many strings and integers an address may hold."""
+
+# ------------------------------------------------------------- what only routers say to each other
+
+
+class InterestSummary(Struct, array_like=True, frozen=True, gc=False, tag=4):
+    """Version and digest of an SHB's interest, repeated now and then: who has another one asks for the whole."""
+
+    shb: ShbId
+    version: Real
+    digest: int
+
+
+class InterestQuestion(Struct, array_like=True, frozen=True, gc=False, tag=5):
+    """Say the whole interest of an SHB; "" asks for every SHB that is there."""
+
+    shb: ShbId = ""
+
+
+class Answer(Struct, array_like=True, frozen=True, gc=False, tag=15):
+    """How an opening or a batch ended, on its way back to where it was placed."""
+
+    pubend: PubendId
+    outcome: Outcome
+
+
+class Private(Struct, array_like=True, frozen=True, gc=False, tag=16):
+    """Something that one kind of router has to say to its own kind alone."""
+
+    kind: int
+    data: bytes
+
+
+Message: TypeAlias = (
+    Knowledge
+    | Want
+    | Interest
+    | InterestSummary
+    | InterestQuestion
+    | Progress
+    | Hold
+    | Held
+    | Seen
+    | Probe
+    | Enrol
+    | OpenRequest
+    | Pub
+    | Posted
+    | Answer
+    | Private
+)
+
+
+class Frame(NamedTuple):
+    """A message and what its router wrote on the envelope."""
+
+    message: Message
+    address: Address
+
+
+Envelope: TypeAlias = Annotated[tuple[str | int, ...], Meta(max_length=ADDRESS_MAX)]
+Travelling: TypeAlias = (
+    wire.KnowledgeWire
+    | wire.InterestWire
+    | wire.PubWire
+    | Want
+    | InterestSummary
+    | InterestQuestion
+    | Progress
+    | Hold
+    | Held
+    | Seen
+    | Probe
+    | Enrol
+    | OpenRequest
+    | Posted
+    | Answer
+    | Private
+)
+"""In which structs messages travel: most as they are."""
+
+
+def _plain(value: Any) -> Any:
+    """Mappings of other kinds travel like those of the usual one."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
+_decoder: msgspec.msgpack.Decoder[tuple[Envelope, Travelling]] = msgspec.msgpack.Decoder(tuple[Envelope, Travelling])
+_decode_header = msgspec.msgpack.Decoder(Header).decode
+
+
+def encode(message: Message, address: Address = ()) -> bytes:
+    """A message as a frame."""
+    pack = _PACK.get(type(message))
+    return _encode((address, message if pack is None else pack(message)))
+
+
+def decode(frame: bytes) -> Frame:
+    """The message of a frame, and its address. Raises RemoteProtocolError."""
+    try:
+        address, parsed = _decoder.decode(frame)
+        unpack = _UNPACK.get(type(parsed))
+        return Frame(cast("Message", parsed) if unpack is None else unpack(parsed), address)
+    except (msgspec.MsgspecError, ValueError, InvalidTopicError, InvalidSelectorError, RecursionError) as error:
+        raise RemoteProtocolError(f"a frame of another broker's router does not parse: {error}") from error
+
+
+# ------------------------------------------------------------------------- messages to the wire
+
+
+def _pack_knowledge(said: Knowledge) -> wire.KnowledgeWire:
+    rows, events = b"".join(said.data.row_blobs()), b"".join(said.data.blobs())
+    stamp = None if said.stamp is None else dict(said.stamp)
+    return wire.KnowledgeWire(said.pubend, said.lo, said.hi, said.lost, stamp, said.reply, rows, events, said.damaged)
+
+
+def _pack_interest(said: Interest) -> wire.InterestWire:
+    add = {sid: (wanted.topics, wanted.selector) for sid, wanted in said.add.items()}
+    return wire.InterestWire(said.shb, said.base, said.version, add, tuple(sorted(said.drop)), said.full)
+
+
+def _pack_pub(pub: Pub) -> wire.PubWire:
+    events = pub.events
+    return wire.PubWire(
+        pub.publisher,
+        pub.epoch,
+        pub.first,
+        pub.pubend,
+        pub.principal,
+        pub.token,
+        pub.keyed,
+        events.lengths,
+        events.blob,
+    )
+
+
+_PACK: dict[type, Callable[[Any], Travelling]] = {
+    Knowledge: _pack_knowledge,
+    Interest: _pack_interest,
+    Pub: _pack_pub,
+}
+"""Of the messages that do not travel as they are."""
+
+
+# ----------------------------------------------------------------------- and from it to messages
+
+
+def _unpack_knowledge(parsed: wire.KnowledgeWire) -> Knowledge:
+    if parsed.lo >= parsed.hi:
+        raise ValueError("knowledge of nothing")
+    data = _batch(parsed.rows, parsed.events) if parsed.rows or parsed.events else EMPTY
+    if data and not parsed.lo < data.ticks[0] <= data.ticks[-1] <= parsed.hi:
+        raise ValueError("events outside of their knowledge")
+    if data and parsed.damaged:
+        raise ValueError("events in what is damaged")
+    return Knowledge(parsed.pubend, parsed.lo, parsed.hi, data, parsed.lost, parsed.stamp, parsed.reply, parsed.damaged)
+
+
+def _batch(rows: bytes, blob: bytes) -> EventBatch:
+    """The events, each checked to be one up to its end: cut anywhere else, they would be poison later on."""
+    if not rows or len(rows) % ROW.size:
+        raise ValueError("the rows of events are cut")
+    ticks, lengths, bodies = zip(*ROW.iter_unpack(rows), strict=True)
+    if sum(lengths) != len(blob):
+        raise ValueError("the lengths of the events do not add up to the frame")
+    if any(one >= following for one, following in pairwise(ticks)):
+        raise ValueError("events out of order")
+    if any(body >= length for body, length in zip(bodies, lengths, strict=True)):
+        raise ValueError("the body of an event is longer than the event")
+    ends = list(accumulate(lengths, initial=0))
+    events = [blob[start:end] for start, end in pairwise(ends)]
+    return EventBatch(ticks, events, bodies, list(map(_decode_header, events)))
+
+
+def _check_ranges(pairs: Ranges) -> None:
+    """Raises ValueError unless these are intervals of ticks: not empty, disjoint and in order."""
+    behind = 0
+    for lo, hi in pairs:
+        if not behind <= lo < hi:
+            raise ValueError("ranges of ticks are empty or out of order")
+        behind = hi
+
+
+@lru_cache(maxsize=4096)
+def _filter(topics: tuple[str, ...], selector: str) -> Filter:
+    """A filter; the same ones are said again and again, and need not be checked each time."""
+    return Filter(topics, selector)
+
+
+def _unpack_interest(parsed: wire.InterestWire) -> Interest:
+    add = {sid: _filter(topics, selector) for sid, (topics, selector) in parsed.add.items()}
+    return Interest(parsed.shb, parsed.base, parsed.version, add, frozenset(parsed.drop), parsed.full)
+
+
+def _unpack_pub(parsed: wire.PubWire) -> Pub:
+    """What the events are is for the PHB to check; here only that they are as long as is said."""
+    count, rest = divmod(len(parsed.lengths), 8)
+    if not count or rest or sum(unpack_from(f"<{2 * count}I", parsed.lengths)[::2]) != len(parsed.events):
+        raise ValueError("the lengths of the events do not add up to the batch")
+    columns = EventColumns(count, parsed.lengths, parsed.events)
+    return Pub(
+        parsed.publisher,
+        parsed.epoch,
+        parsed.first,
+        columns,
+        parsed.pubend,
+        parsed.token,
+        parsed.keyed,
+        principal=parsed.principal,
+    )
+
+
+def _check_want(want: Want) -> Want:
+    _check_ranges(want.ranges)
+    return want
+
+
+def _check_seen(seen: Seen) -> Seen:
+    _check_ranges(seen.meta.voids)
+    return seen
+
+
+_UNPACK: dict[type, Callable[[Any], Message]] = {
+    wire.KnowledgeWire: _unpack_knowledge,
+    wire.InterestWire: _unpack_interest,
+    wire.PubWire: _unpack_pub,
+    Want: _check_want,
+    Seen: _check_seen,
+}
+"""Of the messages that do not travel as they are, or may be what cannot be although each part of them can."""

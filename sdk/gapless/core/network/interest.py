@@ -1,0 +1,171 @@
+"""What the SHBs behind a link want, and what may be asserted about what is left out (protocol: interest, stamps).
+
+Filtering is only as true as the table it was done with. So every table knows its version of each SHB's
+interest, silence goes out under the versions that were honoured, and knowledge that was computed under
+versions the table has not reached is passed on whole (flooded). Changes are taken only without a hole
+(T4), and a table that never got the whole of an SHB's interest filters nothing for it (T27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from gapless.core.network.facts import Interest
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.stamps import RAW, Stamp, covers, restrict
+from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.selectors import BatchMatcher, Filter
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Decision(NamedTuple):
+    """What to do with first-time knowledge on a link."""
+
+    flood: bool
+    """Send every event; else only those that match."""
+    stamp: Stamp
+    """What the silence may be stamped with."""
+
+
+def digest(filters: Mapping[int, Filter]) -> int:
+    """A number for what an interest holds, whatever its order and its history.
+
+    An SHB and a table that have the same version compare it now and then: where it differs, the whole
+    interest is sent again.
+    """
+    total = 0
+    for subscription, wanted in filters.items():
+        total ^= _row_digest(subscription, wanted)
+    return total
+
+
+def _row_digest(subscription: int, wanted: Filter) -> int:
+    row = _encode((subscription, wanted.topics, wanted.selector))
+    return int.from_bytes(blake2b(row, digest_size=8).digest(), "big")
+
+
+class _Row:
+    """One SHB's interest."""
+
+    __slots__ = ("digest", "filters", "keys", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.digest = 0
+        self.filters: dict[int, Filter] = {}
+        self.keys: dict[int, int] = {}
+        """The matcher's key of each subscription: subscription ids are unique in one SHB only."""
+
+
+class InterestTable:
+    """The interest of the SHBs behind one link, or of one SHB. Soft: it may vanish and start over."""
+
+    __slots__ = ("_matcher", "_next_key", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: dict[ShbId, _Row] = {}
+        self._matcher = BatchMatcher()
+        self._next_key = 0
+
+    def __len__(self) -> int:
+        """How many subscriptions there are."""
+        return len(self._matcher)
+
+    @property
+    def versions(self) -> Mapping[ShbId, int]:
+        """The version of each SHB whose whole interest is here."""
+        return {shb: row.version for shb, row in self._rows.items()}
+
+    def filters(self, shb: ShbId) -> Mapping[int, Filter]:
+        """What an SHB wants, to be passed on or said again in full."""
+        row = self._rows.get(shb)
+        return dict(row.filters) if row else {}
+
+    def summary(self, shb: ShbId) -> tuple[int, int]:
+        """Version and digest of an SHB's interest; (0, 0) when nothing is known of it."""
+        row = self._rows.get(shb)
+        return (row.version, row.digest) if row else (0, 0)
+
+    def apply(self, interest: Interest) -> bool:
+        """Take an interest in. False: there is a hole before it, and the SHB must be asked for the whole.
+
+        What is older than the table is ignored, and nothing is missing then.
+        """
+        row = self._rows.get(interest.shb)
+        if interest.full:
+            if row is None or row.version <= interest.version:
+                self._replace(row or self._new_row(interest.shb), interest)
+            return True
+        if row is None:
+            return False
+        if interest.base != row.version:
+            return interest.version <= row.version
+        for subscription in sorted(interest.drop):
+            self._drop(row, subscription)
+        for subscription, wanted in interest.add.items():
+            self._put(row, subscription, wanted)
+        row.version = interest.version
+        return True
+
+    def forget(self, shb: ShbId) -> None:
+        """An SHB is no longer behind the link."""
+        row = self._rows.pop(shb, None)
+        if row is not None:
+            for subscription in tuple(row.filters):
+                self._drop(row, subscription)
+
+    def decide(self, stamp: Stamp, shbs: Collection[ShbId]) -> Decision:
+        """What to do with knowledge under `stamp` on a link with these SHBs behind it.
+
+        RAW knowledge becomes the table's own versions. Filtered knowledge keeps its stamp, and is filtered
+        further only if the table has reached it. Without the whole interest of all of them, or with
+        nobody known behind the link, everything is passed on.
+        """
+        passed_on = restrict(stamp, shbs)
+        if not shbs or any(shb not in self._rows for shb in shbs):
+            return Decision(flood=True, stamp=passed_on)
+        here = {shb: row.version for shb, row in self._rows.items() if shb in shbs}
+        if passed_on is RAW:
+            return Decision(flood=False, stamp=here)
+        return Decision(flood=not covers(here, passed_on), stamp=passed_on)
+
+    def matches(self, pubend: PubendId, events: EventBatch) -> int:
+        """Which of these events of a pubend anyone wants: bit i for event i."""
+        wanted = 0
+        for mask, _ in events.match(pubend, self._matcher):
+            wanted |= mask
+        return wanted
+
+    def _new_row(self, shb: ShbId) -> _Row:
+        row = self._rows[shb] = _Row()
+        return row
+
+    def _replace(self, row: _Row, interest: Interest) -> None:
+        """Only what differs is touched: a repetition of the whole costs no compilation."""
+        for subscription in tuple(row.filters):
+            if subscription not in interest.add:
+                self._drop(row, subscription)
+        for subscription, wanted in interest.add.items():
+            self._put(row, subscription, wanted)
+        row.version = interest.version
+
+    def _put(self, row: _Row, subscription: int, wanted: Filter) -> None:
+        if row.filters.get(subscription) == wanted:
+            return
+        self._drop(row, subscription)
+        self._next_key += 1
+        self._matcher.add(self._next_key, wanted)
+        row.filters[subscription] = wanted
+        row.keys[subscription] = self._next_key
+        row.digest ^= _row_digest(subscription, wanted)
+
+    def _drop(self, row: _Row, subscription: int) -> None:
+        wanted = row.filters.pop(subscription, None)
+        if wanted is not None:
+            self._matcher.remove(row.keys.pop(subscription))
+            row.digest ^= _row_digest(subscription, wanted)

@@ -1,0 +1,245 @@
+"""The routing seam: the only thing a routing plugin sees (protocol: owners, facts).
+
+A router is a pure core: it answers every fact with effects, time is an argument. It owns paths, in-network
+filters, caches, the consolidation of wants across SHBs, release minima and the placing of publishes. It
+is soft: any of its state may vanish. It may lose, repeat, reorder and overlap knowledge; it must never
+assert silence that `know` did not (protocol: contract; C1 to C9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct, field
+
+from gapless.core.network.facts import (
+    AskInterest,
+    AskPubend,
+    BrokerId,
+    Dial,
+    Enrol,
+    Enrolled,
+    FrameArrived,
+    Hangup,
+    Held,
+    Hold,
+    Interest,
+    Know,
+    LinkDown,
+    LinkId,
+    LinkUp,
+    Opened,
+    OpenRequest,
+    Outcome,
+    Post,
+    Posted,
+    Probe,
+    Progress,
+    Pub,
+    PubendMeta,
+    Released,
+    Save,
+    Saved,
+    Seen,
+    SendFrame,
+    Submit,
+    SubmitOpen,
+    Submitted,
+    Wake,
+    Want,
+)
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
+
+
+class RouterContext(Struct, frozen=True, gc=False):
+    """What a router is given when it starts. It may draw randomness from `seed` alone."""
+
+    broker: BrokerId
+    seed: int
+    config: Mapping[str, Any] = field(default_factory=dict)
+    saved: Mapping[str, bytes] = field(default_factory=dict)
+    """What it had saved, by key."""
+
+
+Effect: TypeAlias = (
+    SendFrame
+    | Dial
+    | Hangup
+    | Know
+    | Seen
+    | Probe
+    | Held
+    | AskInterest
+    | AskPubend
+    | Enrol
+    | Hold
+    | Released
+    | SubmitOpen
+    | Submit
+    | Save
+    | Submitted
+    | Posted
+)
+Effects: TypeAlias = Iterable[Effect]
+"""What a router answers with."""
+
+Told: TypeAlias = (
+    RouterContext
+    | Wake
+    | LinkUp
+    | LinkDown
+    | FrameArrived
+    | Opened
+    | Know
+    | Probe
+    | Enrolled
+    | Held
+    | Submitted
+    | Interest
+    | Hold
+    | Want
+    | Progress
+    | SubmitOpen
+    | Submit
+    | Post
+    | Saved
+)
+"""What a router is told. The first is a RouterContext."""
+
+RouterHandler: TypeAlias = "Callable[[int, Any], Effects]"
+"""(now, what the router is told) → what it wants."""
+
+
+@runtime_checkable
+class Router(Protocol):
+    """A routing plugin: sans-IO, deterministic in its context and in what it is told (C6)."""
+
+    name: str
+    needs_stream_links: bool
+
+    def next_wake(self) -> int | None:
+        """When it wants to be told `Wake`: monotonic nanoseconds, or None."""
+
+    def handlers(self) -> Mapping[type, RouterHandler]:
+        """What takes each kind of fact that a router is told (`Told`). Asked for once, before the first."""
+
+
+class RouterBase:
+    """For authors of routers: a method for each fact, by the name of what it means. None of them wants anything yet."""
+
+    name = ""
+    needs_stream_links = False
+
+    def handlers(self) -> Mapping[type, RouterHandler]:
+        """The methods below, by what they take."""
+        return {
+            RouterContext: self.start,
+            Wake: lambda now, _: self.wake(now),
+            LinkUp: lambda now, said: self.link_up(now, said.link, said.peer, said.roles, said.incarnation),
+            LinkDown: lambda now, said: self.link_down(now, said.link),
+            FrameArrived: lambda now, said: self.frame(now, said.link, said.frame),
+            Opened: lambda now, said: self.pubend(now, said.meta, said.members),
+            Know: lambda now, said: self.know(now, said.knowledge, said.reply_to),
+            Probe: lambda now, said: self.probe(now, said.pubend, said.upto),
+            Enrolled: lambda now, said: self.enrolled(now, said.pubend, said.shb, said.at),
+            Held: self.held,
+            Submitted: lambda now, said: self.submitted(now, said.reply_to, said.pubend, said.outcome),
+            Interest: self.interest,
+            Hold: self.hold,
+            Want: self.want,
+            Progress: self.progress,
+            SubmitOpen: lambda now, said: self.open(now, said.request, said.reply_to),
+            Submit: lambda now, said: self.place(now, said.pub, said.reply_to),
+            Post: lambda now, said: self.post(now, said.to_node, said.role, said.data),
+            Saved: lambda now, said: self.saved(now, said.cookie),
+        }
+
+    def start(self, now: int, context: RouterContext) -> Effects:
+        """The first call."""
+        return []
+
+    def next_wake(self) -> int | None:
+        """When `wake` wants to be called: monotonic nanoseconds, or None."""
+        return None
+
+    def wake(self, now: int) -> Effects:
+        """The time of `next_wake` has come."""
+        return []
+
+    # The network.
+    def link_up(self, now: int, link: LinkId, peer: BrokerId, roles: frozenset[str], incarnation: int) -> Effects:
+        """A link to another broker is there."""
+        return []
+
+    def link_down(self, now: int, link: LinkId) -> Effects:
+        """A link is gone."""
+        return []
+
+    def frame(self, now: int, link: LinkId, frame: bytes) -> Effects:
+        """A frame arrived."""
+        return []
+
+    # The local PHB core.
+    def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
+        """A pubend is open here, or sealed; its durable membership. May be called again, and replaces it."""
+        return []
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        """Committed facts, RAW; with `reply_to`, the answer to an AskPubend."""
+        return []
+
+    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+        """An acknowledgement up to here is overdue."""
+        return []
+
+    def enrolled(self, now: int, pubend: PubendId, shb: ShbId, at: Tick) -> Effects:
+        """The membership is durable."""
+        return []
+
+    def held(self, now: int, held: Held) -> Effects:
+        """A row of holds is durable."""
+        return []
+
+    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
+        """How a SubmitOpen or a Submit ended."""
+        return []
+
+    # The local SHB core.
+    def interest(self, now: int, interest: Interest) -> Effects:
+        """The SHB's interest changed, or is said again."""
+        return []
+
+    def hold(self, now: int, row: Hold) -> Effects:
+        """Fire once; the core repeats until held."""
+        return []
+
+    def want(self, now: int, want: Want) -> Effects:
+        """Fire once; the core repeats."""
+        return []
+
+    def progress(self, now: int, progress: Progress) -> Effects:
+        """The SHB's durable progress; repeated now and then."""
+        return []
+
+    # Local clients and storage.
+    def open(self, now: int, request: OpenRequest, reply_to: Hashable) -> Effects:
+        """Place a publisher; ends in exactly one Submitted.
+
+        Openings of one name are submitted in the order in which they were placed at a broker: one that comes
+        behind a later one, from a process that is over, fences the process which took its place.
+        """
+        return []
+
+    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+        """Place a batch; ends in exactly one Submitted."""
+        return []
+
+    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
+        """Mail for a role, here or elsewhere: what is repeated for ever has to arrive, unchanged, and nowhere else."""
+        return []
+
+    def saved(self, now: int, cookie: Hashable) -> Effects:
+        """A Save is durable."""
+        return []

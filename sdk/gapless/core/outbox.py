@@ -1,0 +1,83 @@
+"""What a core asks of the world during one turn, and who waits for the answer.
+
+All operations between two `take()`s leave as one `Write`, so a turn of publishes costs one atomic batch
+and one answer. The node calls `on_durable` in the order of the writes; roles stand on that (at a PHB an opening
+that is durable means that everything assigned before it is), so it is asserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from gapless.core.ports import Operation, Read, ReadResult, Write
+from gapless.core.stream.ticks import FOREVER, Tick
+
+Then: TypeAlias = "Callable[[int, int], None]"
+"""(now, wall): what was asked for is durable."""
+ThenRead: TypeAlias = "Callable[[ReadResult, int, int], None]"
+
+
+class Outbox:
+    """Collects effects, writes and reads; remembers what each answer sets going."""
+
+    def __init__(self) -> None:
+        self._effects: list[object] = []
+        self._operations: list[Operation] = []
+        self._then: list[Then] = []
+        self._writes: dict[int, list[Then]] = {}
+        self._reads: dict[int, ThenRead] = {}
+        self._cookie = 0
+        self._unsettled: list[Callable[[], None]] = []
+        self.wake: int = FOREVER
+        """The earliest time, in monotonic nanoseconds, at which somebody wants to be woken."""
+
+    def emit(self, effect: object) -> None:
+        """Asks for an effect that nothing answers."""
+        self._effects.append(effect)
+
+    def write(self, operations: Iterable[Operation], then: Then | None = None) -> None:
+        """Asks for operations; once they, and all asked for before, are durable, `then` is called."""
+        self._operations += operations
+        if then is not None:
+            self._then.append(then)
+
+    def read(self, stream: str, after: Tick, upto: Tick, then: ThenRead, max_bytes: int = 1 << 20) -> None:
+        """Asks for the records that overlap (after, upto], or the first of them; what is read is said to `then`."""
+        self._cookie += 1
+        self._reads[self._cookie] = then
+        self._effects.append(Read(stream, after, upto, self._cookie, max_bytes))
+
+    def wake_at(self, time: int) -> None:
+        """Asks to be woken at a time at the latest."""
+        self.wake = min(self.wake, time)
+
+    def before_take(self, settle: Callable[[], None]) -> None:
+        """Calls `settle` before the next `take()`: once for all that became durable in the turn."""
+        self._unsettled.append(settle)
+
+    def on_durable(self, cookie: int, now: int, wall: int) -> None:
+        """A write is durable."""
+        assert cookie == next(iter(self._writes)), "writes become durable in the order they were asked for"
+        for then in self._writes.pop(cookie):
+            then(now, wall)
+
+    def on_read(self, result: ReadResult, now: int, wall: int) -> None:
+        """A read is answered."""
+        assert isinstance(result.cookie, int)
+        self._reads.pop(result.cookie)(result, now, wall)
+
+    def take(self) -> list[object]:
+        """Everything asked for since the last call: the write first, so that every read sees it."""
+        if self._unsettled:
+            unsettled, self._unsettled = self._unsettled, []
+            for settle in unsettled:
+                settle()
+        effects, self._effects = self._effects, []
+        if not self._operations and not self._then:
+            return effects
+        self._cookie += 1
+        self._writes[self._cookie] = self._then
+        write = Write(self._operations, self._cookie)
+        self._operations, self._then = [], []
+        return [write, *effects]

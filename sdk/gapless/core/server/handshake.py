@@ -1,0 +1,107 @@
+"""The first frames of a connection: the only ones that are parsed before their sender is authenticated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, Limits
+from gapless.core.wire.codec import session_of
+from gapless.core.wire.messages import PROTOCOL, Challenge, Code, Hello, Proof, Refused, Welcome
+from gapless.core.wire.messages.checks import problem_of
+from gapless.core.wire.numbering import SESSION_BYTES
+from gapless.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from gapless.spi import Authentication, Authenticator
+
+_First = TypeVar("_First", Hello, Proof)
+ROUNDS_MAX: Final = 8
+"""So often a client may be challenged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A client that may come in."""
+
+    client_id: str
+    instance: str
+    principal: str
+
+
+class Handshake:
+    """One client on its way in: a Hello, and a Proof for each Challenge. Nothing else of it is looked at."""
+
+    __slots__ = ("_authentication", "_hello", "_rounds")
+
+    def __init__(self) -> None:
+        self._hello: Hello | None = None
+        self._authentication: Authentication | None = None
+        self._rounds = 0
+
+    @property
+    def awaited(self) -> str:
+        """Which frame is to come."""
+        return "Hello" if self._hello is None else "Proof"
+
+    def on_frame(
+        self, payload: bytes, peer: str, broker: BrokerIdentity, authenticator: Authenticator
+    ) -> Admitted | Challenge | Refused:
+        """Whether the sender may come in. Only someone authenticated learns anything of the network.
+
+        Raises RemoteProtocolError when it is not the frame that was to come, and whatever the authenticator raises.
+        """
+        if self._hello is None or self._authentication is None:
+            hello = self._hello = _parse(payload, Hello, "first frame")
+            if hello.protocol != PROTOCOL:
+                reason = f"this broker speaks protocol {PROTOCOL}, the client {hello.protocol}"
+                return Refused(Code.PROTOCOL_VERSION, reason)
+            problem = problem_of(hello)
+            if problem is not None:
+                return Refused(*problem)
+            self._authentication = authenticator.begin(hello.client_id, peer)
+            credentials = hello.credentials
+        else:
+            hello, credentials = self._hello, _parse(payload, Proof, "answer to a challenge").data
+        verdict = self._authentication.answer(credentials)
+        if isinstance(verdict, bytes):
+            self._rounds += 1
+            if self._rounds <= ROUNDS_MAX:
+                return Challenge(verdict)
+            return Refused(Code.UNAUTHORIZED, f"{ROUNDS_MAX} challenges did not tell who the client is")
+        if verdict is None:
+            return Refused(Code.UNAUTHORIZED, "the credentials are not valid here")
+        if hello.network and hello.network != broker.network:
+            reason = f"this broker is in network {broker.network!r}, not in {hello.network!r}"
+            return Refused(Code.NETWORK_MISMATCH, reason)
+        return Admitted(hello.client_id, hello.instance, verdict.name)
+
+
+def _parse(payload: bytes, kind: type[_First], which: str) -> _First:
+    """The Hello or Proof in a payload. Raises RemoteProtocolError when it holds anything else."""
+    if len(payload) > HELLO_BYTES_MAX:
+        raise RemoteProtocolError(f"the {which} has {len(payload)} bytes, more than {HELLO_BYTES_MAX}")
+    if session_of(payload):
+        raise RemoteProtocolError(f"the {which} names a session; it must be a {kind.__name__}")
+    try:
+        return msgspec.msgpack.decode(memoryview(payload)[SESSION_BYTES:], type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"the {which} is not a {kind.__name__}: {error}") from error
+
+
+def welcome(session: int, broker: BrokerIdentity, limits: Limits) -> Welcome:
+    """What an admitted client is told."""
+    return Welcome(
+        protocol=PROTOCOL,
+        session=session,
+        network=broker.network,
+        node=broker.node,
+        durable=broker.durable,
+        heartbeat_ms=limits.heartbeat // 1_000_000,
+        max_event_bytes=limits.event_bytes,
+        max_frame_bytes=limits.frame_bytes,
+        window_batches=limits.window_batches,
+        window_bytes=limits.window_bytes,
+    )

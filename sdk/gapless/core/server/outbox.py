@@ -1,0 +1,105 @@
+"""What is to be done to each link after a step: gathered, so that the driver makes one call per link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from gapless.core.wire.codec import encode
+from gapless.core.wire.messages import (
+    Done,
+    KeyedPublished,
+    Leased,
+    LeaseLost,
+    PubendList,
+    Published,
+    PublisherOpened,
+    PublishRefused,
+    RequestFailed,
+    Retired,
+    ServerMessage,
+    SubscriptionList,
+    Ticks,
+)
+from gapless.core.wire.numbering import Sent
+
+Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
+
+URGENT = frozenset(
+    {
+        Done,
+        KeyedPublished,
+        LeaseLost,
+        Leased,
+        PubendList,
+        PublishRefused,
+        Published,
+        PublisherOpened,
+        RequestFailed,
+        Retired,
+        SubscriptionList,
+        Ticks,
+    }
+)
+"""Messages whose order among deliveries means nothing: they need not wait behind data on a slow link.
+
+A heartbeat is none of them: it is by waiting behind data that it finds the loss of the last data (`core.numbering`).
+Each frame before it is as good a sign of life.
+"""
+
+
+class LinkOutput(Struct):
+    """What to do to one link, in the order of the fields."""
+
+    limit: int = 0
+    """Accept frames of up to so many bytes from now on; 0: as before."""
+    urgent: list[Payload] = []
+    ordinary: list[Payload] = []
+    paused: bool | None = None
+    """Stop reading (True), read again (False), or neither (None)."""
+    close: str | None = None
+    """Send what is pending, then close, for this reason; None: stay open."""
+
+
+class Outbox:
+    """The outputs of all links since they were last taken, and the numbers of their frames."""
+
+    def __init__(self) -> None:
+        self._links: dict[int, LinkOutput] = {}
+        self._sent: dict[int, Sent] = {}
+        """Of the links that have a session."""
+
+    def link(self, number: int) -> LinkOutput:
+        """The output of a link, to be added to."""
+        output = self._links.get(number)
+        if output is None:
+            output = self._links[number] = LinkOutput()
+        return output
+
+    def begin_session(self, number: int) -> None:
+        """From now on what is said to a link is numbered, but for what belongs to no session."""
+        self._sent[number] = Sent()
+
+    def end_session(self, number: int) -> None:
+        """Nothing more is said to a link."""
+        self._sent.pop(number, None)
+
+    def tell(self, number: int, session: int, message: ServerMessage) -> None:
+        """A control message for a link."""
+        output = self.link(number)
+        payload, urgent = encode(session, message), type(message) in URGENT
+        if session:
+            payload = self._sent[number].stamp(payload, urgent=urgent)
+        (output.urgent if urgent else output.ordinary).append(payload)
+
+    def transmit(self, number: int, payloads: Iterable[tuple[bytes, bytes]]) -> None:
+        """Encoded data of a session for its link."""
+        self.link(number).ordinary.extend(self._sent[number].stamp_pairs(payloads))
+
+    def take(self) -> dict[int, LinkOutput]:
+        """All outputs by link, in the order in which the links first got something; emptied by the call."""
+        links = self._links
+        self._links = {}
+        return links

@@ -1,0 +1,58 @@
+"""What each request needs permission for: the one place where the authorizer is asked about what is known here.
+
+Topics inside batches are not: the pubend's host decodes them, and asks there. What names a subscription by its seal
+(`Acknowledge`, `ReadRange`, …) was allowed when that was given out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from gapless.core.ports import Action, Authorizer, ClientSession
+from gapless.core.wire.messages import (
+    Attach,
+    ListPubends,
+    ListSubscriptions,
+    OpenPublisher,
+    PublishKeyed,
+    Retire,
+    Subscribe,
+    Unsubscribe,
+)
+
+Needs: TypeAlias = "Iterable[tuple[Action, str]]"
+
+
+def _subscribe(message: Subscribe | Attach, _client_id: str) -> Needs:
+    return ((Action.SUBSCRIBE, pattern) for pattern in message.topics)
+
+
+def _publish(message: OpenPublisher | PublishKeyed, _client_id: str) -> Needs:
+    return ((Action.PUBLISH, message.topic),) if message.topic else ()
+
+
+def _unsubscribe(message: Unsubscribe, client_id: str) -> Needs:
+    return () if message.client_id == client_id else ((Action.UNSUBSCRIBE, message.client_id),)
+
+
+NEEDS: Final[Mapping[type, Callable[[Any, str], Needs]]] = {
+    Subscribe: _subscribe,
+    Attach: _subscribe,
+    OpenPublisher: _publish,
+    PublishKeyed: _publish,
+    Unsubscribe: _unsubscribe,
+    ListSubscriptions: lambda *_: ((Action.LIST, "subscriptions"),),
+    ListPubends: lambda *_: ((Action.LIST, "pubends"),),
+    Retire: lambda message, _: ((Action.RETIRE, message.shb),),
+}
+"""Which permissions a message needs of a client with that id."""
+
+
+def refusal_of(message: Any, client: ClientSession, authorizer: Authorizer) -> str:
+    """Why the client may not ask for that, or ""."""
+    needs = NEEDS.get(type(message))
+    if needs is None or not authorizer.asks:
+        return ""
+    refusals = (authorizer.refusal(client.principal, *need) for need in needs(message, client.client_id))
+    return next(filter(None, refusals), "")

@@ -1,0 +1,428 @@
+"""All client sessions of a node: handshake, heartbeats, limits, and where each message goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, cast
+
+from gapless.core.network.facts import Ending, Submitted
+from gapless.core.ports import Alarm, Authorizer, ClientSession, RequestHandler, SessionEnded
+from gapless.core.server.complaints import Complaints
+from gapless.core.server.connection import Connection
+from gapless.core.server.handshake import Admitted, welcome
+from gapless.core.server.keyed import KeyedBatches, KeyedReply
+from gapless.core.server.limits import BrokerIdentity, Limits
+from gapless.core.server.outbox import LinkOutput, Outbox
+from gapless.core.server.permissions import refusal_of
+from gapless.core.server.publishing import Publishing, ReplyTo
+from gapless.core.server.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
+from gapless.core.wire.codec import decode_client, encode, session_of
+from gapless.core.wire.messages import (
+    Alive,
+    Challenge,
+    ClosePublisher,
+    Closing,
+    Code,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    OpenPublisher,
+    Publish,
+    PublishKeyed,
+    PublishRefused,
+    Refused,
+    RequestFailed,
+    ServerMessage,
+)
+from gapless.core.wire.messages.base import NUMBER_MAX
+from gapless.core.wire.messages.checks import Problem, problem_of
+from gapless.core.wire.numbering import FramesLostError
+from gapless.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from gapless.spi import Authenticator
+
+_COUNTER_BITS = 32
+
+
+class Sessions:
+    """The broker's side of the client protocol (protocol: session), for all links of a node.
+
+    A client that breaks the protocol loses its link, with a reason, and nothing else changes. Requests go
+    straight to the role that declared them; a handler may raise RemoteProtocolError, having changed
+    nothing, when a message makes no sense.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerIdentity,
+        limits: Limits,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        requests: Mapping[type, RequestHandler],
+    ) -> None:
+        self._broker = broker
+        self._limits = limits
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._handlers: dict[type, RequestHandler] = {
+            **requests,
+            Publish: self._on_publish,
+            PublishKeyed: self._on_publish_keyed,
+            OpenPublisher: self._on_open_publisher,
+            ClosePublisher: self._on_close_publisher,
+            Heartbeat: self._on_heartbeat,
+            Goodbye: self._on_goodbye,
+            Hello: self._on_second_hello,
+        }
+        self._effects: list[object] = []
+        self._outbox = Outbox()
+        self._publishing = Publishing(limits, self._outbox, self._effects)
+        self._keyed = KeyedBatches(self._outbox, self._effects)
+        self._links: dict[int, Connection] = {}
+        self._sessions: dict[int, Connection] = {}
+        self._instances: dict[tuple[str, str, str], Connection] = {}
+        self._due: list[tuple[int, int]] = []
+        """A heap with one (time, link) per link; a time may be too early, never too late."""
+        self._suspects = Suspects()
+        self._complaints = Complaints()
+        self._counter = 0
+        self._closing = ""
+
+    # Getters.
+
+    @property
+    def count(self) -> int:
+        """How many sessions there are."""
+        return len(self._sessions)
+
+    def farewells(self, reason: str) -> Iterator[tuple[int, bytes]]:
+        """Of every session its link, and the payload that tells its client that it ends. Changes nothing.
+
+        They have no numbers: a machine that has failed does not know what was sent of all that it had numbered.
+        """
+        for session, connection in self._sessions.items():
+            yield connection.link, encode(session, Closing(reason))
+
+    def remember(self, suspects: Suspects) -> None:
+        """What earlier machines of this node failed of; said before anything happens."""
+        self._suspects = suspects
+
+    # What happened.
+
+    def on_link(self, link: int, peer: str, now: int) -> None:
+        """A client connected; `link` is a number that was never used before."""
+        if self._closing:
+            self._refuse(link, Refused(Code.RETRY, self._closing))
+        elif len(self._links) >= self._limits.links:
+            self._refuse(link, Refused(Code.RETRY, f"this broker takes {self._limits.links} connections"))
+        else:
+            connection = self._links[link] = Connection(link, peer, now)
+            heappush(self._due, (connection.due(self._limits), link))
+
+    def on_frames(self, link: int, payloads: Sequence[bytes], now: int, wall: int) -> None:
+        """Frames arrived on a link. A link that was closed here is no longer listened to.
+
+        Raises HandlerFailedError when a handler fails of one: then nobody knows in which state the cores are.
+        """
+        connection = self._links.get(link)
+        if connection is None:
+            return
+        connection.heard = now
+        try:
+            for payload in payloads:
+                if self._links.get(link) is not connection:
+                    return
+                client = connection.client
+                if client is None:
+                    self._on_first_frame(connection, payload, now)
+                else:
+                    self._on_frame(connection, client, payload, now, wall)
+        except FramesLostError as error:
+            self._on_violation(connection, str(error), now)
+        except RemoteProtocolError as error:
+            self._on_violation(connection, f"protocol violation: {error}", now)
+
+    def on_broken(self, link: int, reason: str, now: int) -> None:
+        """What came on a link breaks the framing, or is too much. Who is not welcome yet is told nothing."""
+        connection = self._links.get(link)
+        if connection is None:
+            return
+        self._complain(connection, reason, now)
+        if connection.client is not None:
+            self._close(connection, reason)
+        else:
+            self._forget(connection, Ending.LEFT)
+            self._outbox.link(link).close = reason
+
+    def on_link_closed(self, link: int) -> None:
+        """A link is gone; nothing more can be sent there."""
+        connection = self._links.get(link)
+        if connection is not None:
+            self._forget(connection, Ending.LEFT)
+            self._outbox.end_session(link)
+
+    def on_pending(self, link: int, pending: int, now: int) -> None:
+        """So many bytes have not left for a link: said after each send, and when it has drained."""
+        connection = self._links.get(link)
+        if connection is None:
+            return
+        connection.on_pending(pending, now)
+        if pending > self._limits.pending_bytes_max:
+            reason = f"{pending} bytes wait for the client; it may let {self._limits.pending_bytes_max} wait"
+            self._close(connection, reason)
+        elif pending > self._limits.pending_bytes and not connection.paused:
+            self._pause(connection, paused=True)
+        elif pending <= self._limits.pending_bytes // 2 and connection.paused:
+            connection.heard = now
+            self._pause(connection, paused=False)
+
+    def on_placed(self, placed: Submitted) -> None:
+        """The router's answer to an opening or a batch; of a session that is over it means nothing."""
+        reply_to = cast("ReplyTo | KeyedReply", placed.reply_to)
+        connection = self._sessions.get(reply_to.session)
+        if connection is None:
+            return
+        if isinstance(reply_to, KeyedReply):
+            self._keyed.on_placed(connection, reply_to, placed)
+        else:
+            self._publishing.on_placed(connection, reply_to, placed)
+
+    def on_deadline(self, now: int) -> None:
+        """Sends heartbeats that are due, and ends what is overdue."""
+        due = self._due
+        while due and due[0][0] <= now:
+            _, link = heappop(due)
+            connection = self._links.get(link)
+            if connection is None:
+                continue
+            if reason := connection.lateness(self._limits, now):
+                self._close(connection, reason)
+                continue
+            if connection.client is not None and now >= connection.said + self._limits.heartbeat:
+                self._outbox.tell(link, connection.client.number, Alive())
+                connection.said = now
+            heappush(due, (connection.due(self._limits), link))
+
+    # Commands.
+
+    def tell(self, session: int, message: ServerMessage) -> None:
+        """Sends a message to a session; ignored when it is over."""
+        connection = self._sessions.get(session)
+        if connection is not None:
+            self._outbox.tell(connection.link, session, message)
+
+    def transmit(self, session: int, payloads: Sequence[tuple[bytes, bytes]]) -> None:
+        """Sends encoded data to a session; ignored when it is over."""
+        connection = self._sessions.get(session)
+        if connection is not None:
+            self._outbox.transmit(connection.link, payloads)
+
+    def end(self, session: int, reason: str) -> None:
+        """Ends a session, with a reason for people; ignored when it is over."""
+        connection = self._sessions.get(session)
+        if connection is not None:
+            self._close(connection, reason)
+
+    def close(self, reason: str) -> None:
+        """Ends all sessions in order and refuses new ones."""
+        self._closing = reason
+        for connection in list(self._links.values()):
+            self._close(connection, reason)
+
+    # What to do.
+
+    def take_effects(self) -> list[object]:
+        """`SubmitOpen` and `Submit` for the router, `SessionEnded` for roles, `Alarm`; emptied by the call."""
+        if not self._effects:
+            return []
+        effects = self._effects.copy()
+        self._effects.clear()
+        return effects
+
+    def take_links(self, now: int) -> dict[int, LinkOutput]:
+        """What to do to each link; emptied by the call."""
+        self._publishing.tell_published()
+        outputs = self._outbox.take()
+        for link, output in outputs.items():
+            connection = self._links.get(link)
+            if connection is None:
+                self._outbox.end_session(link)
+            elif output.ordinary:
+                connection.said = now
+        return outputs
+
+    def deadline(self) -> int | None:
+        """When `on_deadline` wants to be called."""
+        due = self._due
+        while due and due[0][1] not in self._links:
+            heappop(due)
+        return due[0][0] if due else None
+
+    # The first frames.
+
+    def _on_first_frame(self, connection: Connection, payload: bytes, now: int) -> None:
+        try:
+            verdict = connection.handshake.on_frame(payload, connection.peer, self._broker, self._authenticator)
+        except RemoteProtocolError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an authenticator may be anybody's, and nothing has changed yet
+            self._complain(connection, f"the broker failed to judge its Hello: {error!r}", now)
+            verdict = Refused(Code.RETRY, "the broker failed to judge the Hello; its log says how")
+        if isinstance(verdict, Challenge):
+            self._outbox.tell(connection.link, 0, verdict)
+            return
+        if isinstance(verdict, Refused):
+            if verdict.code is not Code.RETRY:
+                self._complain(connection, f"its Hello was refused: {verdict.reason}", now)
+            self._forget(connection, Ending.LEFT)
+            self._refuse(connection.link, verdict)
+            return
+        if self._suspects.is_outside(verdict.principal, verdict.client_id, verdict.instance, now):
+            reason = f"the broker failed of a message of this client, which stays outside for {OUTSIDE // SECOND} s"
+            self._forget(connection, Ending.LEFT)
+            self._refuse(connection.link, Refused(Code.RETRY, reason))
+            return
+        self._admit(connection, verdict, now)
+
+    def _admit(self, connection: Connection, admitted: Admitted, now: int) -> None:
+        key = (admitted.principal, admitted.client_id, admitted.instance)
+        earlier = self._instances.get(key)
+        if earlier is not None:
+            self._close(earlier, "the same client has connected again")
+        self._counter += 1
+        assert self._counter >> _COUNTER_BITS == 0
+        session = self._broker.start << _COUNTER_BITS | self._counter
+        connection.client = ClientSession(session, admitted.client_id, admitted.instance, admitted.principal)
+        connection.instance_key = key
+        connection.said = connection.moved = now
+        self._instances[key] = connection
+        self._sessions[session] = connection
+        self._outbox.begin_session(connection.link)
+        self._outbox.link(connection.link).limit = self._limits.frame_bytes
+        self._outbox.tell(connection.link, 0, welcome(session, self._broker, self._limits))
+
+    # Later frames.
+
+    def _on_frame(self, connection: Connection, client: ClientSession, payload: bytes, now: int, wall: int) -> None:
+        number = session_of(payload)
+        if number != client.number:
+            if number == 0:
+                raise RemoteProtocolError("a second Hello, or a frame without a session")
+            return  # of an earlier session
+        if not connection.received.is_new(payload):
+            return  # it came before
+        try:
+            message = decode_client(payload)
+            problem = problem_of(message)
+        except RemoteProtocolError:
+            raise
+        except Exception as error:  # nothing has changed yet, so it ends no session but this one
+            raise RemoteProtocolError(f"the broker failed to decode a frame: {error!r}") from error
+        if problem is not None:
+            self._refuse_message(client, message, problem)
+            return
+        if refusal := refusal_of(message, client, self._authorizer):
+            self._refuse_message(client, message, Problem(Code.FORBIDDEN, refusal))
+            return
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            self._on_unserved(client, message)
+            return
+        if self._suspects.has_seen(payload):
+            raise RemoteProtocolError("the broker failed of this very message before; its log says how")
+        try:
+            handler(client, message, now, wall)
+        except RemoteProtocolError:
+            raise
+        except Exception as error:
+            raise HandlerFailedError(client, connection.peer, type(message).__name__, payload) from error
+
+    def _on_publish(self, client: ClientSession, message: Publish, _now: int, _wall: int) -> None:
+        self._publishing.on_publish(self._sessions[client.number], client.number, message)
+
+    def _on_publish_keyed(self, client: ClientSession, message: PublishKeyed, _now: int, _wall: int) -> None:
+        self._keyed.on_publish(self._sessions[client.number], client.number, message)
+
+    def _on_open_publisher(self, client: ClientSession, message: OpenPublisher, _now: int, _wall: int) -> None:
+        self._publishing.on_open(self._sessions[client.number], client.number, message)
+
+    def _on_close_publisher(self, client: ClientSession, message: ClosePublisher, _now: int, _wall: int) -> None:
+        self._publishing.on_close(self._sessions[client.number], client.number, message)
+
+    def _on_heartbeat(self, _client: ClientSession, _message: Heartbeat, _now: int, _wall: int) -> None:
+        """That something was heard is noted with every frame."""
+
+    def _on_goodbye(self, client: ClientSession, _message: Goodbye, _now: int, _wall: int) -> None:
+        """The client is over, and with it its publishers: they have nothing to resume."""
+        connection = self._sessions[client.number]
+        self._forget(connection, Ending.CLOSED)
+        self._outbox.link(connection.link).close = ""
+
+    def _on_second_hello(self, _client: ClientSession, _message: Hello, _now: int, _wall: int) -> None:
+        raise RemoteProtocolError("a second Hello")
+
+    def _refuse_message(self, client: ClientSession, message: Any, problem: Problem) -> None:
+        """A message that fails its checks: a request is told why. Raises RemoteProtocolError if it is none."""
+        if isinstance(message, OpenPublisher):
+            self.tell(client.number, PublishRefused(message.publisher, 0, problem.code, problem.reason))
+        elif (request := getattr(message, "request", None)) is not None and request <= NUMBER_MAX:
+            self.tell(client.number, RequestFailed(request, *problem))
+        else:
+            raise RemoteProtocolError(problem.reason)
+
+    def _on_unserved(self, client: ClientSession, message: Any) -> None:
+        """No role of this node answers such messages: a request is told so, anything else is dropped."""
+        request = getattr(message, "request", None)
+        if request is not None:
+            reason = f"no role of node {self._broker.node!r} answers {type(message).__name__}"
+            self.tell(client.number, RequestFailed(request, Code.CONFIGURATION, reason))
+
+    def _complain(self, connection: Connection, reason: str, now: int) -> None:
+        """The operator hears who breaks the protocol, but not too often."""
+        client_id = None if connection.client is None else connection.client.client_id
+        text = self._complaints.text(connection.peer, client_id, reason, now)
+        if text is not None:
+            self._effects.append(Alarm(text))
+
+    def _on_violation(self, connection: Connection, reason: str, now: int) -> None:
+        self._complain(connection, reason, now)
+        if connection.client is None:
+            self._forget(connection, Ending.LEFT)
+            self._refuse(connection.link, Refused(Code.PROTOCOL_VERSION, reason))
+        else:
+            self._close(connection, reason)
+
+    # The end of a link.
+
+    def _refuse(self, link: int, refused: Refused) -> None:
+        self._outbox.tell(link, 0, refused)
+        self._outbox.link(link).close = refused.reason
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        """Ends a connection from this side, and tells the client why."""
+        client = connection.client
+        self._forget(connection, Ending.LEFT)
+        if client is None:
+            self._refuse(connection.link, Refused(Code.RETRY, reason))
+            return
+        self._outbox.tell(connection.link, client.number, Closing(reason))
+        self._outbox.link(connection.link).close = reason
+
+    def _forget(self, connection: Connection, ending: Ending) -> None:
+        """Nothing is expected from this link any more; the roles learn that its session is over."""
+        del self._links[connection.link]
+        client = connection.client
+        if client is None:
+            return
+        connection.client = None
+        del self._sessions[client.number]
+        del self._instances[connection.instance_key]
+        self._publishing.on_session_over(client.number, connection, ending)
+        self._keyed.on_session_over(client.number)
+        self._effects.append(SessionEnded(client))
+
+    def _pause(self, connection: Connection, *, paused: bool) -> None:
+        connection.paused = paused
+        self._outbox.link(connection.link).paused = paused

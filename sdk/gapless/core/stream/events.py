@@ -1,0 +1,197 @@
+"""Events: what a publisher encodes once and nobody encodes again.
+
+An event on the wire is one msgpack array, `[topic, properties, extras, body]`, the body last. Many of them are columns
+(see `columns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+from itertools import repeat
+from reprlib import Repr
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from gapless.core.stream.ticks import PubendId, Tick, time_at
+from gapless.selectors.headers import PRIORITY, SENT_FIELDS, HeaderValues, sent_headers
+
+Property: TypeAlias = bool | int | float | str
+Properties: TypeAlias = Mapping[str, Property]
+
+_UNIX = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+_short = Repr()
+_short.maxstring = _short.maxother = 80
+_short.maxdict = 12
+
+
+def shorten(value: object) -> str:
+    """A repr of bounded length, for messages and events that people print."""
+    if isinstance(value, bytes) and len(value) > 60:
+        return f"{value[:48]!r}… ({len(value):,} bytes)"
+    return _short.repr(value)
+
+
+class Extras(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The headers a sender may set, apart from the topic; absent as a whole when none is set."""
+
+    priority: int = PRIORITY
+    expiration: int = 0
+    """Milliseconds since 1970; 0 = never."""
+    correlation_id: str = ""
+    reply_to: str = ""
+    type: str = ""
+
+
+class _DocumentedOrder(msgspec.StructMeta):
+    """Lets `match` take an event's fields in the order the documentation names them.
+
+    The fields themselves stand in the order of the wire, so that a batch is decoded straight into events.
+    """
+
+    @property
+    def __match_args__(cls) -> tuple[str, ...]:  # type: ignore[override]  # noqa: N805 - of a metaclass
+        return ("topic", "body", "properties", "pubend", "tick")
+
+
+class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=False):
+    """One event as a subscriber gets it. Treat it as immutable. `Event.make` makes one, for tests of your own code."""
+
+    topic: str
+    properties: dict[str, bool | int | float | str]
+    extras: Extras | None
+    """The headers that its sender set, as they travel; read them by their own names."""
+    body: bytes
+    tick: Tick = 0
+    pubend: PubendId = ""
+    delivery_count: int = 1
+
+    @classmethod
+    def make(
+        cls,
+        topic: str,
+        body: bytes = b"",
+        properties: Properties | None = None,
+        *,
+        pubend: PubendId = "",
+        tick: Tick = 0,
+        priority: int = PRIORITY,
+        expiration: datetime | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        delivery_count: int = 1,
+    ) -> Event:
+        """An event such as a broker hands out, with nothing checked."""
+        until = 0 if expiration is None else max(1, (expiration - _UNIX) // timedelta(milliseconds=1))
+        extras = Extras(priority, until, correlation_id or "", reply_to or "", type or "")
+        return cls(
+            topic, dict(properties or {}), None if extras == Extras() else extras, body, tick, pubend, delivery_count
+        )
+
+    def __repr__(self) -> str:
+        """What it is, on a line of bounded length: of a long body or property only the beginning is shown."""
+        shown = [f"topic={self.topic!r}", f"body={shorten(self.body)}", f"properties={shorten(self.properties)}"]
+        shown += [f"pubend={self.pubend!r}", f"tick={self.tick}"]
+        for field, value in zip(SENT_FIELDS, sent_headers(self), strict=True):
+            if value != field.default:
+                text = value.isoformat() if isinstance(value, datetime) else shorten(value)
+                shown.append(f"{field.name}={text}")
+        if self.redelivered:
+            shown.append(f"delivery_count={self.delivery_count}")
+        return f"Event({', '.join(shown)})"
+
+    @property
+    def message_id(self) -> str:
+        """Unique in the network, for ever: the pubend and the tick."""
+        return f"ID:{self.pubend}:{self.tick}"
+
+    @property
+    def timestamp(self) -> datetime:
+        """When the pubend took the event in, UTC, to the millisecond."""
+        return time_at(self.tick)
+
+    @property
+    def priority(self) -> int:
+        """0 to 9; 4 when the sender set none."""
+        return self.extras.priority if self.extras else PRIORITY
+
+    @property
+    def expiration(self) -> datetime | None:
+        """When the event expires, or None."""
+        if not self.extras or not self.extras.expiration:
+            return None
+        return _UNIX + timedelta(milliseconds=self.extras.expiration)
+
+    @property
+    def correlation_id(self) -> str | None:
+        """What the sender linked the event to, or None."""
+        return (self.extras and self.extras.correlation_id) or None
+
+    @property
+    def reply_to(self) -> str | None:
+        """The topic an answer should go to, or None."""
+        return (self.extras and self.extras.reply_to) or None
+
+    @property
+    def type(self) -> str | None:
+        """The sender's name for the kind of event, or None."""
+        return (self.extras and self.extras.type) or None
+
+    @property
+    def headers(self) -> Mapping[str, bool | int | float | str | None]:
+        """The header fields under their JMS names, as a selector sees them: for `Selector.matches`."""
+        return HeaderValues(self)
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether the event was handed out before."""
+        return self.delivery_count > 1
+
+
+Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""An integer of 64 bits, with its sign; msgpack alone would let through half as many again."""
+
+
+class Header(msgspec.Struct, array_like=True, gc=False):
+    """What matching needs of an event; the rest of it is skipped while decoding."""
+
+    topic: str
+    properties: dict[str, bool | Long | float | str]
+    extras: Extras | None
+
+
+Finite: TypeAlias = Annotated[float, msgspec.Meta(ge=-1.7976931348623157e308, le=1.7976931348623157e308)]
+"""A number, and neither infinity: what selectors can compare."""
+Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class CheckedExtras(Extras, array_like=True, frozen=True, gc=False):
+    """Headers of which every value is one that a sender may set."""
+
+    priority: Annotated[int, msgspec.Meta(ge=0, le=9)] = PRIORITY
+    expiration: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)] = 0  # the year 10000
+
+
+class CheckedHeader(Header, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A header whose whole event was looked at: four parts, no more, and each is what it may be."""
+
+    properties: dict[Name, bool | Long | Finite | str]
+    extras: CheckedExtras | None
+    body: memoryview
+    """Not a copy: a view of the event."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def encode_event(topic: str, properties: Mapping[str, Any], extras: Extras | None, body: bytes) -> bytes:
+    """One event in its wire form. The caller has checked the values."""
+    return _encode((topic, properties, extras, body))
+
+
+def encode_events(topic: str, properties: Iterable[Mapping[str, Any]], bodies: Iterable[bytes]) -> list[bytes]:
+    """Many events of one topic, without extras, with no Python step per event. The caller has checked the values."""
+    return list(map(_encode, zip(repeat(topic), properties, repeat(None), bodies)))

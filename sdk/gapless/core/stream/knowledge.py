@@ -1,0 +1,342 @@
+"""What is known of one pubend's ticks (protocol: knowledge): the knowledge stream.
+
+A tick's value is the highest that anyone stated: Q (unknown) < L (lost) < S (silence, under a stamp) < D
+(an event). Silence that nobody filtered and an event exclude each other: `KnowledgeConflict`. Held are the
+events, the runs of silence with their stamps, L as a prefix, and the ranges that an operator has given up as
+damaged, which are lost as L is, with another reason: a stated interval is one run whatever events lie inside
+it, and an event overrides the run under it. Everything <= `base` is decided, was dropped, and is ignored when
+it is said again.
+
+Any run may be forgotten at any time. Nothing here is ever wrong afterwards, only less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from gapless.core.stream.columns import EMPTY, EventBatch
+from gapless.core.stream.intervals import IntervalMap, IntervalSet, Ranges
+from gapless.core.stream.segments import EventSegments, KnowledgeConflict
+from gapless.core.stream.stamps import RAW, Stamp, covers, join, meet
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
+
+__all__ = ["Delta", "Kind", "Knowledge", "KnowledgeConflict", "KnowledgeStream", "Run"]
+
+
+class Knowledge(Struct, frozen=True, gc=False):
+    """Every tick of (lo, hi] is D (an event in `data`), L (<= lost), or silence under `stamp`."""
+
+    pubend: PubendId
+    lo: Tick
+    hi: Tick
+    data: EventBatch = EMPTY
+    lost: Tick = 0
+    stamp: Stamp = RAW
+    reply: bool = False
+    """An answer to a want: it goes only where it was asked for (T37)."""
+    damaged: bool = False
+    """All of (lo, hi] is lost: it could not be read, and an operator has given it up. There is no data."""
+
+    @classmethod
+    def of_damage(cls, pubend: PubendId, lo: Tick, hi: Tick, lost: Tick) -> Knowledge:
+        """The answer to a want for what an operator has given up."""
+        return cls(pubend, lo, hi, EMPTY, lost, RAW, reply=True, damaged=True)
+
+
+class Kind(Enum):
+    """What a run of ticks is, apart from the events in it."""
+
+    UNKNOWN = "Q"
+    LOST = "L"
+    DAMAGED = "L, damaged"
+    SILENCE = "S"
+
+
+class Run(NamedTuple):
+    """Every tick of (lo, hi] is of this kind, or an event. `stamp` is that of silence."""
+
+    lo: Tick
+    hi: Tick
+    kind: Kind
+    stamp: Stamp = RAW
+
+
+class Delta(NamedTuple):
+    """What a statement added."""
+
+    events: EventBatch
+    """The events that were not known."""
+    known: Ranges
+    """Where its silence is new: nothing was stated there, or silence under a stamp that did not cover it."""
+    lost: Tick = 0
+    """Up to where the pubend is lost now, if that rose; else 0."""
+
+
+class KnowledgeStream:
+    """Knowledge of one pubend, gathered from statements in any order. See the module."""
+
+    __slots__ = ("_base", "_damaged", "_events", "_lost", "_runs", "_upto", "pubend")
+
+    def __init__(self, pubend: PubendId, base: Tick = 0) -> None:
+        self.pubend = pubend
+        self._base = base
+        self._upto = base
+        self._lost = 0
+        self._damaged = IntervalSet()
+        self._events = EventSegments()
+        self._runs: IntervalMap[Stamp] = IntervalMap()
+
+    @property
+    def base(self) -> Tick:
+        """Everything up to here is decided and was dropped."""
+        return self._base
+
+    @property
+    def lost(self) -> Tick:
+        """Up to here the pubend no longer knows; what is known nevertheless stays known."""
+        return self._lost
+
+    @property
+    def known_upto(self) -> Tick:
+        """The highest tick of which anything is known, or `base`."""
+        return self._upto
+
+    @property
+    def event_count(self) -> int:
+        """How many events are held."""
+        return len(self._events)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all events held: what a limit on memory looks at."""
+        return self._events.size
+
+    @property
+    def run_count(self) -> int:
+        """How many runs of silence are held."""
+        return len(self._runs)
+
+    # ------------------------------------------------------------------------------ what is stated
+
+    def accumulate(self, knowledge: Knowledge) -> Delta:
+        """Take a statement in, and say what of it was new. Its part <= `base` is ignored.
+
+        Raises KnowledgeConflict, having changed nothing, if it contradicts what is known: another event
+        at a tick, or RAW silence where an event is known, or the other way round.
+        """
+        lo, hi, data = knowledge.lo, knowledge.hi, knowledge.data
+        assert not data or lo < data.ticks[0] <= data.ticks[-1] <= hi, "events outside of their knowledge"
+        if knowledge.damaged:
+            return self._give_up(knowledge)
+        if self._upto <= lo < hi and knowledge.lost <= self._lost:  # in order: nothing to compare it with
+            self._runs.append(lo, hi, knowledge.stamp)
+            if data:
+                self._events.append(data)
+            self._upto = hi
+            return Delta(data, ((lo, hi),))
+        return self._merge(knowledge)
+
+    def _give_up(self, knowledge: Knowledge) -> Delta:
+        """What is damaged is lost: nobody will ever say more of it."""
+        assert not knowledge.data, "what is damaged has no events"
+        risen = knowledge.lost if knowledge.lost > self._lost else 0
+        self._lost = max(self._lost, risen)
+        self._damaged.add(max(knowledge.lo, self._base), knowledge.hi)
+        self._upto = max(self._upto, self._lost, knowledge.hi)
+        return Delta(EMPTY, (), risen)
+
+    def _merge(self, knowledge: Knowledge) -> Delta:
+        lo, hi = max(knowledge.lo, self._base), knowledge.hi
+        silent = max(lo, knowledge.lost)
+        said = _after(knowledge.data, self._base)
+        fresh = self._events.fresh(said)
+        if knowledge.stamp is RAW:
+            self._refuse_forgotten_events(_after(said, silent), _after(fresh, silent), silent, hi)
+        self._refuse_events_in_silence(fresh)
+        risen = knowledge.lost if knowledge.lost > self._lost else 0
+        self._lost = max(self._lost, risen)
+        self._events.insert(fresh)
+        known = self._runs.join(silent, hi, knowledge.stamp, join)
+        self._upto = max(self._upto, self._lost, hi if lo < hi else 0)
+        return Delta(fresh, known, risen)
+
+    def _refuse_forgotten_events(self, said: EventBatch, fresh: EventBatch, lo: Tick, hi: Tick) -> None:
+        """Refuse RAW silence over (lo, hi] if an event is known there that it does not name."""
+        if self._events.count(lo, hi) != len(said) - len(fresh):
+            raise KnowledgeConflict(f"{self.pubend}: RAW silence in ({lo}, {hi}] where an event is known")
+
+    def _refuse_events_in_silence(self, fresh: EventBatch) -> None:
+        """Refuse new events where RAW silence is known."""
+        if not fresh:
+            return
+        for lo, hi, stamp in self._runs.overlapping(fresh.ticks[0] - 1, fresh.ticks[-1]):
+            if stamp is RAW and any(lo < tick <= hi for tick in fresh.ticks):
+                raise KnowledgeConflict(f"{self.pubend}: an event in RAW silence ({lo}, {hi}]")
+
+    # ------------------------------------------------------------------------------- what is known
+
+    def horizon(self, start: Tick, need: Stamp) -> Tick:
+        """The highest tick h for which all of (start, h] is D, L, or silence whose stamp covers `need`.
+
+        `start` itself when its next tick is not; a start below `base` counts as `base`.
+        """
+        start = max(start, self._base)
+        last = self._runs.last
+        if last is not None and last[0] <= start < last[1] == self._upto and covers(last[2], need):
+            return self._upto
+        for run in self._judged(start, self._upto, need):
+            if run.kind is Kind.UNKNOWN:
+                return run.lo
+        return max(start, self._upto)
+
+    def take(self, lo: Tick, hi: Tick) -> EventBatch:
+        """The events known in (lo, hi], in order. They stay here."""
+        return self._events.take(lo, hi)
+
+    def lost_in(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
+        """Which ticks of (lo, hi] are lost: neither an event, nor silence under a stamp that covers `need`.
+
+        Silence under a lower stamp is no silence to whom it was not computed for.
+        """
+        return self._without_events(lo, hi, need, Kind.LOST)
+
+    def damaged_in(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
+        """The same of what was given up as damaged."""
+        return self._without_events(lo, hi, need, Kind.DAMAGED) if self._damaged.ranges else ()
+
+    def _without_events(self, lo: Tick, hi: Tick, need: Stamp, kind: Kind) -> Ranges:
+        lost = IntervalSet((run.lo, run.hi) for run in self._judged(lo, hi, need) if run.kind is kind)
+        for start, stop in lost.ranges:
+            for tick in self._events.take(start, stop).ticks:
+                lost.remove(tick - 1, tick)
+        return lost.ranges
+
+    def unknown(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
+        """Which ranges of (lo, hi] to ask for: Q, or silence under a stamp that does not cover `need`.
+
+        Both ends of a range are unknown. It may reach across events in silence of too low a stamp: to be
+        sent an event again costs less than a range on either side of each. Ticks <= `base` are decided.
+        """
+        runs = self._judged(lo, hi, need)
+        return IntervalSet((run.lo, run.hi) for run in runs if run.kind is Kind.UNKNOWN).ranges
+
+    def answer(self, ranges: Ranges, need: Stamp) -> tuple[list[Knowledge], Ranges]:
+        """What a cache can say to a want, as replies, and the ranges that it has to leave to others.
+
+        Replies are maximal intervals of D and of silence that covers `need`, or of D and L; their stamp
+        is what holds for all of the interval. Dropped ticks (<= `base`) are left to others.
+        """
+        answered: list[Run] = []
+        rest = IntervalSet()
+        for lo, hi in ranges:
+            rest.add(lo, min(hi, self._base))
+            for run in self._judged(lo, hi, need):
+                if run.kind is Kind.UNKNOWN or run.kind is Kind.DAMAGED:  # the pubend says that itself
+                    rest.add(run.lo, run.hi)
+                elif answered and answered[-1].hi == run.lo and answered[-1].kind is run.kind:
+                    last = answered.pop()
+                    answered.append(Run(last.lo, run.hi, run.kind, meet(last.stamp, run.stamp)))
+                else:
+                    answered.append(run)
+        return [self._reply(run) for run in answered], rest.ranges
+
+    def _reply(self, run: Run) -> Knowledge:
+        # L goes along with lost runs alone: said with silence, it would hide that silence from the receiver.
+        lost = self._lost if run.kind is Kind.LOST else 0
+        return Knowledge(self.pubend, run.lo, run.hi, self.take(run.lo, run.hi), lost, run.stamp, reply=True)
+
+    def runs(self, lo: Tick, hi: Tick) -> Iterator[Run]:
+        """The maximal runs of (lo, hi], in order, from `base` on; events lie inside of them."""
+        at = max(lo, self._base)
+        for start, stop, stamp in self._runs.overlapping(at, hi):
+            yield from self._outside(at, start)
+            yield Run(start, stop, Kind.SILENCE, stamp)
+            at = stop
+        yield from self._outside(at, hi)
+
+    def highest_silence_below(self, version: int, shb: ShbId) -> Tick:
+        """The highest tick held as silence under a stamp with stamp[shb] < version, or 0.
+
+        It bounds `since` of a joining subscription from below (protocol: joining).
+        """
+        for lo, hi, stamp in reversed(self._runs):
+            if stamp is None or stamp.get(shb, 0) >= version:
+                continue
+            tick = hi
+            while tick > lo and tick in self._events:
+                tick -= 1
+            if tick > lo:
+                return tick
+        return 0
+
+    def _outside(self, lo: Tick, hi: Tick) -> Iterator[Run]:
+        """The runs of (lo, hi], about which no silence is stated."""
+        middle = min(max(lo, self._lost), hi)
+        if lo < middle:
+            yield Run(lo, middle, Kind.LOST)
+        at = middle
+        for start, stop in self._damaged.ranges if middle < hi else ():
+            low, high = max(start, middle), min(stop, hi)
+            if low < high:
+                if at < low:
+                    yield Run(at, low, Kind.UNKNOWN)
+                yield Run(low, high, Kind.DAMAGED)
+                at = high
+        if at < hi:
+            yield Run(at, hi, Kind.UNKNOWN)
+
+    def _judged(self, lo: Tick, hi: Tick, need: Stamp) -> Iterator[Run]:
+        """The runs of (lo, hi] as `need` sees them: silence that covers it, lost, or unknown.
+
+        Silence that does not cover it counts as never stated, so the lost prefix fills it: no one could
+        ever answer a want for it better.
+        """
+        for run in self.runs(lo, hi):
+            if run.kind is not Kind.SILENCE or covers(run.stamp, need):
+                yield run
+                continue
+            for part in self._outside(run.lo, run.hi):
+                yield from self._between_events(part) if part.kind is Kind.UNKNOWN else (part,)
+
+    def _between_events(self, run: Run) -> Iterator[Run]:
+        """An unknown run without the events at its ends, which are silence of any stamp: they hold none."""
+        lo, hi = run.lo, run.hi
+        while lo < hi and lo + 1 in self._events:
+            lo += 1
+        while lo < hi and hi in self._events:
+            hi -= 1
+        parts = Run(run.lo, lo, Kind.SILENCE), Run(lo, hi, Kind.UNKNOWN), Run(hi, run.hi, Kind.SILENCE)
+        yield from (part for part in parts if part.lo < part.hi)
+
+    # -------------------------------------------------------------------------- what is let go of
+
+    def trim(self, upto: Tick) -> None:
+        """Everything <= `upto` is decided: drop it, and ignore it from now on."""
+        if upto <= self._base:
+            return
+        self._base = upto
+        self._events.trim(upto)
+        self._damaged.remove(0, upto)
+        self._runs.trim(upto)
+        self._upto = max(self._upto, upto)
+
+    def forget(self, lo: Tick, hi: Tick) -> None:
+        """Make (lo, hi] Q again, or L where the pubend is lost or damaged: what it lost, it lost for good."""
+        if lo >= hi:
+            return
+        self._events.remove(lo, hi)
+        self._runs.remove(lo, hi)
+        last = self._runs.last
+        damaged = self._damaged.ranges[-1][1] if self._damaged.ranges else 0
+        self._upto = max(self._base, self._lost, damaged, last[1] if last is not None else 0)
+
+
+def _after(batch: EventBatch, tick: Tick) -> EventBatch:
+    """The events behind a tick."""
+    if not batch or batch.ticks[0] > tick:
+        return batch
+    return batch.slice(sum(event <= tick for event in batch.ticks), len(batch))

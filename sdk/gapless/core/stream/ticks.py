@@ -1,0 +1,51 @@
+"""Ticks: the positions of a pubend's stream (protocol: ticks).
+
+A tick is a 63-bit integer: milliseconds since 2020, a 12-bit counter, a 10-bit pubend number. All
+integers are ticks; a pubend uses only those of its own residue class, the others are silent for ever.
+Intervals of ticks are half-open, `(lo, hi]`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TypeAlias
+
+Tick: TypeAlias = int
+PubendId: TypeAlias = str
+"""`name@epoch`: another incarnation is another pubend."""
+ShbId: TypeAlias = str
+
+PUBEND_BITS = 10
+COUNTER_BITS = 12
+STEP = 1 << PUBEND_BITS
+"""The distance between two neighbouring ticks of one pubend."""
+MILLISECOND = 1 << (PUBEND_BITS + COUNTER_BITS)
+SECOND = 1000 * MILLISECOND
+FOREVER = (1 << 63) - 1
+"""Above every tick."""
+
+EPOCH_MS = 1_577_836_800_000
+"""2020-01-01T00:00:00Z in milliseconds since 1970."""
+_EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
+
+
+def tick_at(wall: int) -> Tick:
+    """The first tick of a wall time in milliseconds since 1970; 0 for times before 2020."""
+    return max(0, min((wall - EPOCH_MS) * MILLISECOND, FOREVER))
+
+
+def wall_at(tick: Tick) -> int:
+    """The wall time of a tick in milliseconds since 1970."""
+    return EPOCH_MS + tick // MILLISECOND
+
+
+def tick_at_time(time: datetime) -> Tick:
+    """The first tick of an aware datetime. Raises ValueError for a naive one."""
+    if time.tzinfo is None:
+        raise ValueError("a datetime with a time zone is needed")
+    return max(0, min((time - _EPOCH) // timedelta(milliseconds=1) * MILLISECOND, FOREVER))
+
+
+def time_at(tick: Tick) -> datetime:
+    """The time of a tick, in UTC, exact to the millisecond."""
+    return _EPOCH + timedelta(milliseconds=tick // MILLISECOND)

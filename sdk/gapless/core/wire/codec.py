@@ -1,0 +1,166 @@
+"""Messages to payloads and back. A payload is what a frame carries (`gapless.core.wire.framing`).
+
+    payload := session u64, numbers 8 bytes (`gapless.core.wire.numbering`), message
+             | 0 u64, message                                          in the handshake: Hello, …, Welcome or Refused
+    message := msgpack array (a control message)                       first byte >= 0x90
+             | 0x01, publisher u32, epoch u64, first u64, count u32, count × (length u32, body u32), events
+             | 0x02, subscription u64, pubend number u16, count u32, count × (tick u64, length u32, body u32), events
+             | 0x03, request u64, epoch u64, index u64, producer u16, topic u16, count u32, producer's name, topic,
+               count × (length u32, body u32), events                                      (from a client)
+             | 0x04, request u64, count u32, count × (tick u64, length u32, body u32), events
+
+All integers little-endian. What is encoded here has no numbers yet: whoever sends it gives it those. The handshake is
+what two builds of different protocols must understand of each other, so it stays as it is. What does not parse raises
+RemoteProtocolError; the limits were checked by the framing before.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is a class
+
+import msgspec
+
+from gapless.core.stream.columns import EventColumns
+from gapless.core.wire.delivered import DeliveredColumns
+from gapless.core.wire.messages import (
+    AnyClientMessage,
+    AnyServerMessage,
+    ClientMessage,
+    Deliver,
+    Publish,
+    PublishKeyed,
+    RangeEvents,
+    ServerMessage,
+)
+from gapless.core.wire.numbering import HEAD_BYTES, SESSION_BYTES, UNNUMBERED
+from gapless.errors import RemoteProtocolError
+
+_PUBLISH = Struct("<QQBIQQI")
+_DELIVER = Struct("<QQBQH")
+_KEYED = Struct("<QQBQQQHHI")
+_RANGE = Struct("<QQBQ")
+_SESSION = Struct("<Q")
+_PUBLISH_KIND = 1
+_DELIVER_KIND = 2
+_KEYED_KIND = 3
+_RANGE_KIND = 4
+TOO_SHORT = "a frame is too short to be a message"
+
+_encode = msgspec.msgpack.Encoder().encode
+_client_decoder: msgspec.msgpack.Decoder[AnyClientMessage] = msgspec.msgpack.Decoder(AnyClientMessage)
+_server_decoder: msgspec.msgpack.Decoder[AnyServerMessage] = msgspec.msgpack.Decoder(AnyServerMessage)
+
+
+def encode(session: int, message: ClientMessage | ServerMessage) -> bytes:
+    """A control message as a payload."""
+    return _SESSION.pack(session) + (UNNUMBERED if session else b"") + _encode(message)
+
+
+def encode_publish(session: int, message: Publish) -> tuple[bytes, bytes]:
+    """A batch as a payload in two parts."""
+    events = message.events
+    head = _PUBLISH.pack(session, 0, _PUBLISH_KIND, message.publisher, message.epoch, message.first, events.count)
+    return head + events.lengths, events.blob
+
+
+def deliver_head(session: int, sid: int, number: int) -> bytes:
+    """The first part of a delivery's payload; the second is `EventBatch.payload`."""
+    return _DELIVER.pack(session, 0, _DELIVER_KIND, sid, number)
+
+
+def encode_keyed(session: int, message: PublishKeyed) -> tuple[bytes, bytes]:
+    """A keyed batch as a payload in two parts."""
+    events, producer, topic = message.events, message.producer.encode(), message.topic.encode()
+    numbers = message.request, message.epoch, message.index, len(producer), len(topic), events.count
+    return _KEYED.pack(session, 0, _KEYED_KIND, *numbers) + producer + topic + events.lengths, events.blob
+
+
+def range_head(session: int, request: int) -> bytes:
+    """The first part of a payload with events of a range; the second is `EventBatch.payload`."""
+    return _RANGE.pack(session, 0, _RANGE_KIND, request)
+
+
+def session_of(payload: bytes) -> int:
+    """The session a payload belongs to."""
+    if len(payload) <= SESSION_BYTES:
+        raise RemoteProtocolError(TOO_SHORT)
+    (session,) = _SESSION.unpack_from(payload)
+    return int(session)
+
+
+def _message_at(payload: bytes) -> int:
+    """Where the message begins."""
+    if not session_of(payload):
+        return SESSION_BYTES
+    if len(payload) <= HEAD_BYTES:
+        raise RemoteProtocolError(TOO_SHORT)
+    return HEAD_BYTES
+
+
+def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
+    """A client's message."""
+    at = _message_at(payload)
+    if payload[at] == _PUBLISH_KIND:
+        return _decode_publish(payload)
+    if payload[at] == _KEYED_KIND:
+        return _decode_keyed(payload)
+    try:
+        return _client_decoder.decode(memoryview(payload)[at:])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"a client's message does not parse: {error}") from error
+
+
+def decode_server(payload: bytes) -> AnyServerMessage | Deliver | RangeEvents:
+    """A broker's message."""
+    at = _message_at(payload)
+    if payload[at] == _DELIVER_KIND:
+        return _decode_deliver(payload)
+    if payload[at] == _RANGE_KIND:
+        return _decode_range(payload)
+    try:
+        return _server_decoder.decode(memoryview(payload)[at:])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"a broker's message does not parse: {error}") from error
+
+
+def _decode_publish(payload: bytes) -> Publish:
+    try:
+        _, _, _, publisher, epoch, first, count = _PUBLISH.unpack_from(payload)
+    except StructError as error:
+        raise RemoteProtocolError("a batch is shorter than its head") from error
+    start = _PUBLISH.size + 8 * count
+    if not count or len(payload) < start:
+        raise RemoteProtocolError("a batch is empty or shorter than its lengths")
+    return Publish(publisher, epoch, first, EventColumns(count, payload[_PUBLISH.size : start], payload[start:]))
+
+
+def _decode_deliver(payload: bytes) -> Deliver:
+    try:
+        _, _, _, sid, number = _DELIVER.unpack_from(payload)
+        return Deliver(sid, number, DeliveredColumns.parse(payload, _DELIVER.size))
+    except (StructError, ValueError) as error:
+        raise RemoteProtocolError(f"a delivery does not parse: {error}") from error
+
+
+def _decode_keyed(payload: bytes) -> PublishKeyed:
+    try:
+        _, _, _, request, epoch, index, name, topic, count = _KEYED.unpack_from(payload)
+        texts = _KEYED.size + name
+        start = texts + topic
+        producer, placed_by = payload[_KEYED.size : texts].decode(), payload[texts:start].decode()
+    except (StructError, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"the head of a keyed batch does not parse: {error}") from error
+    end = start + 8 * count
+    if not count or len(payload) < end:
+        raise RemoteProtocolError("a keyed batch is empty or shorter than its lengths")
+    events = EventColumns(count, payload[start:end], payload[end:])
+    return PublishKeyed(request, epoch, index, producer, placed_by, events)
+
+
+def _decode_range(payload: bytes) -> RangeEvents:
+    try:
+        _, _, _, request = _RANGE.unpack_from(payload)
+        return RangeEvents(request, DeliveredColumns.parse(payload, _RANGE.size))
+    except (StructError, ValueError) as error:
+        raise RemoteProtocolError(f"events of a range do not parse: {error}") from error

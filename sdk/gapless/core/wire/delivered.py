@@ -1,0 +1,88 @@
+"""Events in columns, as a subscriber gets them over the wire.
+
+All events of a delivery are decoded in one call (an array header before them, and they are one msgpack array). Ticks
+and bodies are found by arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+import msgspec
+
+from gapless.core.stream.columns import LITTLE_ENDIAN, ROW, array_header
+from gapless.core.stream.events import Event
+from gapless.core.stream.ticks import PubendId, Tick
+
+_decode_events = msgspec.msgpack.Decoder(list[Event]).decode
+
+
+class DeliveredColumns:
+    """A delivery as it came over the wire: count, rows, events; decoded when asked for."""
+
+    __slots__ = ("_ends", "_events", "_rows", "count")
+
+    def __init__(self, count: int, rows: memoryview, events: memoryview) -> None:
+        self.count = count
+        self._rows = rows
+        self._events = events
+        self._ends: list[int] | None = None
+
+    @classmethod
+    def parse(cls, blob: bytes, offset: int) -> DeliveredColumns:
+        """The delivery that fills `blob` from `offset` on. Raises ValueError if rows and events do not."""
+        count = int.from_bytes(blob[offset : offset + 4], "little")
+        columns = memoryview(blob)[offset + 4 :]
+        if len(columns) < ROW.size * count:
+            raise ValueError("a delivery is shorter than its rows")
+        parsed = cls(count, columns[: ROW.size * count], columns[ROW.size * count :])
+        if sum(parsed.lengths()) != len(columns) - ROW.size * count:
+            raise ValueError("the lengths of the events do not add up to the delivery")
+        return parsed
+
+    @property
+    def size(self) -> int:
+        """Bytes of rows and events."""
+        return len(self._rows) + len(self._events)
+
+    @property
+    def buffers(self) -> tuple[memoryview, memoryview]:
+        """All rows (`ROW`), and all events one behind the other, as they came: for who reads them in columns."""
+        return self._rows, self._events
+
+    def rows(self) -> Iterator[tuple[Tick, int, int]]:
+        """Tick, length and body length of each event."""
+        return ROW.iter_unpack(self._rows)
+
+    def ticks(self) -> list[Tick]:
+        """The ticks, in order."""
+        if LITTLE_ENDIAN:
+            return self._rows.cast("Q")[::2].tolist()
+        return [tick for tick, _, _ in self.rows()]
+
+    def lengths(self) -> list[int]:
+        """The length of each event."""
+        if LITTLE_ENDIAN:
+            return self._rows.cast("I")[2::4].tolist()
+        return [length for _, length, _ in self.rows()]
+
+    def slice(self, start: int, stop: int) -> DeliveredColumns:
+        """The events with these positions, 0 <= start <= stop <= count; the bytes are shared."""
+        if start == 0 and stop == self.count:
+            return self
+        if self._ends is None:
+            self._ends = list(accumulate(self.lengths(), initial=0))
+        rows = self._rows[ROW.size * start : ROW.size * stop]
+        return DeliveredColumns(stop - start, rows, self._events[self._ends[start] : self._ends[stop]])
+
+    def events(self, pubend: PubendId) -> list[Event]:
+        """All events, decoded in one call. Raises ValueError if they are not `count` well-formed events."""
+        try:
+            events = _decode_events(b"".join((array_header(self.count), self._events)))
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"an event is malformed: {error}") from error
+        for event, tick in zip(events, self.ticks()):  # noqa: B905
+            event.tick = tick
+            event.pubend = pubend
+        return events

@@ -1,0 +1,58 @@
+"""What all messages of the client protocol stand on: their two directions, and why a request is refused."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+PROTOCOL = 2
+"""The version of the client protocol that this build speaks."""
+
+
+NUMBER_MAX = (1 << 63) - 1
+
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+"""A count, a credit, or what a client or a broker calls something by: others do not parse."""
+Number32: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+"""A number that has 32 bits in binary messages."""
+Wall: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
+"""A wall time in milliseconds since 1970."""
+Seal: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=64)]
+"""Of a token."""
+
+
+class Code(str, Enum):
+    """Why a request was refused. The client turns each into one error class."""
+
+    CONFIGURATION = "configuration"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    NETWORK_MISMATCH = "network-mismatch"
+    PROTOCOL_VERSION = "protocol-version"
+    INVALID_SELECTOR = "invalid-selector"
+    INVALID_TOPIC = "invalid-topic"
+    INVALID_MESSAGE = "invalid-message"
+    INVALID_TOKEN = "invalid-token"
+    TOKEN_MISMATCH = "token-mismatch"
+    TOKEN_AHEAD = "token-ahead"
+    NOT_FOUND = "subscription-not-found"
+    IN_USE = "subscription-in-use"
+    TAKEN_OVER = "subscription-taken-over"
+    MISMATCH = "subscription-mismatch"
+    UNSUBSCRIBED = "unsubscribed"
+    FENCED = "publisher-fenced"
+    FORGOTTEN = "publisher-forgotten"
+    REJECTED = "publish-rejected"
+    RESUME = "publish-resume"
+    RETRY = "retry"
+    CLOSED = "closed"
+
+
+class ClientMessage(msgspec.Struct, array_like=True, frozen=True, tag_field="kind"):
+    """A message from a client."""
+
+
+class ServerMessage(msgspec.Struct, array_like=True, frozen=True, tag_field="kind"):
+    """A message to a client."""

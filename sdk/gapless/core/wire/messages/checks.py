@@ -1,0 +1,141 @@
+"""What must hold of a client's messages beyond their types, checked where they enter: one table for all of them.
+
+Numbers, and what only a program of somebody else's gets wrong, are bounded where the fields are declared: such a
+message does not parse, and costs its sender the session. What an application may get wrong is in `CHECKS`: a request
+is answered with the reason, anything else costs the session as well. No handler sees a message that fails either.
+`tests/unit/gapless/core/wire/messages/test_checks.py` sees to it that no field of any message is without a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from gapless.core.wire.messages.asking import Retire, Unsubscribe
+from gapless.core.wire.messages.base import NUMBER_MAX, Code
+from gapless.core.wire.messages.keyed import PublishKeyed
+from gapless.core.wire.messages.publishing import OpenPublisher
+from gapless.core.wire.messages.ranges import AskBound, AskEarliest, AskHeads, Attach, Lease, ReadRange, Settle, Target
+from gapless.core.wire.messages.session import Hello
+from gapless.core.wire.messages.subscribing import Acknowledged, Position, Subscribe
+
+NAME_BYTES_MAX: Final = 255
+"""The longest name of a client, a publisher or a subscription, in UTF-8."""
+PUBEND_BYTES_MAX: Final = 512
+"""The longest id of a pubend, in UTF-8."""
+POSITIONS_MAX: Final = 4096
+"""How many pubends one message may have positions of."""
+
+
+class Problem(NamedTuple):
+    """Why a message is not taken."""
+
+    code: Code
+    reason: str
+
+
+Check: TypeAlias = "Callable[[Any], Problem | None]"
+"""Judges the value of one field."""
+
+
+def name_problem(name: str, *, empty: bool = False) -> str:
+    """What is wrong with a name; "" when nothing is."""
+    if not name:
+        return "" if empty else "is empty"
+    if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
+        return f"is longer than {NAME_BYTES_MAX} bytes"
+    return "" if name.isprintable() else "holds characters that cannot be printed"
+
+
+def problem_of(message: object) -> Problem | None:
+    """What is wrong with a client's message, if anything is."""
+    checks = CHECKS.get(type(message))
+    if checks is not None:
+        for field, check in checks.items():
+            problem = check(getattr(message, field))
+            if problem is not None:
+                return problem
+    return None
+
+
+def _name(what: str, code: Code = Code.CONFIGURATION, *, empty: bool = False) -> Check:
+    def check(name: str | None) -> Problem | None:
+        problem = "" if name is None else name_problem(name, empty=empty)
+        return Problem(code, f"{what} {problem}") if problem else None
+
+    return check
+
+
+def _text(what: str, code: Code, bytes_max: int = NAME_BYTES_MAX) -> Check:
+    def check(text: str | bytes | None) -> Problem | None:
+        size = len(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text or b"")
+        return Problem(code, f"{what} has {size} bytes; at most {bytes_max} are taken") if size > bytes_max else None
+
+    return check
+
+
+def _positions(positions: Sequence[Position] | Sequence[Acknowledged] | None) -> Problem | None:
+    for position in () if positions is None or len(positions) > POSITIONS_MAX else positions:
+        pubend = position.pubend
+        if len(pubend) > PUBEND_BYTES_MAX or not pubend.isprintable():
+            return Problem(Code.INVALID_TOKEN, "a position is of a pubend whose name is no name")
+    if positions is not None and len(positions) > POSITIONS_MAX:
+        return Problem(Code.INVALID_TOKEN, f"{len(positions)} positions: a token has at most {POSITIONS_MAX}")
+    return None
+
+
+def _target(target: Target | None) -> Problem | None:
+    return None if target is None else _text("the subscription's name", Code.NOT_FOUND)(target.name)
+
+
+def _number(number: int) -> Problem | None:
+    return None if number <= NUMBER_MAX else Problem(Code.REJECTED, f"{number} is beyond {NUMBER_MAX}")
+
+
+def _anything(_value: object) -> None:
+    """Bounded by the frame alone."""
+
+
+_SUBSCRIPTION = _name("the subscription's name")
+
+_WISH: Final[Mapping[str, Check]] = {
+    "name": _SUBSCRIPTION,
+    "topics": _anything,  # the filter that both make has limits, and errors that say where
+    "selector": _anything,
+    "positions": _positions,
+}
+"""What Subscribe and Attach have in common."""
+
+CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
+    Hello: {
+        "network": _anything,  # all of a Hello has HELLO_BYTES_MAX, and it is compared with one's own
+        "client_id": _name("the client id", empty=True),
+        "instance": _name("the client instance"),
+        "credentials": _anything,  # the authenticator's
+    },
+    OpenPublisher: {
+        "name": _name("the publisher's name", Code.REJECTED),
+        "instance": _name("the publisher's instance", Code.REJECTED),
+        "topic": _text("the topic", Code.INVALID_TOPIC),
+        "pubend": _text("the pubend's id", Code.REJECTED, PUBEND_BYTES_MAX),
+    },
+    PublishKeyed: {
+        "request": _number,
+        "epoch": _number,
+        "index": _number,
+        "producer": _name("the producer's name", Code.REJECTED),
+        "topic": _text("the topic", Code.INVALID_TOPIC),
+    },
+    Subscribe: {**_WISH, "acknowledged": _positions},
+    Attach: _WISH,
+    # Whatever an older volume has can be removed.
+    Unsubscribe: {"name": _anything, "client_id": _anything},
+    Retire: {"shb": _text("the SHB's name", Code.NOT_FOUND)},
+    AskHeads: {"target": _target, "after": _positions},
+    AskBound: {"target": _target, "start": _positions},
+    AskEarliest: {"target": _target},
+    Settle: {"target": _target, "positions": _positions},
+    Lease: {"target": _target, "owner": _name("the owner's name")},
+    ReadRange: {"target": _target, "pubend": _text("the pubend's id", Code.TOKEN_MISMATCH, PUBEND_BYTES_MAX)},
+}
+"""For each message the fields that are judged. A request that fails is answered with the code and the reason."""

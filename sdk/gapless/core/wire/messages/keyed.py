@@ -1,0 +1,30 @@
+"""Keyed publishing: a batch that says itself which it is (protocol: keyed-publishing)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.ticks import PubendId
+from gapless.core.wire.messages.base import ServerMessage
+from gapless.core.wire.messages.publishing import TickRun
+
+
+class PublishKeyed(msgspec.Struct, frozen=True):
+    """Events index, index + 1, … of a producer's epoch; those at or below its mark are dropped. Binary on the wire."""
+
+    request: int
+    epoch: int
+    index: int
+    producer: str
+    topic: str
+    """What the producer is placed by; "": by its name alone."""
+    events: EventColumns
+
+
+class KeyedPublished(ServerMessage, frozen=True, tag=50):
+    """Answers PublishKeyed, durably: the ticks of the events that were logged, the last ones of the batch."""
+
+    request: int
+    pubend: PubendId
+    ticks: list[TickRun]

@@ -1,0 +1,334 @@
+"""Checkpoint tokens: an application's position in the streams of a network (protocol: tokens).
+
+A token is a vector clock `pubend → tick`. It says nothing of selectors: it fits every subscription. What
+it carries beside the clock says where it comes from: the network, and the subscription it was issued
+for, under a seal that only a broker can make.
+
+    text  := "gl1." base64url(head) ("." names | "~" base64url(names))
+    head  := subscription, generation, seal (length, bytes), network (length, UTF-8), number of pubends,
+             highest tick; per pubend, in the order of their ids: how many bytes its id shares with the one
+             before, how many follow, highest tick minus its tick; CRC-32 of all that and of the names
+    names := what follows of each id; in readable characters, "~" for "@", if all of them are safe in a URL
+
+Numbers are LEB128, the checksum four bytes. A token has exactly one text, on every machine: nothing is
+compressed by a library whose next version might do it otherwise.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick
+from gapless.errors import InvalidTokenError, TokenMismatchError
+
+TEXT_MAX = 4096
+"""A longer text is refused before anything looks at it."""
+SEAL_BYTES = 8
+
+_Origin: TypeAlias = tuple[str, int, int, bytes]
+
+_TEXT = re.compile(r"gl1\.([A-Za-z0-9_-]+)([.~])([A-Za-z0-9_.~-]*)", re.ASCII)
+_ANY_VERSION = re.compile(r"gl[0-9]{1,9}\.", re.ASCII)
+_READABLE = re.compile(rb"[A-Za-z0-9_.@-]*")
+_CHECKSUM_BYTES = 4
+
+
+class CheckpointToken:
+    """A position in the streams of a network, to be kept where the effects of consuming are kept.
+
+    `str(token)` and `CheckpointToken.parse(text)` turn it into text and back; equal tokens have equal
+    texts. Immutable, hashable, picklable, never falsy.
+
+    `a <= b`: b stands at or behind a in every pubend; a pubend that one of them does not name counts as
+    tick 0 there. Two positions may be neither <= nor >=. Tokens of two networks, or that know a pubend's
+    name under different epochs only, cannot be compared: TokenMismatchError. Equality compares everything,
+    also what subscription a token was issued for.
+    """
+
+    __slots__ = ("_origin", "_text", "_ticks")
+
+    def __init__(
+        self,
+        network: str,
+        ticks: Mapping[PubendId, Tick],
+        sid: int = 0,
+        generation: int = 0,
+        seal: bytes = b"",
+    ) -> None:
+        """For gapless itself; applications get tokens from subscriptions and from `parse`."""
+        _check_ticks(ticks)
+        self._origin: _Origin = (network, sid, generation, seal)
+        self._ticks: dict[PubendId, Tick] = dict(ticks)
+        self._text: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> CheckpointToken:
+        """The token with this text. Raises InvalidTokenError for all that is not exactly a token's text."""
+        if len(text) > TEXT_MAX:
+            raise InvalidTokenError(f"a token has at most {TEXT_MAX} characters, this text has {len(text)}")
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise InvalidTokenError(_what_is_wrong(text))
+        head, kind, names = match.groups()
+        token = _decode(_unbase64(head), names.replace("~", "@").encode() if kind == "." else _unbase64(names))
+        if str(token) != text:
+            raise InvalidTokenError("the text of a token is garbled: gapless would write it differently")
+        return token
+
+    @property
+    def ticks(self) -> Mapping[PubendId, Tick]:
+        """Up to where each pubend is done with, that tick included. Read only."""
+        return MappingProxyType(self._ticks)
+
+    @property
+    def network(self) -> str:
+        """The id of the network."""
+        return self._origin[0]
+
+    @property
+    def sid(self) -> int:
+        """The id of the subscription it was issued for, or 0."""
+        return self._origin[1]
+
+    @property
+    def generation(self) -> int:
+        """The generation of that subscription, or 0."""
+        return self._origin[2]
+
+    @property
+    def seal(self) -> bytes:
+        """The broker's seal over network, subscription and generation, or b"" without a subscription."""
+        return self._origin[3]
+
+    def advance(self, changes: Mapping[PubendId, Tick]) -> CheckpointToken:
+        """The same token with these pubends at these ticks, whatever they were at before."""
+        _check_ticks(changes)
+        return self._at({**self._ticks, **changes})
+
+    def merge(self, other: CheckpointToken) -> CheckpointToken:
+        """The pointwise maximum: all that either token has behind it. Raises TokenMismatchError.
+
+        It belongs to a subscription only if both do, and to the same.
+        """
+        _check_comparable(self, other)
+        highest = dict(self._ticks)
+        for pubend, tick in other._ticks.items():
+            highest[pubend] = max(tick, highest.get(pubend, 0))
+        return self._at(highest) if self._origin == other._origin else CheckpointToken(self.network, highest)
+
+    def __str__(self) -> str:
+        """The text. Raises InvalidTokenError if it were longer than `parse` takes: too many pubends."""
+        if self._text is None:
+            self._text = _encode(self)
+        return self._text
+
+    def __repr__(self) -> str:
+        ticks = ", ".join(f"{pubend}: {tick}" for pubend, tick in sorted(self._ticks.items()))
+        return f"<CheckpointToken {self.network!r} {{{ticks}}}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        network, *issued = self._origin
+        return CheckpointToken, (network, self._ticks, *issued)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CheckpointToken):
+            return NotImplemented
+        return self._origin == other._origin and self._ticks == other._ticks
+
+    def __hash__(self) -> int:
+        return hash((self._origin, frozenset(self._ticks.items())))
+
+    def __le__(self, other: CheckpointToken) -> bool:
+        if not isinstance(other, CheckpointToken):
+            return NotImplemented
+        _check_comparable(self, other)
+        return all(tick <= other._ticks.get(pubend, 0) for pubend, tick in self._ticks.items())
+
+    def __lt__(self, other: CheckpointToken) -> bool:
+        if not isinstance(other, CheckpointToken):
+            return NotImplemented
+        return self <= other and not other <= self
+
+    def __ge__(self, other: CheckpointToken) -> bool:
+        if not isinstance(other, CheckpointToken):
+            return NotImplemented
+        return other <= self
+
+    def __gt__(self, other: CheckpointToken) -> bool:
+        if not isinstance(other, CheckpointToken):
+            return NotImplemented
+        return other < self
+
+    def _at(self, ticks: dict[PubendId, Tick]) -> CheckpointToken:
+        """A token of the same origin, without copying or checking the ticks."""
+        token = CheckpointToken.__new__(CheckpointToken)
+        token._origin, token._ticks, token._text = self._origin, ticks, None  # noqa: SLF001 - its own class
+        return token
+
+
+def seal(secret: bytes, network: str, sid: int, generation: int) -> bytes:
+    """What a broker puts on a token that it issues for this subscription."""
+    message = b"gapless token 1\0" + sid.to_bytes(8, "big") + generation.to_bytes(8, "big") + network.encode()
+    return hmac.digest(secret, message, "sha256")[:SEAL_BYTES]
+
+
+def check_seal(secret: bytes, network: str, sid: int, generation: int, offered: bytes) -> bool:
+    """Whether `offered` is the seal of this subscription; takes the same time wherever it differs."""
+    return hmac.compare_digest(seal(secret, network, sid, generation), offered)
+
+
+def _check_ticks(ticks: Mapping[PubendId, Tick]) -> None:
+    for pubend, tick in ticks.items():
+        if not 0 <= tick <= FOREVER:
+            raise InvalidTokenError(f"tick {tick} of pubend {pubend!r} is out of range")
+
+
+def _check_comparable(left: CheckpointToken, right: CheckpointToken) -> None:
+    if left.network != right.network:
+        raise TokenMismatchError(f"tokens of two networks: {left.network!r} and {right.network!r}")
+    if left.ticks.keys() == right.ticks.keys():
+        return
+    lefts, rights = _epochs(left), _epochs(right)
+    for name, epochs in lefts.items():
+        # A stream that began anew is one more pubend beside the old one: who knows both can be compared.
+        if name in rights and epochs.isdisjoint(rights[name]):
+            raise TokenMismatchError(
+                f"tokens of two epochs of pubend {name!r}: {sorted(epochs)} and {sorted(rights[name])}"
+            )
+
+
+def _epochs(token: CheckpointToken) -> dict[str, set[str]]:
+    """The epochs under which a token knows each name."""
+    epochs: dict[str, set[str]] = {}
+    for pubend in token.ticks:
+        name, at, epoch = pubend.rpartition("@")
+        epochs.setdefault(name if at else pubend, set()).add(epoch if at else "")
+    return epochs
+
+
+# ------------------------------------------------------------------------------------------ the text
+
+
+def _encode(token: CheckpointToken) -> str:
+    ids = sorted((pubend.encode(), tick) for pubend, tick in token.ticks.items())
+    highest = max(token.ticks.values(), default=0)
+    network = token.network.encode()
+    head = bytearray()
+    for number in (token.sid, token.generation, len(token.seal)):
+        _put_number(head, number)
+    head += token.seal
+    _put_number(head, len(network))
+    head += network
+    _put_number(head, len(ids))
+    _put_number(head, highest)
+    before, rests = b"", []
+    for pubend, tick in ids:
+        shared = _shared_length(before, pubend)
+        rests.append(pubend[shared:])
+        for number in (shared, len(pubend) - shared, highest - tick):
+            _put_number(head, number)
+        before = pubend
+    names = b"".join(rests)
+    head += zlib.crc32(names, zlib.crc32(head)).to_bytes(_CHECKSUM_BYTES, "big")
+    readable = _READABLE.fullmatch(names) is not None
+    tail = "." + names.decode().replace("@", "~") if readable else "~" + _base64(names)
+    text = f"gl1.{_base64(head)}{tail}"
+    if len(text) > TEXT_MAX:
+        raise InvalidTokenError(f"a token of {len(ids)} pubends would be longer than {TEXT_MAX} characters")
+    return text
+
+
+def _decode(head: bytes, names: bytes) -> CheckpointToken:
+    fields, checksum = head[:-_CHECKSUM_BYTES], head[-_CHECKSUM_BYTES:]
+    if zlib.crc32(names, zlib.crc32(fields)).to_bytes(_CHECKSUM_BYTES, "big") != checksum:
+        raise InvalidTokenError("the text of a token is garbled or cut off: its checksum does not match")
+    reader, rests = _Reader(fields), _Reader(names)
+    sid, generation, sealed = reader.number(), reader.number(), reader.take(reader.number())
+    network = _decoded(reader.take(reader.number()))
+    count, highest = reader.number(), reader.number()
+    ticks: dict[PubendId, Tick] = {}
+    pubend = b""
+    for _ in range(count):  # ends early, for want of bytes, if the count is wrong
+        shared, length, behind = reader.number(), reader.number(), reader.number()
+        pubend = pubend[:shared] + rests.take(length)
+        ticks[_decoded(pubend)] = highest - behind
+    return CheckpointToken(network, ticks, sid, generation, sealed)
+
+
+class _Reader:
+    """Takes bytes apart. What is not there, or no number, raises InvalidTokenError."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, length: int) -> bytes:
+        """The next bytes."""
+        part = self._data[self._at : self._at + length]
+        if len(part) < length:
+            raise InvalidTokenError("the text of a token is garbled: it ends too early")
+        self._at += length
+        return part
+
+    def number(self) -> int:
+        """The next number."""
+        value = 0
+        for shift in range(0, 64, 7):
+            (byte,) = self.take(1)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80 and value < 1 << 64:
+                return value
+        raise InvalidTokenError("the text of a token is garbled: a number in it is out of range")
+
+
+def _put_number(target: bytearray, number: int) -> None:
+    while number >= 0x80:
+        target.append(number & 0x7F | 0x80)
+        number >>= 7
+    target.append(number)
+
+
+def _shared_length(left: bytes, right: bytes) -> int:
+    """How many bytes both begin with."""
+    for position, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return position
+    return min(len(left), len(right))
+
+
+def _base64(data: bytes | bytearray) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _unbase64(text: str) -> bytes:
+    try:
+        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except Base64Error as error:
+        raise InvalidTokenError("the text of a token is garbled or cut off") from error
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidTokenError("the text of a token is garbled: a name in it is not UTF-8") from error
+
+
+def _what_is_wrong(text: str) -> str:
+    """Why a text is no token of this version, for people."""
+    if not text:
+        return "an empty text is no checkpoint token"
+    if text.startswith("gl1."):
+        return "the text of a token is garbled or cut off: it has not the form of one"
+    if _ANY_VERSION.match(text):
+        return "a checkpoint token of a version that this gapless does not know"
+    return "not a checkpoint token: it begins with 'gl1.'"

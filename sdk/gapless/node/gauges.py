@@ -1,0 +1,11 @@
+"""The figures that a node gives of itself, whatever its roles are."""
+
+from __future__ import annotations
+
+from gapless.core.gauges import Family
+
+SERVING = Family("gapless_node_serving", "Whether clients are served just now; not while it recovers.", ("node",))
+SESSIONS = Family("gapless_node_sessions", "Clients that are connected.")
+FREE_BYTES = Family("gapless_volume_free_bytes", "What is left on the disk of the volume.")
+SPACE_LOW = Family("gapless_volume_space_low", "Whether less is left than node.min_free_bytes: publishers wait.")
+RECLAIMABLE_BYTES = Family("gapless_volume_reclaimable_bytes", "What the volume can give back to the disk.")

@@ -1,0 +1,417 @@
+"""A broker's process: the node's own engine and machine, over a simulated disk and a simulated clock.
+
+    down ──boot──▶ running ──crash, failure, stop──▶ down
+                      │ ▲
+                      └─┘ paused
+
+Everything outside of the engine that production has is here, under virtual time: its turns, its timer; and in
+`syncing` what it does with its disk. A crash can come at every effect: between a write and the send behind
+it, between two sends, in the middle of a recovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gapless.core.gauges import Gauge
+from gapless.core.network import facts as routing
+from gapless.core.server import HandlerFailedError
+from gapless.core.stream.ticks import FOREVER
+from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
+from gapless.node.assembly import Loaded, make_machine
+from gapless.node.engine import Engine
+from gapless.node.identity import claim
+from gapless.spi import VolumeIdentity
+from gapless_sim.options import MILLISECOND, SECOND
+from gapless_sim.syncing import Syncing
+
+if TYPE_CHECKING:
+    from gapless.core.ports import Operation
+    from gapless.node.machine import Cookie, Machine, Network
+    from gapless_sim.clocks import NodeClock
+    from gapless_sim.disk import Disk
+    from gapless_sim.links import ClientLink
+    from gapless_sim.world import Life, World
+
+
+class Crash(BaseException):
+    """The process dies here. No exception that code could catch by mistake."""
+
+
+class SimBroker:
+    """One node: what it is configured to be, its disk, and the life that it has just now."""
+
+    TURN = 20_000
+    """Nanoseconds between something that happens and the turn that takes it in, with what else came meanwhile."""
+
+    def __init__(self, world: World, name: str, loaded: Loaded, new_disk: Callable[[], Disk], clock: NodeClock) -> None:
+        self.world = world
+        self.name = name
+        self.loaded = loaded
+        self.disk = new_disk()
+        self.node_clock = clock
+        self.life: Life = world.new_life()
+        self.life.over = True
+        self.engine: Engine | None = None
+        self.machine: Machine | None = None
+        self.syncing: Syncing | None = None
+        """Its open volume."""
+        self.boots = 0
+        self.tampered = False
+        """Whether an operator has put an old copy of its disk back: to be refused then is right."""
+        self.given_up = False
+        """Whether an operator is needed to bring it up: its volume was refused."""
+        self.paused_until = 0
+        self.space_low_upto = -FOREVER
+        """When its disk was nearly full the last time: long ago if never, and while it is, a time that never comes."""
+        self.stalled_until = 0
+        """Syncs that begin now do not end before that."""
+        self.turn_delay = self.TURN
+        self.fuse = 0
+        """So many effects until it crashes; 0: it does not."""
+        self.fuse_at_boot = 0
+        """What the fuse will be when it boots the next time."""
+        self.storage_id = ""
+        """Of the volume it had last."""
+        self._new_disk = new_disk
+        self._choices = world.choices.stream("process")
+        self._disk_choices = world.choices.stream("disk")
+        self._timer_at = 0
+        self._due = self._due_at = 0
+        """What the timer was last asked for, by the node's clock and by the world's."""
+        self._timer: Life = world.new_life()
+        self._links = 0
+
+    # Getters.
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process."""
+        return not self.life.over
+
+    @property
+    def listening(self) -> bool:
+        """Whether a client that connects is answered."""
+        return self.running and self.engine is not None and self.engine.alive
+
+    @property
+    def streams(self) -> bool:
+        """Whether its router needs links that lose nothing."""
+        return self.world.streams
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """What it hosts."""
+        return frozenset(self.loaded.open_roles)
+
+    def clock(self) -> tuple[int, int]:
+        """What the node takes for the time."""
+        now = self.world.now
+        return self.node_clock.monotonic(now), self.node_clock.wall(now)
+
+    # Its life.
+
+    def boot(self) -> None:
+        """Starts the process, recovers, and serves."""
+        if self.running or self.given_up:
+            return
+        self.boots += 1
+        self.life = self.world.new_life()
+        self.fuse, self.fuse_at_boot = self.fuse_at_boot, 0
+        self.node_clock.restart(self.world.now)
+        self._due = 0
+        self.world.note(self.name, "boot", f"start {self.boots}")
+        try:
+            self._begin()
+        except Crash:
+            self.world.probe("process.crash in recovery")
+            self.crash(self._disk_choices.draw(1 + self.disk.unsynced))
+        except (VolumeCorruptError, VolumeForeignError) as error:
+            self._refused(error)
+        except StorageError as error:
+            self._failed_to_open(error)
+
+    def _begin(self) -> None:
+        world = self.world
+        volume = self.disk.open(VolumeIdentity("", self.name))
+        self.syncing = Syncing(self, volume)
+        self.effect("open")
+        identity = claim(volume, self.loaded.config.node.network, world.token_bytes)
+        self.storage_id = identity.storage_id
+        self.effect("claim")
+        machine = make_machine(self.loaded, volume, identity, *self.clock())
+        self.effect("recover")
+        self.machine = machine
+        engine = self.engine = Engine(machine, volume, self)
+        self._timer_at = 0
+        self._turn(engine)
+        if self.running:
+            world.observe.booted(self)
+
+    def crash(self, keep: int = 0) -> None:
+        """The power is gone: the process, and all unsynced batches but the first `keep`."""
+        if self.running:
+            self.world.note(self.name, "crash", f"{self.disk.unsynced} batches were not synced, {keep} survive")
+            self._over()
+            self.disk.cut_power(keep)
+            self._come_back()
+
+    def kill(self) -> None:
+        """The process is gone; what it wrote is in the operating system's hands."""
+        if self.running:
+            self.world.note(self.name, "kill", "the process alone")
+            self._over()
+            self.disk.kill()
+            self._come_back()
+
+    def stop(self) -> None:
+        """An orderly end: the sessions are told, everything is synced."""
+        if not self.running or self.engine is None:
+            return
+        self.world.note(self.name, "stop", "in order")
+        self.fuse = 0
+        self.engine.close("the node is stopping")
+        self.engine.turn()
+        self._over_and_close()
+        self._come_back()
+
+    def _come_back(self) -> None:
+        self.world.observe.crashed(self)
+        self.world.after(self._choices.delay(50 * MILLISECOND, 400 * MILLISECOND), self.name, "boot", self.boot)
+
+    def pause(self, duration: int) -> None:
+        """The process stands still: it does nothing, and hears everything later."""
+        self.paused_until = max(self.paused_until, self.world.now + duration)
+        self.world.note(self.name, "pause", f"for {duration // MILLISECOND} ms")
+
+    # What an operator does to it.
+
+    def replace_disk(self) -> None:
+        """An empty disk, in place of one that is lost or that nobody may use any more."""
+        assert not self.running
+        self.disk = self._new_disk()
+        self.given_up = self.tampered = False
+        self.world.note(self.name, "new disk", "everything that was on the old one is lost")
+        self.world.observe.wiped(self)
+
+    def _begin_anew(self) -> None:
+        if self.given_up:
+            self.replace_disk()
+            self.boot()
+
+    def put_back(self, copy: object) -> None:
+        """An old copy of its disk, as if nothing had happened since."""
+        assert not self.running
+        self.tampered = True
+        self.disk.restore(copy)
+        self.world.note(self.name, "old disk", "an old copy is put back")
+        self.world.observe.restored(self)
+
+    def spoil(self, stream: str, records: Sequence[tuple[int, int, bytes]]) -> None:
+        """These records of a log cannot be read any more: of each the index before it, its own, and what is in it."""
+        text = ", ".join(f"({after}, {index}]" for after, index, _ in records)
+        self.world.note(self.name, "damage", f"{stream} cannot be read in {text}")
+        self.world.observe.spoilt(self, stream, records)
+        for _, index, _ in records:
+            self.disk.spoil(stream, index)
+
+    def repair(self) -> None:
+        """It is stopped, what cannot be read is given up, and it is started again."""
+        if self.given_up:
+            return
+        self.stop()
+        try:
+            holes = self.disk.repair(VolumeIdentity("", self.name))
+        except (VolumeCorruptError, VolumeForeignError) as error:
+            self._refused(error)
+        except StorageError as error:
+            self.world.note(self.name, "repair failed", str(error))
+            self.world.after(SECOND, self.name, "repair", self.repair)
+        else:
+            self.world.note(self.name, "repair", f"given up: {', '.join(map(str, holes)) or 'nothing'}")
+            self.world.observe.repaired(self, holes)
+
+    def fail_disk(self, what: str, how: str) -> None:
+        """Something goes wrong with the disk; see `Disk.fail`."""
+        self.world.note(self.name, "disk", f"{what} fails: {how}")
+        self.disk.fail(what, how)
+
+    def stall(self, until: int) -> None:
+        """No sync that begins from now on ends before that time; those under way end as they would have."""
+        self.world.note(self.name, "disk", f"stalls for {(until - self.world.now) // MILLISECOND} ms")
+        self.stalled_until = until
+
+    def heal_disk(self) -> None:
+        """Nothing is wrong with the disk any more."""
+        self.stalled_until = 0
+        self.disk.heal()
+
+    def _over(self) -> None:
+        self.life.over = True
+        self.fuse = 0
+        self.paused_until = 0
+        links = self.engine.abandon() if self.engine is not None else {}
+        self.engine = self.machine = self.syncing = None
+        for owner in links.values():
+            owner.link.reset("the broker is gone")  # type: ignore[attr-defined]
+        self.world.network.broker_gone(self)
+
+    def _over_and_close(self) -> None:
+        assert self.syncing is not None
+        volume = self.syncing.volume
+        self._over()
+        volume.close()
+
+    def _refused(self, error: StorageError) -> None:
+        self.given_up = True
+        self.world.note(self.name, "refused", str(error))
+        self._over()
+        self.disk.kill()
+        if not self.tampered:
+            self.world.observe.refused(self, error)
+        elif self.world.is_calm:
+            self.world.after(SECOND, self.name, "replace", self._begin_anew)
+
+    def _failed_to_open(self, error: StorageError) -> None:
+        self.world.note(self.name, "open failed", str(error))
+        self._over()
+        self.disk.kill()
+        self.world.after(SECOND, self.name, "boot", self.boot)
+
+    # What happens to it.
+
+    def accept(self, link: ClientLink) -> None:
+        """A client has connected."""
+        assert self.engine is not None
+        owner = link.handler = self.engine.accept(link)
+        life = self.life
+        link.upward.on_payloads = lambda payloads: None if life.over else self._hear(owner.on_frames, payloads)
+        link.downward.on_drained = lambda: None if life.over else owner.on_drained()
+        link.downward.on_payloads = lambda payloads: link.client.on_frames(link.number, payloads)
+
+    def _hear(self, hear: Callable[[Sequence[bytes]], None], payloads: Sequence[bytes]) -> None:
+        hear(payloads)
+
+    def next_link(self) -> int:
+        """A number for a link to another broker, never used before."""
+        self._links += 1
+        return self._links
+
+    def on_broker_link(self, number: int, peer: SimBroker) -> None:
+        """A link to another broker is up."""
+        if self.engine is not None:
+            self.engine.on_broker_link(number, peer.name, peer.roles, peer.boots)
+
+    def on_broker_frame(self, number: int, frame: bytes) -> None:
+        """A frame of another broker arrived."""
+        if self.engine is not None:
+            self.engine.on_broker_frame(number, frame)
+
+    def on_broker_link_down(self, number: int) -> None:
+        """A link to another broker is down."""
+        if self.engine is not None:
+            self.engine.on_broker_link_closed(number)
+
+    def on_space(self, *, low: bool) -> None:
+        """The disk is nearly full, or no longer."""
+        self.space_low_upto = FOREVER if low else min(self.space_low_upto, self.world.now)
+        if self.engine is not None:
+            self.engine.on_space(low=low)
+
+    # What its engine needs.
+
+    def effect(self, _what: str) -> None:
+        """Every effect passes here: where the fuse has burnt down, the process dies before it."""
+        if self.fuse:
+            self.fuse -= 1
+            if not self.fuse:
+                raise Crash
+
+    def schedule(self) -> None:
+        """A turn, a little later."""
+        world = self.world
+        world.at(
+            max(world.now + self.turn_delay, self.paused_until),
+            self.name,
+            "turn",
+            self._turn,
+            self.engine,
+            life=self.life,
+        )
+
+    def _turn(self, engine: Engine) -> None:
+        if self.paused_until > self.world.now:
+            self.schedule()
+            return
+        try:
+            engine.turn()
+        except Crash:
+            self.world.probe("process.crash at an effect")
+            self.crash(self._disk_choices.draw(1 + self.disk.unsynced))
+
+    def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
+        """Writes at once; the sync takes a while."""
+        self.effect("write")
+        assert self.syncing is not None
+        self.syncing.commit(operations, cookies)
+
+    def carry_out_reads(self) -> None:
+        """One read after another, each of which takes a while."""
+        assert self.syncing is not None
+        assert self.engine is not None
+        self.syncing.read(self.engine)
+
+    def arm(self, now: int, due: int) -> None:
+        """One timer; one that is earlier than needed does no harm."""
+        if due != self._due:
+            self._due, self._due_at = due, self.node_clock.when(due)
+        at = max(self._due_at, self.world.now + MILLISECOND)
+        if self.world.now < self._timer_at <= at:
+            return
+        self._timer.over = True
+        self._timer = self.world.new_life()
+        self._timer_at = at
+        self.world.at(at, self.name, "timer", self._on_timer, self.engine, self.life, life=self._timer)
+
+    def _on_timer(self, engine: Engine, life: Life) -> None:
+        if not life.over:
+            self._turn(engine)
+
+    def to_network(self, effect: Network) -> None:
+        """Something for another broker."""
+        self.effect("network")
+        network = self.world.network
+        if isinstance(effect, routing.SendFrame):
+            network.to_broker(self, effect.link, effect.frame)
+        elif isinstance(effect, routing.Dial):
+            network.wish(self, effect.peer)
+        else:
+            network.hang_up(self, effect.link)
+
+    def alarm(self, text: str) -> None:
+        """For the operator, whom there is none; the oracles hear it."""
+        self.world.note(self.name, "alarm", text)
+        self.world.observe.alarmed(self, text)
+
+    def on_last_link_closed(self) -> None:
+        """Nobody waits for that."""
+
+    def on_failed(self, error: BaseException) -> None:
+        """The storage failed: the node throws its machine away and recovers. Anything else is a bug."""
+        if isinstance(error, HandlerFailedError) and error.__cause__ is not None:
+            raise error.__cause__
+        if not isinstance(error, StorageError):
+            raise error
+        self.world.note(self.name, "storage failed", str(error))
+        self.world.probe("disk.failed")
+        self.world.at(self.world.now, self.name, "failed", self._recover, life=self.life)
+
+    def _recover(self) -> None:
+        self._over_and_close()
+        self.world.observe.crashed(self)
+        self.world.after(100 * MILLISECOND, self.name, "boot", self.boot)
+
+    def gauges(self) -> Iterable[Gauge]:
+        """Its figures; none while it is down."""
+        return () if self.machine is None else self.machine.gauges()

@@ -1,0 +1,122 @@
+"""One seed of the simulator, looked at: what happened, and the smallest run that fails alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gapless_sim.campaign import Plan
+    from gapless_sim.choices import Tape
+    from gapless_sim.options import Options
+    from gapless_sim.result import Result
+    from gapless_sim.shrink import Shrunk
+
+SECOND = 1_000_000_000
+RUNS_MAX = 600
+
+
+def replay(plan: Plan, seed: int, *, page: Path | None, regression: Path | None, shrink: bool, as_json: bool) -> int:
+    """Runs a seed under each router of the plan and shows what came of it. Returns the exit status."""
+    from rich.console import Console
+
+    from gapless_sim.regression import write_regression
+    from gapless_sim.run import run_seed
+
+    console = Console(stderr=as_json)
+    status = 0
+    for router in plan.routers:
+        options = plan.options(seed, router)
+        console.print(f"seed {seed}, router {router}: {options.describe()}", soft_wrap=True, highlight=False)
+        result = run_seed(options, keep=True)
+        small = None
+        if result.violation is not None:
+            status = 1
+            small = _shrunk(console, result) if shrink else None
+        _show(console, result, small, as_json=as_json)
+        shown = small.smallest if small is not None else result
+        if page is not None:
+            left_out = small.left_out if small is not None else ()
+            _write_page(console, shown, left_out, _named(page, router, plan))
+        if regression is not None and shown.violation is not None:
+            path = write_regression(regression, shown, str(shown.violation))
+            console.print(f"The regression is {path}", soft_wrap=True, highlight=False)
+    return status
+
+
+def _shrunk(console: Console, failing: Result) -> Shrunk:
+    from gapless_sim.run import run_seed
+    from gapless_sim.shrink import Progress
+    from gapless_sim.shrink import shrink as shrink_run
+
+    with console.status("looking for a smaller run that fails alike") as status:
+        smallest = failing.steps
+
+        def report(progress: Progress) -> None:
+            nonlocal smallest
+            smallest = progress.smallest.steps
+            status.update(f"{progress.runs} runs, {smallest:,} steps left; {progress.left_out}")
+
+        def run(options: Options, tape: Tape | None) -> Result:
+            return run_seed(options, tape, steps_max=max(300, smallest * 5 // 4))
+
+        shrunk = shrink_run(run, failing, runs_max=RUNS_MAX, on_progress=report)
+        told = run_seed(shrunk.smallest.options, shrunk.smallest.tape, keep=True)
+        return replace(shrunk, smallest=told)
+
+
+def _show(console: Console, result: Result, small: Shrunk | None, *, as_json: bool) -> None:
+    from gapless_sim.lanes import lanes_text
+
+    shown = small.smallest if small is not None else result
+    if as_json:
+        from gapless.cli.output import print_json
+
+        print_json(fields(result, small))
+        return
+    if shown.violation is not None:
+        if small is not None:
+            console.print(f"smaller: {small}", soft_wrap=True, highlight=False)
+            if small.unstable:
+                console.print(f"[bold red]not deterministic[/]: {small.unstable}", soft_wrap=True, highlight=False)
+            console.print(f"what is left of it: {shown.options.describe()}", soft_wrap=True, highlight=False)
+        print(lanes_text(shown.lines, shown.violation, width=max(80, console.width)))
+        console.print(f"[bold red]{shown.violation}[/]", soft_wrap=True, highlight=False)
+    else:
+        console.print(
+            f"no promise was broken: {result.steps:,} node events in {result.now / SECOND:.1f} s of virtual time, "
+            f"trace {result.digest}",
+            soft_wrap=True,
+            highlight=False,
+        )
+
+
+def fields(result: Result, small: Shrunk | None) -> dict[str, Any]:
+    """A replay as a program reads it."""
+    violation = result.violation
+    return {
+        "seed": result.options.seed,
+        "router": result.options.router,
+        "options": result.options.describe(),
+        "digest": result.digest,
+        "node_events": result.steps,
+        "simulated_s": result.now / SECOND,
+        "violation": None if violation is None else {"oracle": violation.oracle, "what": violation.what},
+        "shrunk": None if small is None else {"summary": str(small), "options": small.smallest.options.describe()},
+    }
+
+
+def _named(page: Path, router: str, plan: Plan) -> Path:
+    return page if len(plan.routers) == 1 else page.with_stem(f"{page.stem}-{router}")
+
+
+def _write_page(console: Console, result: Result, left_out: Sequence[str], page: Path) -> None:
+    from gapless_sim.page import page_html
+
+    command = f"gapless simulate --router {result.options.router} --seed {result.options.seed}"
+    page.write_text(page_html(result, command=command, left_out=left_out), encoding="utf-8")
+    console.print(f"The page is {page}", soft_wrap=True, highlight=False)

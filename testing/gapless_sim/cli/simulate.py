@@ -1,0 +1,207 @@
+"""The command `gapless simulate`: many seeds through the simulator, or one seed to be understood."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gapless.cli.options import AsJson
+from gapless.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gapless_sim.campaign import Plan, Summary, Total
+
+SECOND = 1_000_000_000
+RARE = 10
+"""So many of the rarest probes are shown."""
+ROUTERS = ("local", "hostile")
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def simulate(
+    *,
+    router: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A routing plugin; more than once for several.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 200,
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Only this one, and what happens in it.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, metavar="M", help="As many seeds as there is time for, instead of --seeds.")
+    ] = None,
+    faults: Annotated[
+        str, typer.Option(metavar="KINDS", help="Only these kinds: network,disk,process,clock,operator, or none.")
+    ] = "network,disk,process,clock,operator",
+    workload: Annotated[
+        str | None, typer.Option(help="churn, stories or ranges; else the seed draws one of the first two.")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="How many at a time; else one on each core.")] = None,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="With --seed: the run as one HTML page.")] = None,
+    regression: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With --seed: keep what fails there, to be run again.")
+    ] = None,
+    shrink: Annotated[bool, typer.Option(help="With --seed: look for a smaller run that fails alike.")] = True,
+    exhaustive: Annotated[
+        int | None,
+        typer.Option(min=1, max=2, metavar="FAULTS", help="Instead of seeds: so many faults at every position."),
+    ] = None,
+    scopes: Annotated[int, typer.Option(min=1, help="With --exhaustive: only the first so many scopes.")] = 24,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(metavar="P/S/E/U", help="With --exhaustive: this one, by its PHBs, SHBs, events, subscribers."),
+    ] = None,
+    part: Annotated[
+        str, typer.Option(metavar="K/N", help="With --exhaustive: the Kth of N parts, for several machines.")
+    ] = "1/1",
+    stride: Annotated[int, typer.Option(min=1, help="With --exhaustive: only each so manieth position.")] = 1,
+    strike: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CASE", help="With --exhaustive and one --scope: what happens in this case, as printed."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run whole systems under virtual time through faults that no test bed reaches, and check every promise.
+
+    The brokers and clients are the ones of production; only the network, the disks, the clocks and the
+    applications are simulated. The exit status is 1 if a promise was broken; the seed is named.
+    """
+    from gapless_sim.campaign import Plan
+
+    if exhaustive is not None:
+        from gapless_sim.cli import exhausting
+
+        chosen = exhausting.scopes_of(scopes, scope or ())
+        if strike:
+            raise typer.Exit(exhausting.replay_case(chosen, strike))
+        wanted = exhausting.Wanted(exhaustive, chosen, stride, exhausting.part_of(part), processes)
+        raise typer.Exit(exhausting.exhaust_scopes(wanted, as_json=as_json))
+    plan = Plan(tuple(router or ROUTERS), workload, _kinds(faults))
+    _check(plan)
+    if seed is not None:
+        from gapless_sim.cli.replay import replay
+
+        raise typer.Exit(replay(plan, seed, page=page, regression=regression, shrink=shrink, as_json=as_json))
+    total = _run(
+        plan, _seeds(first, seeds, minutes), processes, None if minutes is not None else seeds, as_json=as_json
+    )
+    if total.failures:
+        raise typer.Exit(1)
+
+
+def _kinds(faults: str) -> tuple[str, ...]:
+    from gapless_sim.options import FAULTS
+
+    kinds = tuple(kind.strip() for kind in faults.split(",") if kind.strip() not in {"", "none"})
+    for kind in kinds:
+        if kind not in FAULTS:
+            raise ConfigurationError(f"--faults: there is no kind {kind!r}; there are {', '.join(FAULTS)}")
+    return kinds
+
+
+def _check(plan: Plan) -> None:
+    from gapless import plugins
+    from gapless_sim.workloads import WORKLOADS
+
+    for router in plan.routers:
+        plugins.load("routing", router)
+    if plan.workload is not None and plan.workload not in WORKLOADS:
+        raise ConfigurationError(f"--workload: there is no {plan.workload!r}; there are {', '.join(WORKLOADS)}")
+
+
+def _seeds(first: int, seeds: int, minutes: float | None) -> Iterator[int]:
+    if minutes is None:
+        yield from range(first, first + seeds)
+        return
+    until = time.monotonic() + minutes * 60
+    for seed in count(first):
+        if time.monotonic() >= until:
+            return
+        yield seed
+
+
+def _run(plan: Plan, seeds: Iterator[int], processes: int | None, expected: int | None, *, as_json: bool) -> Total:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from gapless_sim.campaign import Total, campaign
+
+    console = Console(stderr=True)
+    total = Total()
+    began = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("seeds", total=None if expected is None else expected * len(plan.routers))
+        for summary in campaign(plan, seeds, processes=processes):
+            total.add(summary)
+            if summary.failure is not None:
+                _show_failure(console, summary)
+            progress.update(task, advance=1, description=_rate(total, time.monotonic() - began))
+    elapsed = time.monotonic() - began
+    if as_json:
+        from gapless.cli.output import print_json
+
+        print_json(_fields(total, elapsed))
+    else:
+        _show(total, elapsed)
+    return total
+
+
+def _rate(total: Total, elapsed: float) -> str:
+    return f"{total.runs / elapsed:.1f} runs/s, {total.simulated / SECOND / 3600:.1f} h simulated"
+
+
+def _show_failure(console: Console, summary: Summary) -> None:
+    assert summary.failure is not None
+    console.print(
+        f"[bold red]{summary.failure.oracle}[/] seed {summary.seed}, router {summary.router}: {summary.failure.what}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    console.print(f"  to look at it: gapless simulate --router {summary.router} --seed {summary.seed}", highlight=False)
+
+
+def _fields(total: Total, elapsed: float) -> dict[str, Any]:
+    return {
+        "runs": total.runs,
+        "failures": [
+            {"seed": run.seed, "router": run.router, "oracle": run.failure.oracle, "what": run.failure.what}
+            for run in total.failures
+            if run.failure is not None
+        ],
+        "node_events": total.steps,
+        "elapsed_s": round(elapsed, 3),
+        "simulated_s": round(total.simulated / SECOND, 3),
+        "runs_per_s": round(total.runs / elapsed, 3),
+        "node_events_per_s": round(total.steps / elapsed),
+        "probes": dict(sorted(total.probes.items())),
+        "never": never(total),
+    }
+
+
+def never(total: Total) -> list[str]:
+    """The declared probes that did not fire once."""
+    from gapless_sim.probes import DECLARED
+
+    return [probe for probe in DECLARED if not total.probes[probe]]
+
+
+def _show(total: Total, elapsed: float) -> None:
+    verdict = f"{len(total.failures)} broke a promise" if total.failures else "no promise was broken"
+    print(f"{total.runs:,} runs, {verdict}.")
+    print(
+        f"{total.simulated / SECOND / 3600:.1f} hours of virtual time, {total.steps:,} node events in {elapsed:.0f} s:"
+        f" {total.runs / elapsed:.1f} runs/s, {total.steps / elapsed:,.0f} node events/s"
+    )
+    from gapless_sim.probes import DECLARED
+
+    rarest = sorted(DECLARED, key=lambda probe: (total.probes[probe], probe))[:RARE]
+    print("Rarest: " + ", ".join(f"{probe} {total.probes[probe]}×" for probe in rarest))

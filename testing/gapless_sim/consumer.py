@@ -1,0 +1,234 @@
+"""The consuming side of an application: a subscription in its database, and a consumer of it in a process.
+
+A `Row` outlives the process; in it the token is committed together with the effects of what was consumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gapless.core.client import Wanted
+from gapless.core.client import effects as e
+from gapless.core.wire.messages import InUse, StartAt
+from gapless.core.wire.tokens import CheckpointToken
+
+if TYPE_CHECKING:
+    from gapless.core.client import Item
+    from gapless.core.client.subscribing import SubscriptionCore
+    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.errors import GaplessError
+    from gapless_sim.accounts import Logged
+    from gapless_sim.application import SimClient
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A subscription as its application knows it, in its database."""
+
+    number: int
+    """Unique over all rows: a name that is used again is another row."""
+    client_id: str
+    name: str | None
+    """None: not durable."""
+    topics: tuple[str, ...]
+    selector: str
+    matches: Callable[[Logged], bool]
+    """What `topics` and `selector` mean, written down apart from both."""
+    start: StartAt = StartAt.LATEST
+    start_token: CheckpointToken | None = None
+    """With StartAt.TOKEN: from where it is created."""
+    silence: bool = False
+    keeps_token: bool = True
+    """Whether it resumes with the token it committed; else where it has acknowledged."""
+    token: CheckpointToken | None = None
+    """Committed with the effects."""
+    tokens: list[CheckpointToken] = field(default_factory=list)
+    """Older ones that were committed, or kept somewhere."""
+    created: bool = False
+    """Whether the application knows that it exists."""
+    ended: bool = False
+    """Whether it was removed, or is given up."""
+    owner: Consumer | None = None
+    """Who may commit: whoever attached last."""
+
+    def wanted(self, *, in_use: InUse = InUse.ERROR, token: CheckpointToken | None = None, **window: Any) -> Wanted:
+        """What to ask for: to create it, or to resume with the token (or with another one)."""
+        token = token or (self.token if self.keeps_token else None) or (None if self.created else self.start_token)
+        if token is None:
+            start = StartAt.LATEST if self.created else self.start
+            return Wanted(self.topics, self.name, self.selector, start, in_use=in_use, silence=self.silence, **window)
+        return Wanted(
+            self.topics,
+            self.name,
+            self.selector,
+            StartAt.TOKEN,
+            positions=dict(token.ticks),
+            token_sid=token.sid,
+            token_generation=token.generation,
+            token_seal=token.seal,
+            in_use=in_use,
+            silence=self.silence,
+            **window,
+        )
+
+
+class Consumer:
+    """A subscription in a client's process."""
+
+    by_ranges = False
+    """Whether its home knows of it only what it asks, and does not go on in its name."""
+
+    def __init__(
+        self,
+        client: SimClient,
+        row: Row,
+        wanted: Wanted,
+        *,
+        pace: int = 0,
+        portion: int | None = None,
+        commit_every: int = 1,
+        acknowledges: str = "at once",
+    ) -> None:
+        """`pace`: nanoseconds between two things taken, 0 for as fast as they come; `portion`: events at once.
+
+        `acknowledges`: "at once" with the commit, "early" before it, "late" what was committed before the
+        last time, or "never".
+        """
+        self.client = client
+        self.row = row
+        self.wanted = wanted
+        self.pace = pace
+        self.portion = portion
+        self.commit_every = commit_every
+        self.acknowledges = acknowledges
+        self.attached = False
+        self.over = False
+        self.stopped = False
+        """Whether it takes nothing any more, although it is attached."""
+        self.error: GaplessError | None = None
+        self.on_attached: Callable[[Consumer], None] | None = None
+        self.on_over: Callable[[Consumer, GaplessError], None] | None = None
+        self._since_commit = 0
+        self._before_last: CheckpointToken | None = None
+        self._scheduled = False
+        client.world.observe.subscribing(self)
+        self.number = client.core.subscribe(wanted, client.monotonic())
+        core = client.core.subscription(self.number)
+        assert core is not None
+        self.core: SubscriptionCore = core
+        client.own(self.number, self)
+        client.touch()
+
+    @property
+    def lane(self) -> str:
+        """What it is called in a trace."""
+        return f"{self.client.name}:{self.row.name or self.number}"
+
+    def token(self) -> CheckpointToken:
+        """The position behind what was handed out."""
+        core = self.core
+        return CheckpointToken(self.client.core.network, core.reached(), core.sid, core.generation, core.seal)
+
+    def commit(self) -> None:
+        """The effects of everything handed out and the token are committed together."""
+        row = self.row
+        if self.over or not self.attached or row.owner is not self:
+            return  # the database refuses whoever was replaced meanwhile
+        token = self.token()
+        if row.token is not None:
+            row.tokens.append(row.token)
+            del row.tokens[:-16]
+        row.token = token
+        self._since_commit = 0
+        self.client.world.observe.committed(self, token)
+        if self.acknowledges == "at once":
+            self.acknowledge(token.ticks)
+        elif self.acknowledges == "late" and self._before_last is not None:
+            self.acknowledge(self._before_last.ticks)
+        self._before_last = token
+
+    def acknowledge(self, positions: Mapping[PubendId, Tick]) -> None:
+        """Says that everything up to here is done with."""
+        client = self.client
+        client.world.observe.acknowledged(self, positions)
+        client.core.acknowledge(self.number, dict(positions), client.monotonic())
+        client.touch()
+
+    def leave(self) -> None:
+        """Ends the consumption; the subscription lives on if it is durable."""
+        if not self.over:
+            self.over = True
+            self.client.disown(self.number)
+            self.client.core.detach(self.number, self.client.monotonic())
+            self.client.touch()
+
+    def go_on(self, pace: int = 0) -> None:
+        """Takes (again), at this pace."""
+        self.pace = pace
+        self.stopped = False
+        self._schedule()
+
+    # What the client says.
+
+    def on_answered(self, attached: e.Attached) -> None:
+        """It has its subscription."""
+        self.attached = True
+        self.row.created = True
+        self.row.owner = self
+        self.client.world.observe.attached(self, attached, self.core.reached())
+        if self.row.token is None:
+            self.row.token = self.token()
+        elif self.acknowledges == "at once" and self._is_own(self.row.token):
+            self.acknowledge(self.row.token.ticks)
+        if self.on_attached is not None:
+            self.on_attached(self)
+
+    def _is_own(self, token: CheckpointToken) -> bool:
+        """Whether it is of this subscription, and not of one before it whose lease ran out: a client refuses those."""
+        return (token.sid, token.generation) == (self.core.sid, self.core.generation)
+
+    def on_arrived(self) -> None:
+        """There is something to take."""
+        self._schedule()
+
+    def on_failed(self, error: GaplessError) -> None:
+        """It is over."""
+        self.over = True
+        self.error = error
+        self.client.world.observe.lost_subscription(self, error)
+        if self.on_over is not None:
+            self.on_over(self, error)
+
+    # Taking.
+
+    def _schedule(self) -> None:
+        if self._scheduled or self.stopped or self.over:
+            return
+        self._scheduled = True
+        world, client = self.client.world, self.client
+        at = max(world.now + max(self.pace, 1_000), client.paused_until)
+        world.at(at, client.name, "take", self._take, life=client.life)
+
+    def _take(self) -> None:
+        self._scheduled = False
+        if self.stopped or self.over:
+            return
+        while self._take_one():
+            if self.pace:
+                self._schedule()
+                break
+        self.client.pump()
+
+    def _take_one(self) -> bool:
+        item: Item | None = self.client.core.take(self.number, self.client.monotonic(), self.portion)
+        if item is None:
+            return False
+        self.client.world.observe.told(self, item)
+        if self.acknowledges == "early":
+            self.acknowledge(self.token().ticks)
+        self._since_commit += 1
+        if self._since_commit >= self.commit_every:
+            self.commit()
+        return not self.over

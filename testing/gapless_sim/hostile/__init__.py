@@ -1,0 +1,27 @@
+"""A router that does whatever the contract of the routing seam permits: for simulations.
+
+`open_routing` makes one; `gapless_sim.hostile.hostility.BEHAVIOURS` lists what it can be told to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gapless.core.network.seam import Router
+from gapless.errors import ConfigurationError
+from gapless.plugins import hookimpl
+from gapless_sim.hostile.router import HostileRouter
+
+__all__ = ["open_routing"]
+
+OPTIONS = ("hostility", "peers")
+
+
+@hookimpl
+def open_routing(options: Mapping[str, Any]) -> Router:
+    """A fresh router. Its options are those of its `RouterContext`; ConfigurationError when there is another."""
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise ConfigurationError(f"the router 'hostile' has no option {unknown[0]!r}")
+    return HostileRouter()

@@ -1,0 +1,299 @@
+"""The router `hostile`: everything that the contract of the seam permits, at rates that are given to it.
+
+It is made for simulations. With no rates it is an honest router for any number of brokers, each with links
+to all others; what it does with rates is listed in `BEHAVIOURS`. It loses, repeats, delays and reorders,
+over-delivers and forgets; it never asserts silence that a pubend did not, never counts a member as done
+that was not heard, and ends every opening and every batch once.
+
+Its configuration names every broker, this one too, with its roles; all brokers must be given the same:
+
+    {"peers": {"b1": ["phb"], "b2": ["shb"], "b3": []}, "hostility": {"lose": 0.1}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from random import Random
+from typing import Any
+
+from gapless.core.network.facts import (
+    BrokerId,
+    Hangup,
+    Held,
+    Hold,
+    Interest,
+    LinkId,
+    OpenRequest,
+    Outcome,
+    Posted,
+    Probe,
+    Progress,
+    Pub,
+    PubendMeta,
+    Seen,
+    Want,
+)
+from gapless.core.network.frames import Address, Answer, InterestQuestion, InterestSummary, decode
+from gapless.core.network.seam import Effects, RouterBase, RouterContext
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
+from gapless.errors import ConfigurationError, RemoteProtocolError
+from gapless_sim.hostile.entry import Entry
+from gapless_sim.hostile.following import SubscriberSide
+from gapless_sim.hostile.hosted import PublisherSide
+from gapless_sim.hostile.hostility import Hostility
+from gapless_sim.hostile.mesh import Mesh, Station
+from gapless_sim.hostile.requests import Requests
+from gapless_sim.hostile.timers import SECOND
+
+BEAT = 1 * SECOND
+FORGOTTEN_WITHIN = 10 * SECOND
+_LIFE_BITS = 48
+_ADDRESSES: dict[type, tuple[type, ...]] = {
+    Seen: (str, int),
+    OpenRequest: (int, int, int, int, int),
+    Pub: (int, int, int, int, int),
+    Answer: (int, int, int, int),
+}
+"""What is written on the envelope of a message; nothing on all others."""
+
+
+class HostileRouter(RouterBase):
+    """A `Router` for a full mesh of brokers."""
+
+    name = "hostile"
+
+    def __init__(self) -> None:
+        self._station: Station
+        self._mesh: Mesh
+        self._hosted: PublisherSide
+        self._following: SubscriberSide
+        self._entry: Entry
+        self._requests: Requests
+        self._on_message: dict[type, Callable[[BrokerId, Any, Address], None]]
+        self._on_timer: dict[str, Callable[..., None]]
+
+    def start(self, now: int, context: RouterContext) -> Effects:
+        """Dials everybody. Raises ConfigurationError when the configuration makes no sense."""
+        config = dict(context.config)
+        peers, rates = config.pop("peers", {}), config.pop("hostility", {})
+        if config:
+            raise ConfigurationError(f"the router 'hostile' has no option {min(config)!r}")
+        random = Random(f"{context.seed}/{context.broker}")  # noqa: S311 - no secret
+        station = Station(context.broker, Hostility(rates, random), _new_life(random))
+        self._station = station
+        self._mesh = Mesh(station, peers)
+        self._hosted = PublisherSide(station, self._mesh)
+        self._following = SubscriberSide(station, self._mesh)
+        self._entry = Entry(station, self._mesh, now)
+        self._requests = Requests(station, self._mesh, self._hosted.pubends)
+        self._on_message = self._message_handlers()
+        self._on_timer = self._timer_handlers()
+        station.now = now
+        station.timers.set(("beat",), station.within(BEAT))
+        self._mesh.start()
+        return self._effects()
+
+    def next_wake(self) -> int | None:
+        """When a timer is due."""
+        return self._station.timers.next()
+
+    def wake(self, now: int) -> Effects:
+        """Something is due."""
+        self._station.now = now
+        for kind, *arguments in self._station.timers.take_due(now):
+            self._on_timer[str(kind)](*arguments)
+        return self._effects()
+
+    # The network.
+
+    def link_up(self, now: int, link: LinkId, peer: BrokerId, roles: frozenset[str], incarnation: int) -> Effects:
+        """A link is there; who is at its end is told everything that it may have use for."""
+        self._station.now = now
+        if self._mesh.link_up(link, peer, sorted(roles), incarnation):
+            self._hosted.on_new_peer(peer)
+        self._following.on_new_peer(peer)
+        return self._effects()
+
+    def link_down(self, now: int, link: LinkId) -> Effects:
+        """A link is gone; it is dialled again after a while."""
+        self._station.now = now
+        self._mesh.link_down(link)
+        return self._effects()
+
+    def frame(self, now: int, link: LinkId, frame: bytes) -> Effects:
+        """A frame of another broker; who sends nonsense is hung up on."""
+        self._station.now = now
+        peer = self._mesh.peer_of(link)
+        if peer is None:
+            return []
+        try:
+            message, address = decode(frame)
+        except RemoteProtocolError:
+            return [Hangup(link)]
+        if tuple(map(type, address)) != _ADDRESSES.get(type(message), ()) or type(message) not in self._on_message:
+            return [Hangup(link)]
+        self._on_message[type(message)](peer, message, address)
+        return self._effects()
+
+    # The local PHB core.
+
+    def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
+        """A pubend of this node, as it is now."""
+        self._station.now = now
+        self._mesh.has_role(self._station.broker, ("phb",))
+        self._hosted.pubend(meta, members)
+        return self._effects()
+
+    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+        """Facts of a pubend of this node."""
+        self._station.now = now
+        self._hosted.know(knowledge, reply_to)
+        return self._effects()
+
+    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+        """Progress is overdue."""
+        self._station.now = now
+        self._hosted.probe(pubend, upto)
+        return self._effects()
+
+    def enrolled(self, now: int, pubend: PubendId, shb: ShbId, at: Tick) -> Effects:
+        """A membership is durable."""
+        self._station.now = now
+        self._hosted.enrolled(pubend, shb, at)
+        return self._effects()
+
+    def held(self, now: int, held: Held) -> Effects:
+        """A row of holds is durable."""
+        self._station.now = now
+        self._hosted.held(held)
+        return self._effects()
+
+    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
+        """How an opening or a batch ended."""
+        self._station.now = now
+        self._requests.submitted(reply_to, pubend, outcome)
+        return self._effects()
+
+    # The local SHB core.
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        """The SHB's interest."""
+        self._station.now = now
+        self._following.interest(interest)
+        return self._effects()
+
+    def hold(self, now: int, row: Hold) -> Effects:
+        """What the SHB needs kept."""
+        self._station.now = now
+        self._following.hold(row)
+        return self._effects()
+
+    def want(self, now: int, want: Want) -> Effects:
+        """What the SHB needs to know."""
+        self._station.now = now
+        self._following.want(want)
+        return self._effects()
+
+    def progress(self, now: int, progress: Progress) -> Effects:
+        """What the SHB is done with."""
+        self._station.now = now
+        self._following.progress(progress)
+        return self._effects()
+
+    # Local clients and storage.
+
+    def open(self, now: int, request: OpenRequest, reply_to: Hashable) -> Effects:
+        """A client opens a publisher."""
+        self._station.now = now
+        self._entry.open(request, reply_to)
+        return self._effects()
+
+    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+        """A client publishes."""
+        self._station.now = now
+        self._entry.place(pub, reply_to)
+        return self._effects()
+
+    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
+        """Mail for a role."""
+        self._station.now = now
+        if self._mesh.knows(to_node):
+            self._mesh.send(to_node, Posted(self._station.broker, role, data))
+        return self._effects()
+
+    # For who drives a simulation.
+
+    def calm(self) -> None:
+        """From now on it is honest, whatever the rates were."""
+        self._station.hostility.calm()
+
+    # How it is done.
+
+    def _effects(self) -> Effects:
+        """What is to be done, when the router's own halves have said to each other what there was to say."""
+        arrived = self._mesh.arrived
+        while arrived:
+            parcels = arrived.copy()
+            arrived.clear()
+            for peer, _, message, address in parcels:
+                self._on_message[type(message)](peer, message, address)
+        effects, self._station.effects[:] = self._station.effects.copy(), []
+        return effects
+
+    def _message_handlers(self) -> dict[type, Callable[[BrokerId, Any, Address], None]]:
+        hosted, following = self._hosted, self._following
+        return {
+            Knowledge: lambda peer, said, _: following.on_knowledge(peer, said),
+            Seen: self._on_seen,
+            Probe: lambda peer, said, _: following.on_probe(peer, said),
+            Held: lambda peer, said, _: following.on_held(peer, said),
+            InterestQuestion: lambda peer, said, _: following.on_question(peer, said),
+            Interest: lambda peer, said, _: hosted.on_interest(peer, said),
+            InterestSummary: lambda peer, said, _: hosted.on_summary(peer, said),
+            Want: lambda peer, said, _: hosted.on_want(peer, said),
+            Progress: lambda peer, said, _: hosted.on_progress(peer, said),
+            Hold: lambda peer, said, _: hosted.on_hold(peer, said),
+            OpenRequest: self._requests.on_request,
+            Pub: self._requests.on_request,
+            Answer: self._entry.on_answer,
+            Posted: lambda _peer, said, _: self._station.effects.append(said),
+        }
+
+    def _timer_handlers(self) -> dict[str, Callable[..., None]]:
+        return {
+            "beat": self._beat,
+            "dial": self._mesh.dial,
+            "held": self._mesh.release,
+            "late": self._mesh.send_late,
+            "silence": self._hosted.flush,
+            "said": self._following.say_late,
+            "merge": self._following.deliver_waiting,
+            "question": self._entry.repeat,
+            "submit": self._requests.submit_late,
+        }
+
+    def _on_seen(self, peer: BrokerId, seen: Seen, address: Address) -> None:
+        self._entry.on_life(peer, int(address[1]))
+        self._following.on_seen(peer, seen, address)
+
+    def _beat(self) -> None:
+        self._station.timers.set(("beat",), self._station.now + BEAT)
+        if self._station.hostility.happens("forget", BEAT / FORGOTTEN_WITHIN):
+            self._forget()
+        self._hosted.beat()
+        self._following.beat()
+
+    def _forget(self) -> None:
+        station = self._station
+        station.life = _new_life(station.hostility.random)
+        station.owners.clear()
+        station.owners.update(dict.fromkeys(self._hosted.pubends, station.broker))
+        self._hosted.forget()
+        self._following.forget()
+        self._entry.forget()
+        self._requests.forget()
+
+
+def _new_life(random: Random) -> int:
+    return random.randrange(1, 1 << _LIFE_BITS)

@@ -1,0 +1,77 @@
+"""The invariants of docs/protocol/invariants.md, each a small class that looks on and raises `Violation`.
+
+I11, total order, has no oracle: ordered groups are not built yet. R1, soft state, has none of its own: where
+routers lose their memory, the others see to it that no promise breaks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless_sim.model import Model
+from gapless_sim.oracles import catching, gaps, leasing, listing
+from gapless_sim.oracles.catching import CatchingUp
+from gapless_sim.oracles.contract import Routing
+from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
+from gapless_sim.oracles.effects import I4ExactlyOnce
+from gapless_sim.oracles.gaps import I5GapLegal
+from gapless_sim.oracles.keeping import I7Kept, I8Counted
+from gapless_sim.oracles.leasing import I8Leases
+from gapless_sim.oracles.listing import L1Lag
+from gapless_sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
+from gapless_sim.oracles.logs import I6OneLog
+from gapless_sim.oracles.positions import U03Positions
+from gapless_sim.oracles.probing import V4Probing
+from gapless_sim.oracles.publishing import I7Publish, V3LiveForgetting
+from gapless_sim.oracles.releasing import I8Release
+from gapless_sim.oracles.serving import I2Served, I5InOnePiece, P1Protocol
+from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
+
+if TYPE_CHECKING:
+    from gapless_sim.observing import Oracle
+    from gapless_sim.world import World
+
+PROBES = (*gaps.PROBES, *catching.PROBES, *leasing.PROBES, *listing.PROBES)
+"""What should happen sometimes under the eyes of the oracles."""
+
+
+def all_oracles(world: World) -> list[Oracle]:
+    """The model and every oracle over it, in the order in which they must hear what happens.
+
+    Before brokers boot: some of them watch the routing seam.
+    """
+    model = Model(world)
+    routing = Routing(model)
+    gapless = I3Gapless(model)
+    counted, probing = I8Counted(model), V4Probing(model)
+    world.seam.watchers += [model, counted, routing, probing]
+    return [
+        I12SingleAuthority(model),
+        model,
+        I9Truth(model),
+        I7Publish(model),
+        I7Kept(model),
+        I6OneLog(model),
+        I8Release(model),
+        counted,
+        I8Leases(model),
+        routing,
+        I1Match(model),
+        I2Order(model),
+        I2Served(model),
+        P1Protocol(model),
+        U03Positions(model),
+        I5GapLegal(model),
+        I5InOnePiece(model),
+        gapless,
+        I10Start(model),
+        I4ExactlyOnce(model),
+        V1LiveDelivery(model, gapless),
+        V2LiveCuriosity(model),
+        V3LiveRelease(model),
+        V3LiveForgetting(model),
+        V4NoStorm(model),
+        probing,
+        L1Lag(model),
+        CatchingUp(model),
+    ]

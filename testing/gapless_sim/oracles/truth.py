@@ -1,0 +1,199 @@
+"""What pubends say of their ticks, and what SHBs are told of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gapless.core.stream.events import Event, Extras
+from gapless.core.stream.intervals import IntervalMap, IntervalSet
+from gapless.core.stream.stamps import join
+from gapless_sim.oracles.judging import Judge
+from gapless_sim.producer import key_of
+
+if TYPE_CHECKING:
+    from gapless.core.network import facts as routing
+    from gapless.core.stream.knowledge import Knowledge
+    from gapless.core.stream.stamps import Stamp
+    from gapless.core.stream.ticks import PubendId, ShbId, Tick
+    from gapless.selectors.filters import Filter
+    from gapless_sim.accounts import Logged
+    from gapless_sim.broker import SimBroker
+    from gapless_sim.consumer import Consumer
+    from gapless_sim.model import Model
+    from gapless_sim.producer import Letter, Producer
+
+
+@dataclass(slots=True, eq=False)
+class Said:
+    """All that a pubend ever said of its ticks."""
+
+    broker: str
+    decided: IntervalSet = field(default_factory=IntervalSet)
+    """Events and silence."""
+    keys: dict[Tick, int] = field(default_factory=dict)
+    ticks: list[Tick] = field(default_factory=list)
+    """Of the events, in order."""
+
+    def between(self, lo: Tick, hi: Tick) -> int:
+        """How many events are in (lo, hi]."""
+        return bisect_right(self.ticks, hi) - bisect_right(self.ticks, lo)
+
+
+class I12SingleAuthority(Judge):
+    """A tick that was an event stays that event, and one that was silence never becomes one: across all crashes."""
+
+    name = "I12"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._said: dict[PubendId, Said] = {}
+
+    def known(self, broker: str, knowledge: Knowledge) -> None:
+        """Compares with all that was said before."""
+        pubend, lo, hi, data = knowledge.pubend, knowledge.lo, knowledge.hi, knowledge.data
+        said = self._said.get(pubend)
+        if said is None:
+            said = self._said[pubend] = Said(broker)
+        if said.broker != broker:
+            self.fail(f"{pubend} is spoken for by {said.broker} and by {broker}")
+        if not lo < hi or (data.ticks and not lo < data.ticks[0] <= data.ticks[-1] <= hi):
+            self.fail(f"{pubend} says events {list(data.ticks)} of ({lo}, {hi}]")
+        if not knowledge.reply and not self.model.ages.may_stamp(self.model.histories[pubend], hi):
+            self.fail(f"{pubend} decides everything up to {hi}: it follows a wall clock that has leapt")
+        if knowledge.damaged:
+            self._given_up(pubend, lo, hi)
+            return
+        silent_from = min(max(lo, knowledge.lost), hi)
+        for index, tick in enumerate(data.ticks):
+            event = data.events[index]
+            self._event(pubend, said, tick, key_of(event[len(event) - data.body_lengths[index] :]))
+            if tick <= silent_from:
+                said.decided.add(tick - 1, tick)
+        told = len(data.ticks) - bisect_right(data.ticks, silent_from)
+        if said.between(silent_from, hi) != told:
+            present = {*data.ticks}
+            hidden = next(tick for tick in said.ticks if silent_from < tick <= hi and tick not in present)
+            before = f"where it had said letter {said.keys[hidden]} at {hidden}"
+            self.fail(f"{pubend} says silence in ({silent_from}, {hi}], {before}")
+        said.decided.add(silent_from, hi)
+
+    def _given_up(self, pubend: PubendId, lo: Tick, hi: Tick) -> None:
+        """What is damaged is neither an event nor silence; an operator must have said so."""
+        history = self.model.histories[pubend]
+        lo = max(lo, history.lost)  # what is released may be damaged or not
+        if history.sound and lo < hi and not history.given_up.covers(lo, hi):
+            self.fail(f"{pubend} gives ({lo}, {hi}] up as damaged, and an operator has given up {history.given_up}")
+
+    def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
+        """A receipt says as much as its pubend does."""
+        said = self._said.get(pubend)
+        if tick and said is not None and tick not in said.keys and self.model.histories[pubend].sound:
+            self._event(pubend, said, tick, letter.key)
+            said.decided.add(tick - 1, tick)
+
+    def restored(self, broker: SimBroker) -> None:
+        """What its disk knew is another thing now."""
+        self._said = {pubend: said for pubend, said in self._said.items() if said.broker != broker.name}
+
+    def _event(self, pubend: PubendId, said: Said, tick: Tick, key: int) -> None:
+        before = said.keys.get(tick)
+        if before == key:
+            return
+        if before is not None:
+            self.fail(f"{pubend} says letter {key} at {tick}, where it had said letter {before}")
+        if said.decided.covers(tick - 1, tick):
+            self.fail(f"{pubend} says letter {key} at {tick}, where it had said silence")
+        said.keys[tick] = key
+        if not said.ticks or tick > said.ticks[-1]:
+            said.ticks.append(tick)
+        else:
+            insort(said.ticks, tick)
+
+
+@dataclass(slots=True, eq=False)
+class Interest:
+    """What one SHB wanted, version by version."""
+
+    filters: dict[int, dict[int, Filter]] = field(default_factory=dict)
+    """Version → subscription → filter, as far as it was announced."""
+
+    def announce(self, interest: routing.Interest) -> None:
+        """The SHB says what it wants, whole or as a change."""
+        if interest.version in self.filters:
+            return
+        before = {} if interest.full else self.filters.get(interest.base, {})
+        kept = {sid: wanted for sid, wanted in before.items() if sid not in interest.drop}
+        self.filters[interest.version] = {**kept, **interest.add}
+
+
+class I9Truth(Judge):
+    """No event is logged, ever, at a tick that an SHB was told is silent, if a filter honoured in that matches it."""
+
+    name = "I9"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._silent: dict[PubendId, IntervalMap[Stamp]] = {}
+        """What any SHB was told is silent, under the highest stamp."""
+        self._interests: dict[ShbId, Interest] = {}
+        self._predicates: dict[tuple[tuple[str, ...], str], Callable[[Logged], bool]] = {}
+        model.listeners.append(self.logged)
+
+    def subscribing(self, consumer: Consumer) -> None:
+        """What a filter means is what the application means."""
+        row = consumer.row
+        self._predicates.setdefault((tuple(row.topics), row.selector), row.matches)
+
+    def wanted(self, broker: str, interest: routing.Interest) -> None:
+        """An SHB announces its filters."""
+        self._interests.setdefault(interest.shb, Interest()).announce(interest)
+
+    def delivered(self, broker: str, knowledge: Knowledge) -> None:
+        """An SHB is told of silence; that it is true of what is logged already, the routers' contract sees to."""
+        lo = min(max(knowledge.lo, knowledge.lost), knowledge.hi)
+        if lo < knowledge.hi and not knowledge.damaged:
+            silent = self._silent.get(knowledge.pubend)
+            if silent is None:
+                silent = self._silent[knowledge.pubend] = IntervalMap()
+            silent.join(lo, knowledge.hi, knowledge.stamp, join)
+
+    def logged(self, event: Logged) -> None:
+        """An event comes to light; its tick may not have been called silent."""
+        silent = self._silent.get(event.pubend)
+        if silent is None or silent.last is None or silent.last[1] < event.tick:
+            return
+        if self.model.histories[event.pubend].sound:
+            for _, _, stamp in silent.overlapping(event.tick - 1, event.tick):
+                self._judge(event, stamp)
+
+    def restored(self, broker: SimBroker) -> None:
+        """What its disk knew is another thing now."""
+        for pubend, history in self.model.histories.items():
+            if history.broker == broker.name:
+                self._silent.pop(pubend, None)
+
+    def _judge(self, event: Logged, stamp: Stamp) -> None:
+        pubend, tick, letter = event.pubend, event.tick, event.letter
+        if stamp is None:
+            self.fail(
+                f"letter {letter.key} is logged at {tick} of {pubend}, which an SHB was told is silent for everybody"
+            )
+        for shb, version in stamp.items():
+            filters = self._interests[shb].filters.get(version, {}) if shb in self._interests else {}
+            for sid, wanted in filters.items():
+                if self._matches(wanted, event):
+                    self.fail(
+                        f"letter {letter.key} is logged at {tick} of {pubend}, which was called silent under version "
+                        f"{version} of {shb}, and its subscription {sid} wants it by {wanted}"
+                    )
+
+    def _matches(self, wanted: Filter, event: Logged) -> bool:
+        matches = self._predicates.get((tuple(wanted.topics), wanted.selector))
+        if matches is not None:
+            return matches(event)
+        letter = event.letter
+        told = Event(letter.topic, dict(letter.properties), Extras(**letter.headers), b"", event.tick, event.pubend)
+        return wanted.matches(told.topic, told.properties, told.headers)

@@ -1,0 +1,39 @@
+"""The logs of pubends, as who watches a world finds them on a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gapless.core.ports import Chop
+from gapless.core.stream.ticks import STEP
+
+if TYPE_CHECKING:
+    from gapless.core.ports import Operation
+    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless_sim.accounts import History
+    from gapless_sim.producer import Letter
+
+LOG = "phb."
+"""What the name of a pubend's log stream begins with; the pubend follows."""
+
+
+def chops(operations: Sequence[Operation]) -> Iterator[tuple[PubendId, Tick]]:
+    """Which logs a write shortens, and up to where."""
+    for operation in operations:
+        if type(operation) is Chop and operation.stream.startswith(LOG):
+            yield operation.stream[len(LOG) :], operation.upto
+
+
+def unseen(history: History, end: Tick, record: bytes, unplaced: Sequence[Letter]) -> Iterator[tuple[Tick, Letter]]:
+    """The events of the record with that last tick which did not come to light so far: unplaced letters."""
+    tick, upto = end, len(record)
+    while True:
+        known = history.events.get(tick)
+        candidates = unplaced if known is None else (known.letter,)
+        letter = next((letter for letter in candidates if record.endswith(letter.event, 0, upto)), None)
+        if letter is None:
+            return
+        if known is None:
+            yield tick, letter
+        tick, upto = tick - STEP, upto - len(letter.event)

@@ -1,0 +1,142 @@
+"""The smallest systems: what they are made of, and the little that is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+from gapless_sim.consumer import Consumer, Row
+from gapless_sim.options import MILLISECOND, SECOND, NetworkFaults, Options
+from gapless_sim.producer import Letter, Outbox, Producer
+
+if TYPE_CHECKING:
+    from gapless_sim.application import SimClient
+    from gapless_sim.world import World
+
+BEGIN = SECOND
+"""When the applications start; by then the brokers serve."""
+INTERVAL = 200 * MILLISECOND
+"""Between two events."""
+TOPIC = "scope"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A system as small as it gets, and what is done with it."""
+
+    phbs: int
+    shbs: int
+    publishes: int
+    subscribers: int
+
+    def __str__(self) -> str:
+        return f"{self.phbs}/{self.shbs}/{self.publishes}/{self.subscribers}"
+
+    @property
+    def together(self) -> bool:
+        """Whether it is one node that hosts both roles."""
+        return self.phbs == self.shbs == 1
+
+    @property
+    def brokers(self) -> int:
+        """How many nodes there are."""
+        return self.phbs + self.shbs - self.together
+
+    @property
+    def clients(self) -> int:
+        """How many applications there are: the last one publishes."""
+        return self.subscribers + 1
+
+    def options(self) -> Options:
+        """The world's: nothing goes wrong by itself, and every draw is benign."""
+        return Options(
+            seed=0,
+            router="local" if self.together else "hostile",
+            phbs=self.phbs,
+            shbs=self.shbs,
+            together=self.together,
+            clients=self.clients,
+            network=NetworkFaults(bytewise=0.0),
+        )
+
+
+SCOPES = tuple(
+    Scope(phbs, shbs, publishes, subscribers)
+    for publishes, subscribers, phbs, shbs in product((1, 2, 3), (1, 2), (1, 2), (1, 2))
+)
+"""All of them, the smallest first."""
+
+
+def scope_named(name: str) -> Scope:
+    """The scope that is written like that: PHBs/SHBs/events/subscribers. Raises KeyError."""
+    return {str(scope): scope for scope in SCOPES}[name]
+
+
+class Script:
+    """What happens in a scope: subscribers to everything or to half of it, events one by one."""
+
+    def __init__(self, world: World, scope: Scope) -> None:
+        self._world = world
+        self._scope = scope
+        clients = list(world.clients.values())
+        self._writer, readers = clients[-1], clients[: scope.subscribers]
+        self._outbox = Outbox("letters", TOPIC, [Letter(key, TOPIC, {"k": key % 2}) for key in range(scope.publishes)])
+        self._wanted = 0
+        self._producer: Producer | None = None
+        self._rows = [self._row(number, reader) for number, reader in enumerate(readers)]
+        self._writer.on_start = self._open
+        for row, reader in zip(self._rows, readers, strict=True):
+            reader.on_start = _consuming(row)
+
+    @property
+    def end(self) -> int:
+        """When all is done, if nothing goes wrong."""
+        return BEGIN + (self._scope.publishes + 2) * INTERVAL + SECOND
+
+    def begin(self) -> None:
+        """Brokers first, then subscribers, then events."""
+        world = self._world
+        for broker in world.brokers.values():
+            world.at(0, broker.name, "boot", broker.boot)
+        for client in world.clients.values():
+            world.at(BEGIN, client.name, "start", client.start)
+        for number in range(self._scope.publishes):
+            world.at(BEGIN + (number + 2) * INTERVAL, self._writer.name, "publish", self._publish, number + 1)
+
+    def calm(self) -> None:
+        """Everybody is there, and what could not be published is published now."""
+        self._wanted = self._scope.publishes
+        for broker in self._world.brokers.values():
+            if broker.given_up:
+                broker.replace_disk()
+            broker.boot()
+        for client in self._world.clients.values():
+            client.start()
+        self._work_off()
+
+    def _row(self, number: int, reader: SimClient) -> Row:
+        if number % 2:
+            return Row(number, reader.name, f"s{number}", (TOPIC,), "k = 1", lambda e: e.letter.properties["k"] == 1)
+        return Row(number, reader.name, f"s{number}", (TOPIC,), "", lambda _: True, silence=True)
+
+    def _open(self, client: SimClient) -> None:
+        self._producer = Producer(client, self._outbox)
+        self._producer.on_ready = lambda _: self._work_off()
+
+    def _publish(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._work_off()
+
+    def _work_off(self) -> None:
+        producer = self._producer
+        while producer is not None and producer.next < self._wanted and producer.publish(1):
+            pass
+
+
+def _consuming(row: Row) -> Callable[[SimClient], None]:
+    def consume(client: SimClient) -> None:
+        Consumer(client, row, row.wanted())
+
+    return consume

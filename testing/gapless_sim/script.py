@@ -1,0 +1,261 @@
+"""Scenarios that people read: a few words for each thing that somebody does, and what then happened as lanes.
+
+    start                                       two brokers, a publisher, and somebody who may subscribe
+    subscribe late where delay > 60             a durable subscription; `from earliest`, `window 4`, `pace 300 ms`
+    publish delay=75, delay=10                  two events as one batch
+    run 2 s              wait 2 s               nobody does anything; and what happens is not shown
+    cut phb1 shb1        heal phb1 shb1         nothing gets from one to the other; it does again
+    crash shb1           boot shb1              the power fails; it is there again
+    crash subscriber     start subscriber       likewise an application, which keeps its token
+    show credit          hide credit            a kind of line
+    retain 2 s                                  before `start`: what is older is released, whoever waits for it
+    token late                                  where the application stands
+
+After each command 50 ms pass. Nothing is drawn: everything takes as long as it takes at best, every time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from gapless.core.client.subscribing import WINDOW_EVENTS
+from gapless.core.wire.messages import StartAt
+from gapless_sim.application import SimClient
+from gapless_sim.broker import SimBroker
+from gapless_sim.building import build
+from gapless_sim.choices import Choices
+from gapless_sim.consumer import Consumer, Row
+from gapless_sim.lanes import Chart
+from gapless_sim.listening import listen
+from gapless_sim.naming import Names
+from gapless_sim.options import MILLISECOND, SECOND, NetworkFaults, Options
+from gapless_sim.picture import QUIET
+from gapless_sim.producer import Letter, Outbox, Producer
+from gapless_sim.trace import Trace
+from gapless_sim.world import World
+
+STEP = 50 * MILLISECOND
+LANES = ("publisher", "phb1", "shb1", "subscriber")
+TOPIC = "flights"
+HIDDEN = (*QUIET, "disconnected", "publishes", "attached", "probe")
+_FENCE = re.compile(r"^```transcript\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_SUBSCRIBE = re.compile(
+    r"(?P<name>\S+)(?: where (?P<selector>.+?))??(?: from (?P<start>latest|earliest))?"
+    r"(?: window (?P<window>\d+))?(?: pace (?P<pace>\d+ m?s))?"
+)
+
+
+def replay(page: str) -> str:
+    """The page with what really happens behind each command of its blocks, which are fenced as `transcript`.
+
+    A command is a line that begins with `> `. All blocks of a page are one script, in one world.
+    """
+    script = Script()
+
+    def played(block: re.Match[str]) -> str:
+        commands = [line[2:] for line in block[1].splitlines() if line.startswith("> ")]
+        shown = [line for command in commands for line in (f"> {command}", *script.do(command))]
+        return "\n".join(("```transcript", script.heading(), *shown, "```"))
+
+    return _FENCE.sub(played, page)
+
+
+class ScriptError(ValueError):
+    """A command that there is not, or not like that."""
+
+
+class Script:
+    """A world that does what it is told."""
+
+    def __init__(self) -> None:
+        # An SHB that keeps no events in memory asks for them, which is what there is to be seen.
+        self._options = Options(
+            1, router="hostile", together=False, clients=0, network=NetworkFaults(bytewise=0.0), catchup_bytes=0
+        )
+        self._chart = Chart(LANES, 100)
+        self._hidden = dict.fromkeys(HIDDEN)
+        self._told = 0
+        self._key = 0
+        self._world: World | None = None
+        self._outbox = Outbox("loader", TOPIC)
+        self._rows: dict[str, Row] = {}
+        self._manners: dict[str, tuple[int, int]] = {}
+        """How a subscription consumes: its pace, and its window."""
+        self._producer: Producer | None = None
+        self._commands: dict[str, Callable[[str], str | None]] = {
+            "start": self._start,
+            "subscribe": self._subscribe,
+            "publish": self._publish,
+            "run": self._run,
+            "wait": self._wait,
+            "cut": self._cut,
+            "heal": self._heal,
+            "crash": self._crash,
+            "boot": self._boot,
+            "show": self._show,
+            "hide": self._hide,
+            "retain": self._retain,
+            "token": self._token,
+        }
+
+    def heading(self) -> str:
+        """The lanes' names, above the lines of commands."""
+        return str(self._chart.heading())
+
+    def do(self, command: str) -> list[str]:
+        """Carries out a command and lets a little time pass; returns what happened. Raises ScriptError."""
+        verb, _, rest = command.strip().partition(" ")
+        if verb not in self._commands:
+            raise ScriptError(f"there is no command {verb!r}, but {', '.join(self._commands)}")
+        said = self._commands[verb](rest.strip())
+        if self._world is not None and verb not in {"run", "wait"}:
+            self._world.run_until(self._world.now + STEP)
+        return [*self._new_lines(), *([said] if said else [])]
+
+    def _new_lines(self) -> list[str]:
+        lines = self._world.trace.lines if self._world is not None else []
+        new, self._told = lines[self._told :], len(lines)
+        return [str(row) for line in new if line.kind not in self._hidden for row in self._chart.rows(line)]
+
+    def _skip(self) -> None:
+        self._told = len(self.world.trace.lines)
+
+    @property
+    def world(self) -> World:
+        """The world, once it was started."""
+        if self._world is None:
+            raise ScriptError("say `start` first")
+        return self._world
+
+    # Brokers and the network.
+
+    def _start(self, who: str) -> None:
+        if who:
+            self._client(who).start()
+            return
+        world = self._world = build(self._options, Choices(1, {}), Trace(keep=True))
+        listen(world, Names({"phb1": TOPIC}, rough=True))
+        for name, home in (("publisher", "phb1"), ("subscriber", "shb1")):
+            world.clients[name] = SimClient(world, name, [home])
+        world.clients["publisher"].on_start = self._open_publisher
+        world.clients["subscriber"].on_start = self._subscribe_all
+        for broker in world.brokers.values():
+            broker.boot()
+        for client in world.clients.values():
+            client.start()
+        world.run_until(SECOND + STEP)  # until the brokers know each other, and the publisher is open
+        self._skip()
+
+    def _retain(self, rest: str) -> None:
+        if self._world is not None:
+            raise ScriptError("`retain` comes before `start`")
+        self._options = replace(self._options, max_retain_seconds=_time(rest) / SECOND)
+
+    def _run(self, rest: str) -> None:
+        self.world.run_until(self.world.now + _time(rest))
+
+    def _wait(self, rest: str) -> None:
+        self._run(rest)
+        self._skip()
+
+    def _cut(self, rest: str) -> None:
+        self.world.network.cut(*self._two(rest))
+
+    def _heal(self, rest: str) -> None:
+        self.world.network.heal(*self._two(rest))
+
+    def _two(self, rest: str) -> tuple[str, str]:
+        names = rest.split()
+        if len(names) != 2 or not set(names) <= set(LANES):
+            raise ScriptError(f"two of {', '.join(LANES)} are needed, not {rest!r}")
+        return names[0], names[1]
+
+    def _crash(self, name: str) -> None:
+        if name in self.world.clients:
+            self.world.clients[name].crash()
+            return
+        broker = self._broker(name)
+        broker.given_up = True  # until somebody boots it
+        broker.crash()
+
+    def _boot(self, name: str) -> None:
+        broker = self._broker(name)
+        broker.given_up = False
+        broker.boot()
+
+    def _broker(self, name: str) -> SimBroker:
+        if name not in self.world.brokers:
+            raise ScriptError(f"there is no broker {name!r}")
+        return self.world.brokers[name]
+
+    def _client(self, name: str) -> SimClient:
+        if name not in self.world.clients:
+            raise ScriptError(f"there is no client {name!r}")
+        return self.world.clients[name]
+
+    # Applications.
+
+    def _open_publisher(self, client: SimClient) -> None:
+        self._producer = Producer(client, self._outbox)
+
+    def _publish(self, rest: str) -> None:
+        if self._producer is None or not self._producer.open:
+            raise ScriptError("the publisher is not open")
+        events = [_properties(part) for part in rest.split(",")]
+        for properties in events:
+            self._key += 1
+            self._outbox.letters.append(Letter(self._key, TOPIC, properties))
+        self._producer.publish(len(events))
+
+    def _subscribe(self, rest: str) -> None:
+        asked = _SUBSCRIBE.fullmatch(rest)
+        if asked is None:
+            raise ScriptError(f"no subscription can be read from {rest!r}")
+        name, selector = asked["name"], asked["selector"] or ""
+        start = StartAt(asked["start"] or "latest")
+        row = Row(len(self._rows) + 1, "subscriber", name, ("#",), selector, lambda _: True, start, silence=True)
+        pace = _time(asked["pace"]) if asked["pace"] else 0
+        self._rows[name] = row
+        self._manners[name] = pace, int(asked["window"] or WINDOW_EVENTS)
+        self._attach(name, self._client("subscriber"))
+
+    def _subscribe_all(self, client: SimClient) -> None:
+        for name in self._rows:
+            self._attach(name, client)
+
+    def _attach(self, name: str, client: SimClient) -> None:
+        row, (pace, window) = self._rows[name], self._manners[name]
+        Consumer(client, row, row.wanted(window_events=window), pace=pace, portion=1 if pace else None)
+
+    def _token(self, name: str) -> str:
+        if name not in self._rows:
+            raise ScriptError(f"there is no subscription {name!r}")
+        token = self._rows[name].token
+        names = Names({"phb1": TOPIC}, rough=True)
+        return f"{'':9} {name} stands at {names.positions(token.ticks) if token else 'nothing'}"
+
+    # What is shown.
+
+    def _show(self, kind: str) -> None:
+        self._hidden.pop(kind, None)
+
+    def _hide(self, kind: str) -> None:
+        self._hidden[kind] = None
+
+
+def _time(text: str) -> int:
+    """`300 ms` or `2 s` in nanoseconds."""
+    match = re.fullmatch(r"(\d+) (m?s)", text)
+    if match is None:
+        raise ScriptError(f"a time is like `300 ms` or `2 s`, not {text!r}")
+    return int(match[1]) * (SECOND if match[2] == "s" else MILLISECOND)
+
+
+def _properties(text: str) -> dict[str, int]:
+    """`delay=75 gate=3` as properties."""
+    pairs = [part.partition("=") for part in text.split()]
+    if not pairs or not all(re.fullmatch(r"-?\d+", value) for _, _, value in pairs):
+        raise ScriptError(f"an event is like `delay=75 gate=3`, not {text!r}")
+    return {name: int(value) for name, _, value in pairs}

@@ -1,0 +1,227 @@
+"""The faults of small scopes: what each does, to whom, and at which positions it does the same.
+
+Each fault has a *mark* at each position of a run, and two positions with one mark lead to one and the same
+run, but for the note of the fault itself. That is so for one of these reasons:
+
+nothing  The fault finds nothing to act on: no process, no frame. The mark is None; it is the run without it.
+trap     It only sets a value that lies in wait: a failing sync, a fuse, the end of a pause, a cut. While nobody
+         reads or writes the value, it cannot matter since when it is there. What it sets does not depend on the
+         position: pauses end at a fixed time, and cuts when all faults do. The mark is how often the value was
+         touched (`touching`).
+alike    It leaves the same behind as another fault at the same position: whatever the power takes, when
+         nothing is unsynced it takes nothing.
+
+All other faults have a mark of their own at every position.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from gapless_sim.options import MILLISECOND, SECOND
+from gapless_sim.scopes import Scope, Script
+
+if TYPE_CHECKING:
+    from gapless_sim.application import SimClient
+    from gapless_sim.broker import SimBroker
+    from gapless_sim.world import World
+
+Mark: TypeAlias = "tuple[object, ...] | None"
+"""What is equal where a fault leads to the same run; None where it does nothing."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """A run that is under way."""
+
+    world: World
+    script: Script
+    touched: Counter[str]
+    """How often what faults set was touched; empty unless it is watched."""
+    struck: tuple[str, ...] = ()
+    """The faults that there were."""
+
+    @property
+    def position(self) -> int:
+        """How many steps were taken."""
+        return self.world.trace.steps
+
+    def broker(self, number: int) -> SimBroker:
+        """One of the brokers."""
+        return list(self.world.brokers.values())[number]
+
+    def client(self, number: int) -> SimClient:
+        """One of the applications' clients."""
+        return list(self.world.clients.values())[number]
+
+    def places(self) -> list[str]:
+        """Everybody's name, brokers first."""
+        return [*self.world.brokers, *self.world.clients]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that can happen at a position; the number says to whom."""
+
+    name: str
+    count: Callable[[Scope], int]
+    """To how many it can happen."""
+    strike: Callable[[Stage, int], None]
+    mark: Callable[[Stage, int], Mark]
+
+
+def _of_broker(
+    name: str, strike: Callable[[Stage, SimBroker], None], mark: Callable[[Stage, SimBroker], tuple[object, ...]]
+) -> Fault:
+    def strike_one(stage: Stage, number: int) -> None:
+        broker = stage.broker(number)
+        if broker.running:
+            strike(stage, broker)
+
+    def mark_one(stage: Stage, number: int) -> Mark:
+        broker = stage.broker(number)
+        return mark(stage, broker) if broker.running else None
+
+    return Fault(name, lambda scope: scope.brokers, strike_one, mark_one)
+
+
+# ------------------------------------------------------------------------------------ the process ends
+
+
+def _crash(name: str, keep: Callable[[SimBroker], int]) -> Fault:
+    return _of_broker(
+        name,
+        lambda _stage, broker: broker.crash(keep(broker)),
+        lambda stage, broker: ("gone", broker.name, stage.position, keep(broker)),
+    )
+
+
+def _mark_kill(stage: Stage, broker: SimBroker) -> tuple[object, ...]:
+    # What a failed write has left behind survives the end of the process, and not that of the power.
+    alike = not broker.disk.unsynced and WRITE_FAILS not in stage.struck
+    return "gone" if alike else "killed", broker.name, stage.position, 0
+
+
+def _crash_client(stage: Stage, number: int) -> None:
+    client = stage.client(number)
+    if client.running:
+        client.crash()
+        stage.world.after(100 * MILLISECOND, client.name, "start", client.start)
+
+
+def _mark_client(stage: Stage, number: int) -> Mark:
+    return ("client", number, stage.position) if stage.client(number).running else None
+
+
+# ----------------------------------------------------------------------------------- what lies in wait
+
+
+def _fuse(name: str, effects: int) -> Fault:
+    def mark(stage: Stage, broker: SimBroker) -> tuple[object, ...]:
+        return name, broker.name, stage.touched[f"{broker.name} fuse"]
+
+    return _of_broker(name, lambda _stage, broker: setattr(broker, "fuse", effects), mark)
+
+
+WRITE_FAILS = "write-kept"
+
+
+def _failing(name: str, what: str, how: str) -> Fault:
+    def mark(stage: Stage, broker: SimBroker) -> tuple[object, ...]:
+        return name, broker.name, stage.touched[f"{broker.name} {what}"]
+
+    return _of_broker(name, lambda _stage, broker: broker.fail_disk(what, how), mark)
+
+
+def _pause(stage: Stage, broker: SimBroker) -> None:
+    broker.pause(stage.script.end + SECOND - stage.world.now)
+
+
+def _mark_pause(stage: Stage, broker: SimBroker) -> tuple[object, ...]:
+    return "pause", broker.name, stage.touched[f"{broker.name} paused_until"]
+
+
+# -------------------------------------------------------------------------------------------- the links
+
+
+def _cut_off(stage: Stage, number: int) -> None:
+    one = stage.places()[number]
+    for other in stage.places():
+        if other != one:
+            stage.world.network.cut(one, other)
+            stage.world.network.cut(other, one)
+
+
+def _mark_cut_off(stage: Stage, number: int) -> Mark:
+    one = stage.places()[number]
+    return "cut-off", one, stage.touched[f"{one} sends"], stage.touched[f"{one} hears"]
+
+
+def _not_heard(stage: Stage, number: int) -> None:
+    one = stage.places()[number]
+    for other in stage.places():
+        if other != one:
+            stage.world.network.cut(one, other)
+
+
+def _mark_not_heard(stage: Stage, number: int) -> Mark:
+    one = stage.places()[number]
+    return "not-heard", one, stage.touched[f"{one} sends"]
+
+
+def _lose(stage: Stage, _number: int) -> None:
+    if _next_is(stage, "frame"):
+        stage.world.drop_one()
+
+
+def _mark_lost(stage: Stage, _number: int) -> Mark:
+    return ("lost", stage.position) if _next_is(stage, "frame") else None
+
+
+def _next_is(stage: Stage, kind: str) -> bool:
+    return stage.world.next_kind()[1] == kind
+
+
+def _break(stage: Stage, number: int) -> None:
+    client = stage.client(number)
+    if _is_travelling(stage, client):
+        for link in list(stage.world.network.client_links.values()):
+            if link.client is client:
+                link.reset("connection reset")
+
+
+def _mark_break(stage: Stage, number: int) -> Mark:
+    client = stage.client(number)
+    linked = any(link.client is client for link in stage.world.network.client_links.values())
+    return ("break", number, stage.position) if linked and _is_travelling(stage, client) else None
+
+
+def _is_travelling(stage: Stage, client: SimClient) -> bool:
+    """Whether what comes next are frames that this client sent, or is sent."""
+    place, kind = stage.world.next_kind()
+    return kind == "frames" and place in {client.name, *client.addresses}
+
+
+FAULTS: dict[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        _crash("crash", lambda _: 0),
+        _crash("crash-but-last", lambda broker: max(0, broker.disk.unsynced - 1)),
+        _of_broker("kill", lambda _stage, broker: broker.kill(), _mark_kill),
+        _fuse("crash-at-effect-1", 1),
+        _fuse("crash-at-effect-2", 2),
+        _failing("sync-kept", "sync", "kept"),
+        _failing("sync-lost", "sync", "lost"),
+        _failing(WRITE_FAILS, "write", "kept"),
+        _of_broker("pause", _pause, _mark_pause),
+        Fault("client-crash", lambda scope: scope.clients, _crash_client, _mark_client),
+        Fault("cut-off", lambda scope: scope.brokers + scope.clients, _cut_off, _mark_cut_off),
+        Fault("not-heard", lambda scope: scope.brokers + scope.clients, _not_heard, _mark_not_heard),
+        Fault("lost", lambda _: 1, _lose, _mark_lost),
+        Fault("link-breaks", lambda scope: scope.clients, _break, _mark_break),
+    )
+}
+"""What can happen at a position."""

@@ -1,0 +1,40 @@
+"""What applications do in a simulated world: generators that know nothing of each other.
+
+An oracle sees only what somebody does; what one generator never comes to, the other one may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from gapless_sim.workloads import churn, ranges, stories
+from gapless_sim.workloads.churn import Churn
+from gapless_sim.workloads.ranges import Ranges
+from gapless_sim.workloads.stories import Stories
+
+if TYPE_CHECKING:
+    from gapless_sim.world import World
+
+
+class Workload(Protocol):
+    """The applications of one world."""
+
+    def begin(self) -> None:
+        """They start; brokers may come later."""
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more: they bring to an end what they have begun."""
+
+
+WORKLOADS: dict[str, Callable[[World], Workload]] = {
+    "churn": Churn,
+    "stories": Stories,
+    "ranges": Ranges,
+}
+"""By the name that options have for them."""
+
+PROBES: tuple[str, ...] = (*churn.PROBES, *stories.PROBES)
+"""What should happen sometimes in the one or the other of the two that are drawn."""
+RANGES_PROBES: tuple[str, ...] = ranges.PROBES
+"""What should happen sometimes in the third, which is run by its name alone."""

@@ -1,0 +1,11 @@
+"""What gapless ships for testing: conformance suites for plugins, one module per kind.
+
+The suites are pytest classes to inherit from: `gapless_testing.storage.StorageSuite` for a storage. They
+need pytest, and the property tests hypothesis; importing this package needs neither.
+"""
+
+import sys
+
+if (_pytest := sys.modules.get("pytest")) is not None:
+    # Else a failed assertion in a suite would say "AssertionError" and nothing more.
+    _pytest.register_assert_rewrite("gapless_testing.routing", "gapless_testing.storage", "gapless_testing.transport")

@@ -1,0 +1,146 @@
+"""Whatever comes, and however long somebody is away: a router's memory, and what it says at once, stay bounded (C8).
+
+That no call makes too many frames, and that no router wants to be woken for ever at one moment, is checked
+in every test of the suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gapless.core.network import facts as routing
+from gapless.core.network.facts import Pub, Want
+from gapless.core.stream.ticks import MILLISECOND
+from gapless_testing.routing.breaches import Clause, ContractError
+from gapless_testing.routing.clients import columns
+from gapless_testing.routing.harness import HarnessFixtures, RouterHarness
+from gapless_testing.routing.network import Host
+from gapless_testing.routing.service import quiet_worlds
+from gapless_testing.routing.sizes import deep_size
+from gapless_testing.routing.topology import PHB
+from gapless_testing.routing.world import World
+
+TIMES_TOO_MUCH = 2
+"""So many times what a router may hold goes through it."""
+BODY = bytes(4096)
+CHECKS = 6
+
+
+def check_sizes(world: World) -> None:
+    """Raises ContractError if a router holds more than the harness allows."""
+    limit = world.network.harness.state_bytes_max
+    for host in world.network.hosts.values():
+        size = deep_size(host.router)
+        if size > limit:
+            what = f"the router holds {size:,} bytes, and {limit:,} are allowed"
+            raise ContractError(Clause.BOUNDED, what, host.name, host.now)
+
+
+def repeat(world: World, total: int, action: Callable[[int], None], pause: float) -> None:
+    """Does something many times, and looks at the routers' sizes now and then."""
+    for number in range(total):
+        action(number)
+        world.run(pause)
+        if number % (total // CHECKS or 1) == 0:
+            check_sizes(world)
+    check_sizes(world)
+
+
+def flood_count(harness: RouterHarness, size: int) -> int:
+    """How many things of a size are too much to hold."""
+    return harness.state_bytes_max * TIMES_TOO_MUCH // size
+
+
+class BoundsTests(HarnessFixtures):
+    """C8."""
+
+    def test_events_flood_in_while_everybody_is_there(self, harness: RouterHarness) -> None:
+        """Nothing that is delivered is kept for ever."""
+        for world in quiet_worlds(harness):
+            self._flood(world)
+            world.settle()
+
+    def test_events_flood_in_while_shbs_are_away(self, harness: RouterHarness) -> None:
+        """Nothing waits in memory for who may never come back: the log has it."""
+        for world in quiet_worlds(harness):
+            absent = [host for host in world.network.hosts.values() if PHB not in host.roles]
+            for host in absent:
+                host.crash()
+            self._flood(world)
+            for host in absent:
+                host.start()
+            world.settle()
+
+    def test_events_flood_in_while_no_shb_asks_or_answers(self, harness: RouterHarness) -> None:
+        """The brokers are there, and nothing that is pushed gets through."""
+        for world in quiet_worlds(harness):
+            world.network.part()
+            self._flood(world)
+            world.network.join()
+            world.settle()
+
+    def _flood(self, world: World) -> None:
+        def publish(number: int) -> None:
+            for pubend in world.pubends:
+                pubend.publish(columns("fish", number, 16, BODY))
+
+        repeat(world, flood_count(world.network.harness, 16 * len(BODY)), publish, 0.05)
+
+    def test_wants_flood_in_while_phbs_are_away(self, harness: RouterHarness) -> None:
+        """Wants are not collected for who cannot answer: the SHB asks again."""
+        for world, absent in self._without_phbs(harness):
+
+            def ask(number: int, world: World = world) -> None:
+                for shb in world.shbs:
+                    for pubend, following in shb.streams.items():
+                        lo = following.start + 7 * number * MILLISECOND
+                        ranges = tuple((lo + step, lo + step + 1) for step in range(0, 3000, 1000))
+                        shb.host.tell(Want(pubend, ranges, {shb.shb: shb.version}, shb.shb))
+
+            repeat(world, 1500, ask, 0.02)
+            self._return(world, absent)
+
+    def test_interest_changes_while_phbs_are_away(self, harness: RouterHarness) -> None:
+        """The latest interest counts, not its history."""
+        for world, absent in self._without_phbs(harness):
+
+            def change(_number: int, world: World = world) -> None:
+                for shb in world.shbs:
+                    shb.change(lambda _filters: None)
+
+            repeat(world, 1000, change, 0.02)
+            self._return(world, absent)
+
+    def test_batches_flood_in_while_phbs_are_away(self, harness: RouterHarness) -> None:
+        """They need not be logged; but each ends, and they do not pile up."""
+        for world, absent in self._without_phbs(harness):
+            hosts = [host for host in world.network.hosts.values() if host not in absent]
+
+            def place(number: int, world: World = world, hosts: list[Host] = hosts) -> None:
+                for host in hosts:
+                    pub = Pub(
+                        "writer",
+                        1,
+                        16 * number + 1,
+                        columns("fish", 1, 16, BODY),
+                        world.pubends[0].pubend,
+                        principal="anonymous",
+                    )
+                    host.tell(routing.Submit(pub, ("writer", number)))
+
+            repeat(world, flood_count(harness, 16 * len(BODY)), place, 0.05)
+            self._return(world, absent)
+
+    def _without_phbs(self, harness: RouterHarness) -> Iterator[tuple[World, list[Host]]]:
+        """A quiet world in every network without its PHBs, and who is away; in that of one node, nobody."""
+        for world in quiet_worlds(harness):
+            hosts = list(world.network.hosts.values())
+            absent = [host for host in hosts if PHB in host.roles] if len(hosts) > 1 else []
+            for host in absent:
+                host.crash()
+            yield world, absent
+
+    def _return(self, world: World, absent: list[Host]) -> None:
+        for host in absent:
+            host.start()
+        world.settle()

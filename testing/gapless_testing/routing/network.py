@@ -1,0 +1,397 @@
+"""A little network of brokers in one thread: hosts, links that go wrong, and one heap of integer nanoseconds.
+
+It is the whole world of the routers in it, and deterministic in its seed. Everything that is said at the
+seam goes past a `Contract`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from heapq import heappop, heappush
+from random import Random
+from typing import Any, Protocol
+
+from gapless.core.network import facts as routing
+from gapless.core.network.facts import BrokerId
+from gapless.core.network.seam import Effect, Router, RouterContext, RouterHandler, Told
+from gapless_testing.routing.breaches import Clause, ContractError
+from gapless_testing.routing.contract import Contract
+from gapless_testing.routing.faults import MS, SECOND, Faults, strikes
+from gapless_testing.routing.harness import RouterHarness
+from gapless_testing.routing.topology import Topology
+
+WAKES_MAX = 100
+"""So often a router may be woken at one moment; more is a loop without an end."""
+
+
+class StandIn(Protocol):
+    """What stands in for a core, or for a client, around a router."""
+
+    def start(self) -> None:
+        """The process is there; the router was started."""
+
+    def crash(self) -> None:
+        """The process is gone, with all that was not durable."""
+
+    def attend(self, effect: Effect) -> None:
+        """The router says something; what does not concern it is ignored."""
+
+    def introduce(self) -> None:
+        """Another router is there: it is told what every router is told first."""
+
+
+Observer = Callable[[BrokerId, int, str, Any], None]
+"""Sees each fact that a router is told ("told", fact), and each effect ("said", effect)."""
+
+
+class Host:
+    """One broker: its router, the stand-ins around it, and its links."""
+
+    def __init__(self, network: Network, name: BrokerId) -> None:
+        self.network = network
+        self.name = name
+        self.roles = network.topology.brokers[name]
+        self.router: Router | None = None
+        self._handlers: Mapping[type, RouterHandler] = {}
+        self.stand_ins: list[StandIn] = []
+        self.links: dict[int, Link] = {}
+        """The links that its router was told of, by the number they have here."""
+        self.saved: dict[str, bytes] = {}
+        self.process = 0
+        """The number of its process."""
+        self.routers = 0
+        """How many routers it has had."""
+        self._numbers = 0
+        self._wake_at: int | None = None
+        self._wakes = (0, 0)
+
+    @property
+    def now(self) -> int:
+        """The time."""
+        return self.network.now
+
+    @property
+    def up(self) -> bool:
+        """Whether its process runs."""
+        return self.router is not None
+
+    # ------------------------------------------------------------------------------ coming and going
+
+    def start(self) -> None:
+        """The process starts: a router, then what the cores know, then the links as they come."""
+        self.process += 1
+        self._start_router()
+        for stand_in in self.stand_ins:
+            stand_in.start()
+
+    def vanish(self) -> None:
+        """The router is thrown away, and its links with it; another one takes its place."""
+        if self.router is None:
+            return
+        self.network.contract.vanished(self.name)
+        self.network.cut_all(self)
+        self._start_router()
+        for stand_in in self.stand_ins:
+            stand_in.introduce()
+
+    def crash(self) -> None:
+        """The process is gone."""
+        if self.router is None:
+            return
+        self.network.contract.restarted(self.name)
+        self.router = None
+        self.network.cut_all(self)
+        for stand_in in self.stand_ins:
+            stand_in.crash()
+
+    def _start_router(self) -> None:
+        network = self.network
+        self.routers += 1
+        self.router = network.harness.make()
+        self._handlers = self.router.handlers()
+        self._wake_at = None
+        config = network.harness.config(network.topology, self.name)
+        seed = network.random.getrandbits(63)
+        self.tell(RouterContext(self.name, seed, config, dict(self.saved)))
+
+    # ------------------------------------------------------------------------------ the router
+
+    def later(self, delay: int, action: Callable[[], None]) -> None:
+        """Does something after a while, unless the process ends before."""
+        process = self.process
+
+        def still_there() -> None:
+            if self.up and self.process == process:
+                action()
+
+        self.network.later(delay, still_there)
+
+    def tell(self, fact: Told) -> None:
+        """Tells the router something, and does what it wants."""
+        network = self.network
+        if self.router is None:
+            return
+        network.note(self.name, "told", fact)
+        network.contract.informed(self.name, self.now, fact)
+        with network.guard:
+            effects = list(self._handlers[type(fact)](self.now, fact))
+        for effect in effects:
+            network.note(self.name, "said", effect)
+            network.contract.said(self.name, self.now, effect)
+        self._check_count(type(fact).__name__, effects)
+        for effect in effects:
+            self._act(effect)
+        self._plan_wake()
+
+    def _check_count(self, told: str, effects: list[Effect]) -> None:
+        frames = sum(type(effect) is routing.SendFrame for effect in effects)
+        if frames > self.network.harness.frames_per_call_max:
+            raise ContractError(Clause.BOUNDED, f"{frames} frames in answer to one {told}", self.name, self.now)
+
+    def _act(self, effect: Effect) -> None:
+        if type(effect) is routing.SendFrame:
+            link = self.links.get(effect.link)
+            if link is not None:
+                link.send(self, effect.frame)
+        elif type(effect) is routing.Dial:
+            self.network.dial(self.name, effect.peer)
+        elif type(effect) is routing.Hangup:
+            link = self.links.get(effect.link)
+            if link is not None:
+                self.network.hang_up(link)
+        elif type(effect) is routing.Save:
+            self._save(effect)
+        else:
+            for stand_in in self.stand_ins:
+                stand_in.attend(effect)
+
+    def _save(self, save: routing.Save) -> None:
+        def durable() -> None:
+            if save.value is None:
+                self.saved.pop(save.key, None)
+            else:
+                self.saved[save.key] = save.value
+            if save.cookie is not None:
+                self.tell(routing.Saved(save.cookie))
+
+        self.later(3 * MS, durable)
+
+    def _plan_wake(self) -> None:
+        if self.router is None:
+            return
+        wake = self.router.next_wake()
+        if wake is None or (self._wake_at is not None and self._wake_at <= wake):
+            return
+        self._wake_at = at = max(wake, self.now)
+        number = self.routers
+
+        def due() -> None:
+            if self.routers == number and self._wake_at == at:
+                self._wake()
+
+        self.later(at - self.now, due)
+
+    def _wake(self) -> None:
+        self._wake_at = None
+        router = self.router
+        wake = router.next_wake() if router is not None else None
+        if wake is None or wake > self.now:
+            self._plan_wake()
+            return
+        at, count = self._wakes
+        self._wakes = (self.now, count + 1 if at == self.now else 1)
+        if self._wakes[1] > WAKES_MAX:
+            raise ContractError(Clause.BOUNDED, f"{WAKES_MAX} wakes at one moment", self.name, self.now)
+        self.tell(routing.Wake())
+
+    # ------------------------------------------------------------------------------ links
+
+    def new_link(self, link: Link) -> int:
+        """A number for a link that was never used here."""
+        self._numbers += 1
+        self.links[self._numbers] = link
+        return self._numbers
+
+
+class Link:
+    """A link between two brokers, from its coming up to its going down."""
+
+    def __init__(self, network: Network, one: Host, other: Host) -> None:
+        self.network = network
+        self.ends = (one, other)
+        self.numbers = {one.name: one.new_link(self), other.name: other.new_link(self)}
+        self.alive = True
+        self._arrived = {one.name: 0, other.name: 0}
+
+    @property
+    def pair(self) -> tuple[BrokerId, BrokerId]:
+        """The names of the ends, in order."""
+        return _pair(self.ends[0].name, self.ends[1].name)
+
+    def peer(self, host: Host) -> Host:
+        """The other end."""
+        return self.ends[1] if host is self.ends[0] else self.ends[0]
+
+    def send(self, host: Host, frame: bytes) -> None:
+        """Takes a frame from one end to the other, as well as such a link does."""
+        if not self.alive:
+            return
+        network, peer = self.network, self.peer(host)
+        for delay in network.delays():
+            at = network.now + delay
+            if network.streams:
+                at = self._arrived[peer.name] = max(at, self._arrived[peer.name])
+            network.later(at - network.now, lambda: self._arrive(peer, frame))
+
+    def _arrive(self, host: Host, frame: bytes) -> None:
+        if self.alive:
+            host.tell(routing.FrameArrived(self.numbers[host.name], frame))
+
+    def cut(self, *, told: tuple[Host, ...]) -> None:
+        """Goes down: what is on its way is lost. These ends are told, each in its own time."""
+        if not self.alive:
+            return
+        self.alive = False
+        for host in told:
+            number = self.numbers[host.name]
+            delay = self.network.random.randrange(1, 400) * MS
+            host.later(delay, partial(self._down, host, number))
+
+    def _down(self, host: Host, number: int) -> None:
+        if host.links.pop(number, None) is not None:
+            host.tell(routing.LinkDown(number))
+
+
+class Network:
+    """Hosts and links, time, and what goes wrong."""
+
+    def __init__(
+        self, harness: RouterHarness, topology: Topology, seed: int, guard: AbstractContextManager[object] | None = None
+    ) -> None:
+        """`guard` is entered around every call of a router's method."""
+        self.harness = harness
+        self.topology = topology
+        self.random = Random(seed)  # noqa: S311 - the same schedule every time
+        self.faults = Faults()
+        self.contract = Contract()
+        self.guard: AbstractContextManager[object] = guard or nullcontext()
+        self.observers: list[Observer] = []
+        self.now = SECOND
+        self.streams = harness.make().needs_stream_links
+        self.hosts = {name: Host(self, name) for name in topology.brokers}
+        self._links: dict[tuple[BrokerId, BrokerId], Link] = {}
+        self._wanted = {_pair(*pair): None for pair in topology.links}
+        self._parted = False
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def note(self, broker: BrokerId, direction: str, what: Any) -> None:
+        """Shows the observers a call or an effect."""
+        for observer in self.observers:
+            observer(broker, self.now, direction, what)
+
+    # ------------------------------------------------------------------------------ time
+
+    def later(self, delay: int, action: Callable[[], None]) -> None:
+        """Does something after a while."""
+        self._count += 1
+        heappush(self._events, (self.now + max(0, delay), self._count, action))
+
+    def run(self, duration: int) -> None:
+        """Lets time pass."""
+        end = self.now + duration
+        while self._events and self._events[0][0] <= end:
+            self.now, _, action = heappop(self._events)
+            action()
+        self.now = end
+
+    def start(self) -> None:
+        """Starts every broker, and the links between them."""
+        for host in self.hosts.values():
+            host.start()
+        self._mend()
+        self._trouble()
+
+    # ------------------------------------------------------------------------------ links
+
+    def delays(self) -> Iterator[int]:
+        """When copies of a frame arrive: one, none or two."""
+        faults, random = self.faults, self.random
+        copies = 1
+        if not self.streams:
+            copies = 0 if random.random() < faults.loss else 2 if random.random() < faults.duplicates else 1
+        for _ in range(copies):
+            yield MS + random.randrange(MS) + (random.randrange(faults.jitter) if faults.jitter else 0)
+
+    def dial(self, broker: BrokerId, peer: BrokerId) -> None:
+        """A router asks for a link."""
+        if peer in self.hosts and peer != broker:
+            self._wanted[_pair(broker, peer)] = None
+            self.later(5 * MS, lambda: self._connect(_pair(broker, peer)))
+
+    def hang_up(self, link: Link) -> None:
+        """A router closes a link; one that the operator configured comes back."""
+        if link.pair not in {_pair(*pair) for pair in self.topology.links}:
+            self._wanted.pop(link.pair, None)
+        link.cut(told=link.ends)
+        self._links.pop(link.pair, None)
+
+    def cut_all(self, host: Host) -> None:
+        """A broker's end of all its links is gone: it is not told, the others are."""
+        for link in [link for link in self._links.values() if host in link.ends]:
+            del self._links[link.pair]
+            link.cut(told=(link.peer(host),))
+        host.links.clear()
+
+    def part(self) -> None:
+        """All links go down, and none comes up any more."""
+        self._parted = True
+        for link in self._links.values():
+            link.cut(told=link.ends)
+        self._links.clear()
+
+    def join(self) -> None:
+        """Links may come up again."""
+        self._parted = False
+
+    def _connect(self, pair: tuple[BrokerId, BrokerId]) -> None:
+        one, other = (self.hosts[name] for name in pair)
+        if self._parted or pair in self._links or not one.up or not other.up:
+            return
+        link = self._links[pair] = Link(self, one, other)
+        for host in link.ends:
+            peer = link.peer(host)
+            host.tell(routing.LinkUp(link.numbers[host.name], peer.name, peer.roles, peer.routers))
+
+    def _mend(self) -> None:
+        """Every now and then, links that should be there are made."""
+        for pair in list(self._wanted):
+            self._connect(pair)
+        self.later(self.random.randrange(200, 700) * MS, self._mend)
+
+    # ------------------------------------------------------------------------------ trouble
+
+    def _trouble(self) -> None:
+        """Every now and then, something goes wrong."""
+        step = 100 * MS
+        faults, random = self.faults, self.random
+        if strikes(random, step, faults.cut_every) and self._links:
+            link = self._links.pop(random.choice(list(self._links)))
+            link.cut(told=link.ends)
+        if strikes(random, step, faults.vanish_every):
+            random.choice(list(self.hosts.values())).vanish()
+        if strikes(random, step, faults.crash_every):
+            self.crash_for_a_while(random.choice(list(self.hosts.values())))
+        self.later(step, self._trouble)
+
+    def crash_for_a_while(self, host: Host) -> None:
+        """A broker goes down, and comes back some time later."""
+        if host.up:
+            host.crash()
+            self.later(self.random.randrange(50, 4000) * MS, host.start)
+
+
+def _pair(one: BrokerId, other: BrokerId) -> tuple[BrokerId, BrokerId]:
+    return (one, other) if one < other else (other, one)

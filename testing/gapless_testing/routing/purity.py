@@ -1,0 +1,32 @@
+"""The same calls have the same effects, everywhere, and nothing outside is touched (C6)."""
+
+from __future__ import annotations
+
+from gapless_testing.routing.breaches import Clause, ContractError
+from gapless_testing.routing.harness import HarnessFixtures, RouterHarness
+from gapless_testing.routing.isolation import live, live_elsewhere
+
+HASH_SEEDS = (1, 2)
+"""The order of a set of two is the same in half of all processes; so there are a few."""
+
+
+class PurityTests(HarnessFixtures):
+    """C6."""
+
+    def test_the_same_calls_have_the_same_effects(self, harness: RouterHarness) -> None:
+        """Twice in one process."""
+        for topology in harness.topologies:
+            one, other = live(harness, topology), live(harness, topology)
+            if one != other:
+                raise ContractError(Clause.PURE, f"two equal runs differ in {topology}: {one}, {other}")
+
+    def test_another_process_sees_the_same_and_nothing_is_touched(self, harness: RouterHarness) -> None:
+        """No order of a set gets out; no clock, file, socket or thread is touched."""
+        here = {topology.name: live(harness, topology) for topology in harness.topologies}
+        for hash_seed in HASH_SEEDS:
+            found = live_elsewhere(harness, hash_seed)
+            if found["touched"]:
+                raise ContractError(Clause.PURE, f"a router touches {', '.join(found['touched'])}")
+            if found["digests"] != here:
+                what = f"with PYTHONHASHSEED={hash_seed} a run differs: {found['digests']}, here {here}"
+                raise ContractError(Clause.PURE, what)

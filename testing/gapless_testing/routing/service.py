@@ -1,0 +1,252 @@
+"""What a router must do of its own accord, when nothing goes wrong (C2, C3, C5, C9, C10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gapless.core.network import facts as routing
+from gapless.core.network.facts import MAIL_BYTES_MAX, OpenRequest, Pub
+from gapless.core.stream.ticks import Tick
+from gapless_testing.routing.breaches import Clause, ContractError
+from gapless_testing.routing.clients import columns
+from gapless_testing.routing.faults import MS, SECOND
+from gapless_testing.routing.harness import HarnessFixtures, RouterHarness
+from gapless_testing.routing.publishing import SILENCE_EVERY, PublishingStandIn
+from gapless_testing.routing.subscribing import Following, SubscribingStandIn
+from gapless_testing.routing.world import FILTERS, World, naming
+
+WARM_UP = 8
+"""Seconds after which everybody knows everybody, and every interest has settled."""
+STEP = 100 * MS
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One SHB and one pubend that it follows."""
+
+    shb: SubscribingStandIn
+    pubend: PublishingStandIn
+
+    @property
+    def following(self) -> Following:
+        """How the one follows the other."""
+        return self.shb.streams[self.pubend.pubend]
+
+    def __str__(self) -> str:
+        return f"{self.shb.shb} of {self.pubend.pubend}"
+
+
+def quiet_worlds(harness: RouterHarness) -> Iterator[World]:
+    """A world in every network, in which everybody knows everybody and nothing happens."""
+    for topology in harness.topologies:
+        with naming(topology, 0):
+            world = World(harness, topology, 0, busy=False)
+            for client in world.clients:
+                client.stopped = True
+            world.start()
+            world.run(WARM_UP)
+            yield world
+
+
+def pairs(world: World) -> list[Pair]:
+    """Every SHB with every pubend. Raises ContractError if one does not know the other."""
+    for shb in world.shbs:
+        for pubend in world.pubends:
+            if pubend.pubend not in shb.streams:
+                what = f"{shb.shb} was not told within {WARM_UP} s that {pubend.pubend} counts it"
+                raise ContractError(Clause.ENROL, what)
+    return [Pair(shb, pubend) for shb in world.shbs for pubend in world.pubends]
+
+
+def wait(world: World, seconds: float, clause: Clause, what: str, happened: Callable[[], bool]) -> None:
+    """Lets time pass until it happened. Raises ContractError if it takes longer."""
+    deadline = world.network.now + int(seconds * SECOND)
+    while not happened():
+        if world.network.now >= deadline:
+            raise ContractError(clause, f"{what} within {seconds} s", "the network", world.network.now)
+        world.network.run(STEP)
+
+
+class ServiceTests(HarnessFixtures):
+    """C2, C3, C5, C9 and C10, one by one."""
+
+    def test_an_shb_is_counted_at_every_pubend(self, harness: RouterHarness) -> None:
+        """The first interest of an SHB that reaches a pubend makes it a member there."""
+        for world in quiet_worlds(harness):
+            for pair in pairs(world):
+                assert pair.shb.shb in pair.pubend.members
+
+    def test_what_an_shb_says_again_is_answered_again(self, harness: RouterHarness) -> None:
+        """An SHB that was restarted is told what counts it when it says its whole interest."""
+        for world in quiet_worlds(harness):
+            for shb in world.shbs:
+                shb.seen.clear()
+                shb.introduce()
+            for pair in pairs(world):
+                what = f"{pair} was not told that it is counted, having said its whole interest,"
+                name = pair.pubend.pubend
+                wait(world, harness.push_seconds, Clause.ENROL, what, lambda: name in pair.shb.seen)  # noqa: B023
+
+    def test_events_come_without_being_asked_for(self, harness: RouterHarness) -> None:
+        """Otherwise everything would degenerate into polling."""
+        for world in quiet_worlds(harness):
+            due = self._publish_unasked(world, "fish")
+            for pair, tick in due.items():
+                what = f"{pair} has not got {tick}, pushed or as silence,"
+                wait(world, harness.push_seconds, Clause.PUSH, what, lambda: pair.following.head >= tick)  # noqa: B023
+            world.settle()
+
+    def _publish_unasked(self, world: World, topic: str) -> dict[Pair, Tick]:
+        everybody = pairs(world)
+        for shb in world.shbs:
+            shb.asks = False
+        ticks = {}
+        for pubend in world.pubends:
+            for number in range(3):
+                ticks[pubend.pubend] = pubend.publish(columns(topic, number, 4))[-1]
+                world.run(0.2)
+        return {pair: ticks[pair.pubend.pubend] for pair in everybody}
+
+    def test_events_that_nobody_wants_come_as_silence(self, harness: RouterHarness) -> None:
+        """However it is filtered, an SHB moves on without asking."""
+        for world in quiet_worlds(harness):
+            for pair, tick in self._publish_unasked(world, "nobody.wants.this").items():
+                what = f"{pair} does not know that {tick} is silent for it"
+                seconds = harness.push_seconds + SILENCE_EVERY / SECOND
+                wait(world, seconds, Clause.PUSH, what, lambda: pair.following.head >= tick)  # noqa: B023
+            world.settle()
+
+    def test_the_silence_of_an_idle_pubend_comes(self, harness: RouterHarness) -> None:
+        """A pubend says silence now and then; it arrives without being asked for."""
+        for world in quiet_worlds(harness):
+            everybody = pairs(world)
+            for shb in world.shbs:
+                shb.asks = False
+            world.run(5)
+            goals = {pair: pair.pubend.stable for pair in everybody}
+            for pair, tick in goals.items():
+                what = f"{pair} does not know that there was silence up to {tick}"
+                wait(world, harness.push_seconds, Clause.PUSH, what, lambda: pair.following.head >= tick)  # noqa: B023
+
+    def test_a_new_interest_is_served_without_being_asked_for(self, harness: RouterHarness) -> None:
+        """A subscription that was added changes the filters on the way."""
+        for world in quiet_worlds(harness):
+            for shb in world.shbs:
+                shb.change(lambda filters: filters.update({9: FILTERS[-1]}))
+            world.run(WARM_UP)
+            for pair, tick in self._publish_unasked(world, "meat").items():
+                what = f"{pair} has not got {tick}, which it wants since {WARM_UP} s before,"
+                wait(world, harness.push_seconds, Clause.PUSH, what, lambda: pair.following.head >= tick)  # noqa: B023
+            world.settle()
+
+    def test_a_want_is_answered(self, harness: RouterHarness) -> None:
+        """What was pushed long ago is asked for once more, unfiltered, as for a subscription from elsewhere."""
+        for world in quiet_worlds(harness):
+            for pubend in world.pubends:
+                pubend.gives_up = False
+                for _ in range(20):
+                    world.publish(pubend, 5)
+                    world.run(0.1)
+            world.run(10)
+            for pair in pairs(world):
+                pair.shb.read(pair.following, pair.following.head)
+            readings = [(pair, reading) for pair in pairs(world) for reading in pair.following.readings]
+            for pair, reading in readings:
+                what = f"{pair} asks for {reading.curiosity.ranges}, unfiltered, and is not answered"
+                wait(world, 10 + harness.push_seconds, Clause.ANSWER, what, lambda: reading.done)  # noqa: B023
+            world.settle()
+
+    def test_what_nobody_pushed_is_there_for_the_asking(self, harness: RouterHarness) -> None:
+        """All links go down, and events are logged meanwhile."""
+        for world in quiet_worlds(harness):
+            pairs(world)
+            world.network.part()
+            world.run(1)
+            for pubend in world.pubends:
+                for _ in range(10):
+                    world.publish(pubend, 5)
+                    world.run(0.3)
+            world.network.join()
+            world.settle()
+
+    def test_a_probe_arrives(self, harness: RouterHarness) -> None:
+        """The PHB expects an acknowledgement, and every SHB is told."""
+        for world in quiet_worlds(harness):
+            everybody = pairs(world)
+            for pubend in world.pubends:
+                world.publish(pubend, 1)
+                world.run(1)
+                pubend.probe()
+            for pair in everybody:
+                what = f"{pair} was not told of a probe"
+                tick = pair.pubend.ticks[-1]
+                wait(world, harness.push_seconds, Clause.PUSH, what, lambda: pair.following.probed >= tick)  # noqa: B023
+
+    def test_a_hold_is_answered(self, harness: RouterHarness) -> None:
+        """A row of holds goes to the PHB, and its answer comes back."""
+        for world in quiet_worlds(harness):
+            everybody = pairs(world)
+            for pair in everybody:
+                pair.shb.hold(pair.following)
+            for pair in everybody:
+                what = f"{pair} has no answer to {pair.following.row}"
+                wait(world, 10 + harness.push_seconds, Clause.HOLD, what, lambda: pair.following.held >= 1)  # noqa: B023
+
+    def test_a_release_waits_for_all_and_then_comes(self, harness: RouterHarness) -> None:
+        """What all members have done with is told to the pubend."""
+        for world in quiet_worlds(harness):
+            pairs(world)
+            for pubend in world.pubends:
+                tick = pubend.stable
+                what = f"{pubend.pubend} does not hear that everybody has {tick}"
+                wait(world, 10 + harness.push_seconds, Clause.MINIMA, what, lambda: pubend.minima.delivered >= tick)  # noqa: B023
+
+    def test_mail_arrives_where_it_was_sent(self, harness: RouterHarness) -> None:
+        """From every broker to the roles of every broker, however large it may be; repeated until it is there."""
+        for world in quiet_worlds(harness):
+            hosts = world.network.hosts.values()
+            mail = {
+                (sender.name, host.name, role, f"{sender.name} to {role} of {host.name}".encode().ljust(size))
+                for sender in hosts
+                for host in hosts
+                for role in host.roles
+                for size in (0, MAIL_BYTES_MAX)
+            }
+            arrived = world.network.contract.arrived
+            for _ in range(int(harness.push_seconds) + 10):
+                for sender, to_node, role, data in sorted(mail - arrived.keys()):
+                    world.network.hosts[sender].tell(routing.Post(to_node, role, data))
+                world.run(1)
+            if missing := sorted(mail - arrived.keys()):
+                sender, to_node, role, _ = missing[0]
+                what = f"mail from {sender!r} to the {role} of {to_node!r} does not arrive"
+                raise ContractError(Clause.MAIL, what, "the network", world.network.now)
+
+    def test_a_publisher_is_served_where_the_pubend_is(self, harness: RouterHarness) -> None:
+        """Opened there, it gets one batch after the other logged."""
+        for world in quiet_worlds(harness):
+            for client in world.clients:
+                client.stopped = False
+                client.start()
+            world.run(10)
+            for client in world.clients:
+                if client.logged < 10:
+                    what = f"{client.name} has {client.logged} events logged in 10 s, at last {client.answered}"
+                    raise ContractError(Clause.PLACE, what)
+            world.settle()
+
+    def test_every_call_to_place_something_ends_everywhere(self, harness: RouterHarness) -> None:
+        """At brokers without a pubend too, and for pubends that do not exist."""
+        for world in quiet_worlds(harness):
+            for number, host in enumerate(world.network.hosts.values()):
+                for pubend in ("", "nowhere@1", world.pubends[0].pubend):
+                    address = ("stranger", pubend)
+                    pub = Pub(f"stranger-{number}{pubend}", 1, 1, columns("fish", 1, 1), pubend, principal="anonymous")
+                    host.tell(routing.Submit(pub, ("batch", *address)))
+                    request = OpenRequest(
+                        f"stranger-{number}{pubend}", "instance", 1, "fish", pubend, principal="anonymous"
+                    )
+                    host.tell(routing.SubmitOpen(request, ("opening", *address)))
+            world.run(harness.settle_seconds)
+            world.settle()

@@ -1,0 +1,26 @@
+"""The conformance suite for transports: what `gapless.spi.Transport` and its links promise, as pytest classes.
+
+    from gapless_testing.transport import TransportHarness, TransportSuite
+
+    class TestMyTransport(TransportSuite):
+        @pytest.fixture
+        def harness(self):
+            return MyHarness()
+
+where `MyHarness` is a `TransportHarness` that makes your transport and says how it was configured. The
+tests are plain functions that run their own event loop: no plugin of pytest is needed.
+"""
+
+from gapless_testing.transport.closing import CloseTests
+from gapless_testing.transport.flow import FlowTests, UrgentTests
+from gapless_testing.transport.frames import FrameTests, LimitTests
+from gapless_testing.transport.handlers import HandlerTests
+from gapless_testing.transport.harness import TransportHarness
+from gapless_testing.transport.listening import ListenTests
+from gapless_testing.transport.raw import ByteTests
+
+__all__ = ["TransportHarness", "TransportSuite"]
+
+
+class TransportSuite(FrameTests, LimitTests, UrgentTests, FlowTests, CloseTests, HandlerTests, ListenTests, ByteTests):
+    """All of it. Override the fixture `harness`."""

@@ -1,0 +1,134 @@
+"""Bytes that no link of ours would send."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tracemalloc
+from collections.abc import Iterator
+
+from gapless.core.wire.framing import encode_frame, encode_header
+from gapless_testing.transport.ends import End, SuitePart, bounded_on_bytes, hang_up, listening, settle
+from gapless_testing.transport.harness import TransportHarness
+
+
+class ByteTests(SuitePart):
+    """Bytes that no link of ours would send; skipped where there are no bytes."""
+
+    @bounded_on_bytes
+    async def test_frames_arrive_however_they_are_chopped(self, harness: TransportHarness) -> None:
+        """A byte at a time."""
+        payloads = [b"a", b"bc" * 40, b"def"]
+        async with listening(harness) as (_, listener, ends):
+            _, writer = await harness.dial_raw(listener.address)
+            for byte in b"".join(map(encode_frame, payloads)):
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+            far = await ends.get(0)
+
+            assert await far.frames(3) == payloads
+            await hang_up(writer)
+
+    @bounded_on_bytes
+    async def test_a_frame_is_what_the_format_says(self, harness: TransportHarness) -> None:
+        """What a link sends is what `gapless.core.wire.framing` describes."""
+        async with listening(harness, lambda end: end.link.send([(b"pa", b"ir"), b"plain"])) as (_, listener, _):
+            reader, writer = await harness.dial_raw(listener.address)
+            expected = encode_frame(b"pair") + encode_frame(b"plain")
+
+            assert await reader.readexactly(len(expected)) == expected
+            await hang_up(writer)
+
+    @bounded_on_bytes
+    async def test_a_huge_length_is_refused_before_its_bytes_come(self, harness: TransportHarness) -> None:
+        """Even one byte above the limit, and lengths that look negative."""
+        for length in (harness.frame_limit + 1, 2**31 - 1, 2**31, 2**32 - 1):
+            await refuses(harness, length.to_bytes(4, "little") + bytes(4))
+
+    @bounded_on_bytes
+    async def test_a_claim_costs_no_memory(self, harness: TransportHarness) -> None:
+        """A length within the limit allocates nothing until the bytes come."""
+        claimed = 256 << 20
+        async with listening(harness, lambda end: end.link.raise_limit(claimed)) as (_, listener, ends):
+            _, writer = await harness.dial_raw(listener.address)
+            far = await ends.get(0)
+            with tracing():
+                before, _ = tracemalloc.get_traced_memory()
+                tracemalloc.reset_peak()
+                writer.write(claimed.to_bytes(4, "little") + bytes(4) + bytes(100))
+                await settle()
+                _, peak = tracemalloc.get_traced_memory()
+
+            assert peak - before < claimed // 16
+            assert far.closed == []
+            await hang_up(writer)
+
+    @bounded_on_bytes
+    async def test_garbage_is_refused(self, harness: TransportHarness) -> None:
+        """Whoever knocks at the wrong port."""
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"\xff" * 64, bytes(range(1, 256)) * 20):
+            await refuses(harness, garbage)
+
+    @bounded_on_bytes
+    async def test_a_flipped_bit_is_refused(self, harness: TransportHarness) -> None:
+        """In the checksum or in the payload."""
+        frame = encode_frame(b"important")
+        for position in range(4, len(frame)):
+            flipped = bytearray(frame)
+            flipped[position] ^= 0x10
+            await refuses(harness, bytes(flipped))
+
+    @bounded_on_bytes
+    async def test_what_came_before_the_garbage_is_handed_over(self, harness: TransportHarness) -> None:
+        """A good frame is not lost with a bad one."""
+        async with listening(harness) as (_, listener, ends):
+            _, writer = await harness.dial_raw(listener.address)
+            writer.write(encode_frame(b"good") + encode_header(b"bad") + b"BAD")
+            far = await ends.get(0)
+
+            assert await far.end() != ""
+            assert far.received == [b"good"]
+            await hang_up(writer)
+
+    @bounded_on_bytes
+    async def test_an_end_in_the_middle_of_a_frame_is_no_ordinary_end(self, harness: TransportHarness) -> None:
+        """In the header or in the payload."""
+        for cut in (1, 5, 9):
+            async with listening(harness) as (_, listener, ends):
+                _, writer = await harness.dial_raw(listener.address)
+                writer.write(encode_frame(b"important")[:cut])
+                far = await ends.get(0)
+                await hang_up(writer)
+
+                assert await far.end() != ""
+                assert far.received == []
+
+
+async def refuses(harness: TransportHarness, data: bytes) -> None:
+    """Fails unless `data` costs its link, and nothing else."""
+    async with listening(harness) as (transport, listener, ends):
+        _, writer = await harness.dial_raw(listener.address)
+        writer.write(data)
+        far = await ends.get(0)
+
+        assert await far.end() != "", "the reason says what was wrong"
+        assert far.received == []
+        await hang_up(writer)
+        near = End()
+        await transport.dial(listener.address, near.accept)
+        near.link.send([b"the listener lives"])
+        assert await (await ends.get(1)).frames(1) == [b"the listener lives"]
+        near.link.close()
+        await near.end()
+
+
+@contextlib.contextmanager
+def tracing() -> Iterator[None]:
+    """Memory is traced, and afterwards only if it was before."""
+    was_tracing = tracemalloc.is_tracing()
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()

@@ -1,0 +1,255 @@
+"""Interest tables: no silence is asserted that a filter in force would contradict (protocol: interest; C1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gapless.core.network.facts import Interest
+from gapless.core.network.interest import Decision, InterestTable, digest
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import Extras, encode_event
+from gapless.core.stream.stamps import RAW, Stamp, covers
+from gapless.selectors import Filter
+
+PUBEND = "p@1"
+SHBS = ("a", "b")
+EVENTS = EventColumns.of([encode_event("t", {"n": n}, None, b"") for n in range(4)], [0] * 4).batch([1, 2, 3, 4])
+"""One event for each filter that the tests use."""
+
+
+def wants(number: int) -> Filter:
+    return Filter(("t",), f"n = {number}")
+
+
+def delta(shb: str, base: int, version: int, add: Mapping[int, Filter] = {}, *drop: int) -> Interest:
+    return Interest(shb, base, version, add, frozenset(drop))
+
+
+def full(shb: str, version: int, filters: Mapping[int, Filter] = {}) -> Interest:
+    return Interest(shb, 0, version, filters, full=True)
+
+
+def selected(table: InterestTable) -> set[int]:
+    """Which of the events match."""
+    mask = table.matches(PUBEND, EVENTS)
+    return {number for number in range(4) if mask >> number & 1}
+
+
+# ------------------------------------------------------------------------------- a history, half of it lost
+
+History = list[dict[int, Filter]]
+"""What one SHB wants at each version, from 0 on."""
+
+changes = st.dictionaries(st.integers(1, 3), st.sampled_from((None, 0, 1, 2, 3)), min_size=1, max_size=3)
+histories = st.lists(changes, min_size=2, max_size=5)
+messages = st.lists(st.tuples(st.sampled_from(SHBS), st.integers(0, 5), st.booleans()), max_size=12)
+
+
+def history(changes: list[dict[int, int | None]]) -> History:
+    versions: History = [{}]
+    for change in changes:
+        after = {**versions[-1], **{sid: wants(number) for sid, number in change.items() if number is not None}}
+        versions.append({sid: after[sid] for sid in after if change.get(sid, 0) is not None})
+    return versions
+
+
+def message(shb: str, versions: History, version: int, *, whole: bool) -> Interest:
+    """What the SHB says when it has come to this version."""
+    version = max(1, min(version, len(versions) - 1))
+    if whole:
+        return full(shb, version, versions[version])
+    before, after = versions[version - 1], versions[version]
+    add = {sid: wanted for sid, wanted in after.items() if before.get(sid) != wanted}
+    return delta(shb, version - 1, version, add, *(sid for sid in before if sid not in after))
+
+
+@settings(deadline=None)
+@given(histories, histories, messages)
+def test_whatever_is_lost_or_late_a_table_is_what_the_shb_wanted_at_its_version(
+    first: list[dict[int, int | None]],
+    second: list[dict[int, int | None]],
+    said: list[tuple[str, int, bool]],
+) -> None:
+    """Versions are worth nothing if changes are taken with holes or out of order (T4)."""
+    told, table = {"a": history(first), "b": history(second)}, InterestTable()
+    for shb, version, whole in said:
+        before, news = table.versions.get(shb), message(shb, told[shb], version, whole=whole)
+        applied = table.apply(news)
+        after = table.versions.get(shb)
+
+        missing = not whole and (before is None or (news.version > before and news.base != before))
+        assert applied == (not missing)
+        assert after == (before if missing else max(news.version, before or 0))
+        for known, reached in table.versions.items():
+            assert table.filters(known) == told[known][reached]
+            assert table.summary(known) == (reached, digest(told[known][reached]))
+        wanted = [wanted for known, reached in table.versions.items() for wanted in told[known][reached].values()]
+        assert selected(table) == {number for number in range(4) if wants(number) in wanted}
+        assert len(table) == len(wanted)
+
+
+@settings(deadline=None)
+@given(histories, histories, messages, st.none() | st.dictionaries(st.sampled_from(SHBS), st.integers(0, 5)))
+def test_no_filter_that_was_honoured_contradicts_the_silence(
+    first: list[dict[int, int | None]],
+    second: list[dict[int, int | None]],
+    said: list[tuple[str, int, bool]],
+    stamp: Stamp,
+) -> None:
+    """I9: what is left out matches no filter that was in force at the version that the stamp names.
+
+    One that the SHB has dropped meanwhile binds nobody.
+    """
+    told, table = {"a": history(first), "b": history(second)}, InterestTable()
+    for shb, version, whole in said:
+        table.apply(message(shb, told[shb], version, whole=whole))
+    decision = table.decide(stamp, SHBS)
+    left_out = set() if decision.flood else {0, 1, 2, 3} - selected(table)
+
+    assert covers(stamp, decision.stamp), "nobody may say more than he was told"
+    if decision.stamp is None:
+        assert left_out == set()
+        return
+    for shb, version in decision.stamp.items():
+        honoured = told[shb][min(version, len(told[shb]) - 1)]
+        now = told[shb][table.versions.get(shb, 0)]
+        in_force = [wanted for sid, wanted in honoured.items() if now.get(sid) == wanted]
+        assert not any(wants(number) in in_force for number in left_out)
+
+
+# ------------------------------------------------------------------------------------------- the decision
+
+
+@pytest.fixture
+def table() -> InterestTable:
+    """Knows version 3 of a and 5 of b."""
+    table = InterestTable()
+    assert table.apply(full("a", 3, {1: wants(0)}))
+    assert table.apply(full("b", 5, {1: wants(2)}))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("stamp", "shbs", "flood", "passed_on"),
+    [
+        (RAW, ("a", "b"), False, {"a": 3, "b": 5}),
+        (RAW, ("b",), False, {"b": 5}),
+        (RAW, ("a", "c"), True, RAW),
+        (RAW, (), True, RAW),
+        ({"a": 3, "b": 5}, ("a", "b"), False, {"a": 3, "b": 5}),
+        ({"a": 2}, ("a", "b"), False, {"a": 2}),
+        ({"a": 4, "b": 5}, ("a", "b"), True, {"a": 4, "b": 5}),
+        ({"a": 4, "b": 5}, ("b",), False, {"b": 5}),
+        ({"a": 1}, ("a", "c"), True, {"a": 1}),
+    ],
+)
+def test_a_decision_filters_only_what_the_table_has_reached(
+    table: InterestTable, stamp: Stamp, shbs: tuple[str, ...], flood: bool, passed_on: Stamp
+) -> None:
+    assert table.decide(stamp, shbs) == Decision(flood, passed_on)
+
+
+def test_an_empty_table_is_not_trusted() -> None:
+    """A broker that has just started would filter everything out (T27)."""
+    assert InterestTable().decide(RAW, ("a",)) == Decision(flood=True, stamp=RAW)
+    assert InterestTable().decide({"a": 1}, ("a",)) == Decision(flood=True, stamp={"a": 1})
+
+
+def test_the_stamp_does_not_depend_on_the_order_of_a_set(table: InterestTable) -> None:
+    stamps = [table.decide(RAW, shbs).stamp for shbs in ({"a", "b"}, {"b", "a"}, ("b", "a"))]
+
+    assert [list(stamp or ()) for stamp in stamps] == [["a", "b"]] * 3
+
+
+# -------------------------------------------------------------------------------------------- the changes
+
+
+def test_a_change_before_the_whole_must_be_asked_for() -> None:
+    table = InterestTable()
+
+    assert not table.apply(delta("a", 0, 1, {1: wants(0)}))
+    assert table.summary("a") == (0, 0)
+
+
+def test_a_repeated_version_tells_that_something_is_missing(table: InterestTable) -> None:
+    """An SHB repeats its version alone now and then: base and version are the same."""
+    assert table.apply(delta("a", 3, 3))
+    assert table.apply(delta("a", 2, 2))
+    assert not table.apply(delta("a", 4, 4))
+    assert not table.apply(delta("c", 4, 4))
+
+
+def test_the_whole_replaces_what_was_there(table: InterestTable) -> None:
+    assert table.apply(full("a", 4, {2: wants(1)}))
+    assert selected(table) == {1, 2}
+    assert table.filters("a") == {2: wants(1)}
+    assert table.summary("a") == (4, digest({2: wants(1)}))
+    assert len(table) == 2
+
+
+def test_the_whole_of_an_older_version_is_late(table: InterestTable) -> None:
+    assert table.apply(full("a", 2, {2: wants(1)}))
+    assert table.filters("a") == {1: wants(0)}
+    assert table.versions == {"a": 3, "b": 5}
+
+
+def test_one_number_in_two_shbs_is_two_subscriptions(table: InterestTable) -> None:
+    assert table.apply(delta("a", 3, 4, {}, 1))
+    assert selected(table) == {2}
+    assert table.filters("b") == {1: wants(2)}
+    assert table.filters("c") == {}
+
+
+def test_a_changed_selector_replaces_the_old_one(table: InterestTable) -> None:
+    assert table.apply(delta("a", 3, 4, {1: wants(1)}))
+    assert selected(table) == {1, 2}
+
+
+def test_an_shb_that_is_gone_wants_nothing(table: InterestTable) -> None:
+    table.forget("a")
+    table.forget("c")
+
+    assert selected(table) == {2}
+    assert table.versions == {"b": 5}
+    assert table.decide(RAW, ("a", "b")).flood
+
+
+@pytest.mark.parametrize(
+    ("selector", "mask"),
+    [
+        ("JMSPriority > 5", 0b1010),
+        ("JMSPriority = 4", 0b0001),
+        ("JMSType = 'x'", 0b0010),
+        ("JMSType IS NULL", 0b1101),
+        (f"JMSMessageID = 'ID:{PUBEND}:3'", 0b0100),
+        ("JMSTimestamp = 1577836800000", 0b1111),
+    ],
+)
+def test_a_table_matches_with_header_fields(selector: str, mask: int) -> None:
+    """As the SHBs do: a table that sees fewer of them would filter out what an SHB wants."""
+    extras = [None, Extras(priority=9, type="x"), Extras(priority=5), Extras(priority=6)]
+    events = [encode_event("t", {}, each, b"") for each in extras]
+    table = InterestTable()
+    table.apply(full("a", 1, {1: Filter(("t",), selector)}))
+
+    assert table.matches(PUBEND, EventColumns.of(events, [0] * 4).batch([1, 2, 3, 4])) == mask
+
+
+# ---------------------------------------------------------------------------------------------- the digest
+
+
+def test_a_digest_tells_interests_apart_and_not_their_histories() -> None:
+    one = {1: wants(0), 2: wants(1)}
+
+    assert digest(one) == digest({2: wants(1), 1: wants(0)})
+    assert digest({}) == 0
+    assert len({digest(one), digest({1: wants(0)}), digest({1: wants(1), 2: wants(0)}), digest({3: wants(0)})}) == 4
+
+
+def test_a_digest_is_the_same_everywhere() -> None:
+    """Brokers of different versions compare it."""
+    assert digest({1: Filter(("a.*", "b"), "n = 1")}) == 4692049838518544586

@@ -1,0 +1,185 @@
+"""A broker's sessions with their clients, in virtual time, with nothing behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
+from gapless.core.ports import Action, Alarm, ClientSession, SessionEnded
+from gapless.core.server import BrokerIdentity, Limits, LinkOutput, Sessions
+from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened
+from gapless.errors import RemoteProtocolError
+from gapless.spi import Principal
+from wire import Wire, columns, hello
+
+SECOND = 1_000_000_000
+WALL = 1_700_000_000_000
+
+
+class Guard:
+    """Accepts everyone but those who say so, and remembers whom it was asked about."""
+
+    trusted = True
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bytes, str]] = []
+
+    def begin(self, client_id: str, peer: str) -> Asked:
+        return Asked(self, client_id, peer)
+
+
+class Rules:
+    """Forbids what it is told to, and remembers what it was asked."""
+
+    asks = True
+
+    def __init__(self) -> None:
+        self.forbidden: set[tuple[Action, str]] = set()
+        self.asked: list[tuple[str, Action, str]] = []
+
+    def refusal(self, principal: str, action: Action, resource: str) -> str:
+        self.asked.append((principal, action, resource))
+        return f"{principal} may not {action.value} {resource}" if (action, resource) in self.forbidden else ""
+
+
+class Asked:
+    """One client that is asked who it is. It is challenged as often as it says "more"."""
+
+    def __init__(self, guard: Guard, client_id: str, peer: str) -> None:
+        self._guard = guard
+        self._client = client_id, peer
+
+    def answer(self, credentials: bytes) -> Principal | bytes | None:
+        client_id, peer = self._client
+        self._guard.asked.append((client_id, credentials, peer))
+        if credentials == b"more":
+            return b"who is it?"
+        return None if credentials == b"bad" else Principal(credentials.decode() or "anonymous")
+
+
+class Broker:
+    """Sessions, and everything they said and did."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.guard = Guard()
+        self.rules = Rules()
+        self.requests: list[tuple[ClientSession, Any]] = []
+        identity = BrokerIdentity("phb-1", "testnet", durable=True, start=3)
+        self.sessions = Sessions(identity, limits or Limits(), self.guard, self.rules, {ListPubends: self._on_request})
+        self.now = 100 * SECOND
+        self.links = 0
+        self.outputs: dict[int, LinkOutput] = {}
+        self.effects: list[Any] = []
+        self.alarms: list[Any] = []
+
+    def _on_request(self, session: ClientSession, message: Any, now: int, wall: int) -> None:
+        assert (now, wall) == (self.now, WALL)
+        if message.request == 4040:
+            raise RemoteProtocolError("a request that makes no sense")
+        self.requests.append((session, message))
+
+    def link(self) -> Client:
+        """A client that has connected and said nothing."""
+        self.links += 1
+        self.sessions.on_link(self.links, "127.0.0.1:9999", self.now)
+        self.take()
+        return Client(self, self.links)
+
+    def client(self, instance: str = "one") -> Client:
+        """A client that is welcome."""
+        client = self.link()
+        client.say(hello(instance=instance))
+        return client
+
+    def take(self) -> dict[int, LinkOutput]:
+        """Takes what the step led to."""
+        for effect in self.sessions.take_effects():
+            (self.alarms if isinstance(effect, Alarm) else self.effects).append(effect)
+        self.outputs = self.sessions.take_links(self.now)
+        return self.outputs
+
+    def wait(self, seconds: float) -> dict[int, LinkOutput]:
+        """Lets time pass, every deadline kept; returns what happened at the last one."""
+        until = self.now + int(seconds * SECOND)
+        outputs: dict[int, LinkOutput] = {}
+        while (deadline := self.sessions.deadline()) is not None and deadline <= until:
+            assert deadline > self.now or not outputs, "a deadline that was kept comes again"
+            self.now = max(self.now, deadline)
+            self.sessions.on_deadline(self.now)
+            outputs = self.take() or outputs
+        self.now = until
+        return outputs
+
+    def ended(self) -> list[int]:
+        """The sessions that ended, in order."""
+        return [effect.session.number for effect in self.effects if isinstance(effect, SessionEnded)]
+
+    def placed(self) -> list[Submit | SubmitOpen]:
+        """What the router was asked for and has not been looked at yet."""
+        placed = [effect for effect in self.effects if isinstance(effect, (Submit, SubmitOpen))]
+        self.effects = [effect for effect in self.effects if effect not in placed]
+        return placed
+
+    def answer(self, asked: Submit | SubmitOpen, outcome: Outcome, pubend: str = "default@1") -> None:
+        """The router's answer."""
+        self.sessions.on_placed(Submitted(asked.reply_to, pubend, outcome))
+
+
+class Client:
+    """One client, and what it heard last."""
+
+    def __init__(self, broker: Broker, link: int) -> None:
+        self.broker = broker
+        self.link = link
+        self.wire = Wire()
+
+    @property
+    def session(self) -> int:
+        return self.wire.session
+
+    def say(self, *messages: ClientMessage | Publish) -> list[Any]:
+        """Sends messages in one go; returns what is heard in answer."""
+        return self.send(*self.wire.say(*messages))
+
+    def send(self, *payloads: bytes) -> list[Any]:
+        """Sends payloads with their numbers; returns what is heard in answer."""
+        numbered = [self.wire.numbered(payload) for payload in payloads]
+        self.broker.sessions.on_frames(self.link, numbered, self.broker.now, WALL)
+        return self.hear()
+
+    def hear(self) -> list[Any]:
+        """What the broker has for this client now."""
+        return self.wire.hear(self.broker.take().get(self.link))
+
+    def open(self, number: int = 1, name: str = "loader", pubend: str = "default@1") -> Any:
+        """Opens a publisher that has logged nothing yet; returns what is heard."""
+        self.say(OpenPublisher(number, name, "instance", 1, None))
+        (asked,) = self.broker.placed()
+        self.broker.answer(asked, Outcome(Verdict.OK, epoch=1), pubend)
+        (opened,) = self.hear()
+        assert isinstance(opened, PublisherOpened)
+        return opened
+
+    def publish(self, first: int, *bodies: bytes, number: int = 1) -> Submit:
+        """Publishes a batch; returns what the router is asked for."""
+        assert self.say(Publish(number, 1, first, columns(*bodies))) == []
+        (asked,) = self.broker.placed()
+        assert isinstance(asked, Submit)
+        return asked
+
+    def closed(self) -> str | None:
+        """Why the broker closed the link in the last step; None if it did not."""
+        output = self.broker.outputs.get(self.link)
+        return output.close if output else None
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def make_broker() -> type[Broker]:
+    return Broker

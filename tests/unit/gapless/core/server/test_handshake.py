@@ -1,0 +1,236 @@
+"""The first frame (protocol: session; F01, F06, F07, A08)."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gapless.core.client import ClientCore, Credentials
+from gapless.core.client.effects import Dial, SendFrames
+from gapless.core.server import HELLO_BYTES_MAX, Limits
+from gapless.core.wire.codec import encode
+from gapless.core.wire.messages import (
+    PROTOCOL,
+    Challenge,
+    Code,
+    Hello,
+    ListPubends,
+    OpenPublisher,
+    Proof,
+    Publish,
+    Welcome,
+)
+from wire import Wire, columns, hello
+
+NOTHING_TO_SHOW = "the broker asks who this is, and there are no credentials to tell it"
+
+
+def test_a_hello_is_answered_by_a_welcome_with_the_limits(broker: Any) -> None:
+    client = broker.link()
+
+    (welcome,) = client.say(hello())
+
+    assert isinstance(welcome, Welcome)
+    assert welcome.session == (3 << 32) | 1
+    assert (welcome.protocol, welcome.network, welcome.node, welcome.durable) == (
+        PROTOCOL,
+        "testnet",
+        "phb-1",
+        True,
+    )
+    assert welcome.heartbeat_ms == 5000
+    assert broker.outputs[client.link].limit == welcome.max_frame_bytes == Limits().frame_bytes
+
+
+def test_the_frame_limit_is_raised_only_then(broker: Any) -> None:
+    client = broker.link()
+
+    assert broker.outputs == {}
+    client.say(hello(credentials=b"bad"))
+
+    assert broker.outputs[client.link].limit == 0
+
+
+def test_session_numbers_are_unique_over_restarts(broker: Any) -> None:
+    sessions = [broker.client(instance=str(number)).session for number in range(3)]
+
+    assert [session & 0xFFFFFFFF for session in sessions] == [1, 2, 3]
+    assert {session >> 32 for session in sessions} == {3}
+
+
+@pytest.mark.parametrize(
+    ("first", "code", "reason"),
+    [
+        (Hello(PROTOCOL + 1, "", "a", "i"), Code.PROTOCOL_VERSION, f"speaks protocol {PROTOCOL}"),
+        (hello(credentials=b"bad"), Code.UNAUTHORIZED, "credentials"),
+        (hello(network="othernet"), Code.NETWORK_MISMATCH, "'testnet'"),
+        (hello(client_id="a" * 256), Code.CONFIGURATION, "longer than 255"),
+        (hello(client_id="a\nb"), Code.CONFIGURATION, "cannot be printed"),
+        (hello(instance=""), Code.CONFIGURATION, "instance is empty"),
+    ],
+    ids=["protocol", "credentials", "network", "long client", "unprintable client", "no instance"],
+)
+def test_a_hello_is_refused(broker: Any, first: Hello, code: Code, reason: str) -> None:
+    client = broker.link()
+
+    (refused,) = client.say(first)
+
+    assert refused.code is code
+    assert reason in refused.reason
+    assert client.closed() == refused.reason
+    assert broker.sessions.count == 0
+    assert broker.effects == []
+
+
+def test_nobody_learns_the_network_without_credentials(broker: Any) -> None:
+    (refused,) = broker.link().say(hello(network="othernet", credentials=b"bad"))
+
+    assert refused.code is Code.UNAUTHORIZED
+    assert "testnet" not in refused.reason
+
+
+def test_the_authenticator_gets_the_client_its_credentials_and_its_address(broker: Any) -> None:
+    broker.link().say(hello(client_id="desk-7", credentials=b"secret"))
+
+    assert broker.guard.asked == [("desk-7", b"secret", "127.0.0.1:9999")]
+
+
+def test_a_client_may_be_asked_more_than_once_who_it_is(broker: Any) -> None:
+    """As SCRAM asks: nobody is welcome, and nothing is told of the network, before the last answer."""
+    client = broker.link()
+
+    said = [client.say(first) for first in (hello(credentials=b"more"), Proof(b"more"), Proof(b"ada"))]
+
+    assert said[:2] == [[Challenge(b"who is it?")]] * 2
+    assert isinstance(said[2][0], Welcome)
+    assert [credentials for _, credentials, _ in broker.guard.asked] == [b"more", b"more", b"ada"]
+    assert broker.outputs[client.link].limit == Limits().frame_bytes
+    client.say(ListPubends(1))
+    assert [session.principal for session, _ in broker.requests] == ["ada"]
+
+
+class Password(Credentials):
+    """Answers what it is asked."""
+
+    def first(self) -> bytes:
+        return b"more"
+
+    def answer(self, challenge: bytes) -> bytes:
+        return b"ada" if challenge == b"who is it?" else b"bad"
+
+
+@pytest.mark.parametrize("credentials", [Password, None])
+def test_a_client_of_ours_answers_or_says_that_it_cannot(broker: Any, credentials: type[Credentials] | None) -> None:
+    if credentials is None:
+        broker.guard.begin = lambda *_client: SimpleNamespace(answer=lambda _data: b"who is it?")
+    core = ClientCore(["a:1"], client_id="desk-7", instance="1", random=random.Random(1), credentials=credentials)
+    client = broker.link()
+    core.start(0)
+    [link] = [effect.link for effect in core.take_effects() if isinstance(effect, Dial)]
+    core.on_link_up(link, 0)
+    for _ in range(3):
+        frames = [effect for effect in core.take_effects() if isinstance(effect, SendFrames)]
+        answers = client.send(*(payload for each in frames for payload in each.payloads if isinstance(payload, bytes)))
+        core.on_frames(link, [encode(0, message) for message in answers], 0)
+
+    assert core.connected == (credentials is not None)
+    assert core.trouble == ("" if core.connected else "protocol violation: " + NOTHING_TO_SHOW)
+
+
+@pytest.mark.parametrize("answers", [[Proof(b"bad")], [Proof(b"more")] * 8])
+def test_who_answers_wrong_or_without_end_is_refused(broker: Any, answers: list[Proof]) -> None:
+    client = broker.link()
+    for first in [hello(credentials=b"more"), *answers[:-1]]:
+        assert client.say(first) == [Challenge(b"who is it?")]
+
+    [refused] = client.say(answers[-1])
+
+    assert refused.code is Code.UNAUTHORIZED
+    assert client.closed() == refused.reason
+    assert broker.sessions.count == 0
+
+
+@pytest.mark.parametrize("payload", [encode(0, hello()), encode(0, ListPubends(1)), encode(0, Proof(b"x" * 4096))])
+def test_a_challenge_is_answered_by_a_proof_and_by_nothing_else(broker: Any, payload: bytes) -> None:
+    client = broker.link()
+    client.say(hello(credentials=b"more"))
+
+    [refused] = client.send(payload)
+
+    assert "protocol violation: the answer to a challenge" in refused.reason
+    assert broker.sessions.count == 0
+
+
+def test_a_challenge_is_answered_in_time(broker: Any) -> None:
+    client = broker.link()
+    client.say(hello(credentials=b"more"))
+
+    outputs = broker.wait(5.1)
+
+    assert outputs[client.link].close == "no Proof within 5 s"
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        encode(0, ListPubends(1)),
+        encode(0, OpenPublisher(1, "loader", "i", 1, None)),
+        encode(7, hello()),
+        b"".join(Wire().say(Publish(1, 1, 1, columns(b"x")))),
+        encode(0, hello()) + b"more",
+        encode(0, hello())[:-1],
+        encode(0, hello(client_id="x" * HELLO_BYTES_MAX)),
+        b"",
+        b"\0" * 8,
+        b"\0" * 8 + b"\xdd\xff\xff\xff\xff",
+        b"\0" * 8 + b"\x91" * 2000,
+    ],
+    ids=[
+        "request",
+        "opening",
+        "session",
+        "batch",
+        "trailing",
+        "truncated",
+        "huge",
+        "empty",
+        "short",
+        "array",
+        "nested",
+    ],
+)
+def test_nothing_but_a_hello_is_taken_first(broker: Any, payload: bytes) -> None:
+    client = broker.link()
+
+    (refused,) = client.send(payload)
+
+    assert refused.code is Code.PROTOCOL_VERSION
+    assert client.closed() == refused.reason
+    assert broker.guard.asked == []
+    assert (broker.requests, broker.effects, broker.sessions.count) == ([], [], 0)
+
+
+def test_what_follows_a_refused_frame_is_not_looked_at(broker: Any) -> None:
+    client = broker.link()
+
+    (refused,) = client.send(b"garbage, long enough", *client.wire.say(hello()))
+
+    assert refused.code is Code.PROTOCOL_VERSION
+    assert broker.guard.asked == []
+
+
+def test_random_bytes_never_get_in(broker: Any) -> None:
+    randomness = random.Random(7)
+    valid = encode(0, hello())
+    for _ in range(500):
+        client = broker.link()
+        mutated = bytearray(valid)
+        for _ in range(randomness.randint(1, 4)):
+            mutated[randomness.randrange(len(mutated))] = randomness.randrange(256)
+        answers = client.send(bytes(mutated[: randomness.randint(0, len(mutated))]))
+
+        assert [type(answer).__name__ for answer in answers] in (["Refused"], ["Welcome"])
+        assert broker.sessions.count <= broker.links

@@ -1,0 +1,449 @@
+"""Publishers of a session (protocol: publishing; C9, T39)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.network.facts import Ending, OpenRequest, Outcome, SubmitOpen, Verdict
+from gapless.core.server import Limits
+from gapless.core.server.publishing import append_runs
+from gapless.core.wire.messages import (
+    ClosePublisher,
+    Code,
+    Goodbye,
+    OpenPublisher,
+    Publish,
+    Published,
+    PublisherOpened,
+    PublishRefused,
+    TickRun,
+)
+from wire import columns, kinds
+
+
+def ok(sequence: int, *ticks: int) -> Outcome:
+    return Outcome(Verdict.OK, sequence=sequence, ticks=tuple(TickRun(tick, 1024, 1) for tick in ticks))
+
+
+def test_an_opening_goes_to_the_router_and_its_answer_back(broker: Any) -> None:
+    client = broker.client()
+    assert client.say(OpenPublisher(5, "loader", "instance", 2, "flights", "default@1")) == []
+    (asked,) = broker.placed()
+
+    broker.answer(asked, Outcome(Verdict.OK, epoch=4, sequence=120, tick=99))
+
+    assert isinstance(asked, SubmitOpen)
+    assert asked.request == OpenRequest("loader", "instance", 2, "flights", "default@1", principal="anonymous")
+    assert client.hear() == [PublisherOpened(5, "default@1", 4, 120, 99)]
+
+
+def test_a_batch_goes_to_the_pubend_where_its_publisher_was_opened(broker: Any) -> None:
+    client = broker.client()
+    client.open(pubend="other@1")
+
+    asked = client.publish(1, b"a", b"b")
+
+    pub = asked.pub
+    assert (pub.publisher, pub.epoch, pub.first, pub.pubend) == ("loader", 1, 1, "other@1")
+    assert pub.events.count == 2
+
+
+def test_batches_answered_in_one_step_share_a_message(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    asked = [client.publish(1 + number, b"x") for number in range(3)]
+
+    for number, batch in enumerate(asked[:2]):
+        broker.answer(batch, ok(1 + number, 1024 * number))
+    assert client.hear() == [Published(1, 2, [TickRun(0, 1024, 2)])]
+
+    broker.answer(asked[2], ok(3, 9000))
+    assert client.hear() == [Published(1, 3, [TickRun(9000, 1024, 1)])]
+    assert client.hear() == []
+
+
+def test_answers_are_given_in_the_order_of_the_batches(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    first, second, third = (client.publish(number, b"x") for number in (1, 2, 3))
+
+    broker.answer(third, Outcome(Verdict.REJECTED, "not allowed"))
+    broker.answer(second, ok(2, 20))
+    assert client.hear() == []
+    broker.answer(first, ok(1, 10))
+
+    published, refused = client.hear()
+    assert published == Published(1, 2, [TickRun(10, 1024, 1), TickRun(20, 1024, 1)])
+    assert refused == PublishRefused(1, 3, Code.REJECTED, "not allowed")
+
+
+def test_what_is_durable_is_told_before_a_refusal_that_follows_it(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    first, second = client.publish(1, b"x"), client.publish(2, b"x")
+
+    broker.answer(first, ok(1, 10))
+    broker.answer(second, Outcome(Verdict.INVALID, "no"))
+
+    assert kinds(client.hear()) == ["Published", "PublishRefused"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "refused"),
+    [
+        (Outcome(Verdict.REJECTED, "why", sequence=9), PublishRefused(1, 2, Code.REJECTED, "why")),
+        (Outcome(Verdict.INVALID, "why"), PublishRefused(1, 2, Code.INVALID_MESSAGE, "why")),
+        (Outcome(Verdict.FENCED, "why"), PublishRefused(1, 2, Code.FENCED, "why")),
+        (Outcome(Verdict.RESUME, "why", sequence=1), PublishRefused(1, 1, Code.RESUME, "why")),
+        (Outcome(Verdict.RETRY, "why", sequence=1), PublishRefused(1, 1, Code.RETRY, "why")),
+        (Outcome(Verdict.RETRY, "why"), PublishRefused(1, 2, Code.RETRY, "why")),
+        (Outcome(Verdict.UNCERTAIN, "why", sequence=9), PublishRefused(1, 2, Code.RETRY, "why")),
+    ],
+    ids=["rejected", "invalid", "fenced", "resume", "retry", "retry of itself", "uncertain"],
+)
+def test_a_refused_batch(broker: Any, outcome: Outcome, refused: PublishRefused) -> None:
+    client = broker.client()
+    client.open()
+
+    broker.answer(client.publish(2, b"x"), outcome)
+
+    assert client.hear() == [refused]
+
+
+@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.OK])
+def test_one_refusal_speaks_for_all_batches_behind_the_gap(make_broker: Any, verdict: Verdict) -> None:
+    """A client that sends them again at once must neither be refused again for each nor break its window."""
+    broker = make_broker(Limits(window_batches=3))
+    client = broker.client()
+    client.open()
+    earlier = [client.publish(number, b"x") for number in (5, 6, 7)]
+
+    broker.answer(earlier[0], Outcome(verdict, sequence=5))
+    assert kinds(client.hear()) == ["PublishRefused"]
+    again = [client.publish(number, b"x") for number in (5, 6, 7)]
+    broker.answer(earlier[1], Outcome(Verdict.RESUME, sequence=5))
+    broker.answer(earlier[2], Outcome(Verdict.RESUME, sequence=5))
+    assert client.hear() == []
+    for number, asked in enumerate(again):
+        broker.answer(asked, ok(5 + number, 10 + number))
+
+    assert client.hear()[0].sequence == 7
+
+
+def test_an_opening_is_answered_whatever_happens_to_the_batches_before_it(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    batches = [client.publish(number, b"x") for number in (1, 2)]
+    client.say(OpenPublisher(1, "loader", "instance", 2, None, "default@1"))
+    (opening,) = broker.placed()
+
+    broker.answer(opening, Outcome(Verdict.OK, epoch=2, sequence=1, tick=10))
+    broker.answer(batches[0], ok(1, 10))
+    assert kinds(client.hear()) == ["Published"]
+    broker.answer(batches[1], Outcome(Verdict.RESUME, sequence=2))
+
+    assert kinds(client.hear()) == ["PublishRefused", "PublisherOpened"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (Outcome(Verdict.INVALID, "a wildcard"), Code.INVALID_TOPIC),
+        (Outcome(Verdict.RETRY, "no pubend yet"), Code.RETRY),
+        (Outcome(Verdict.FENCED, "a newer twin"), Code.FENCED),
+    ],
+    ids=lambda value: value.name if isinstance(value, Code) else "",
+)
+def test_a_refused_opening(broker: Any, outcome: Outcome, code: Code) -> None:
+    client = broker.client()
+    client.say(OpenPublisher(1, "loader", "instance", 1, "a.*"))
+    (asked,) = broker.placed()
+
+    broker.answer(asked, outcome)
+
+    assert client.hear() == [PublishRefused(1, 0, code, outcome.reason)]
+    (closing,) = client.say(Publish(1, 1, 1, columns(b"x")))
+    assert "not open" in closing.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "instance", "reason"),
+    [("", "i", "is empty"), ("n" * 256, "i", "longer"), ("a\0b", "i", "printed"), ("n", "", "is empty")],
+    ids=["empty", "long", "unprintable", "instance"],
+)
+def test_a_publisher_needs_a_name(broker: Any, name: str, instance: str, reason: str) -> None:
+    client = broker.client()
+
+    (refused,) = client.say(OpenPublisher(1, name, instance, 1, None))
+
+    assert refused.code is Code.REJECTED
+    assert reason in refused.reason
+    assert broker.effects == []
+
+
+def test_a_batch_of_a_publisher_that_was_never_opened_is_a_violation(broker: Any) -> None:
+    client = broker.client()
+
+    (closing,) = client.say(Publish(3, 1, 1, columns(b"x")))
+
+    assert "publisher 3, which is not open" in closing.reason
+    assert broker.placed() == []
+
+
+def test_more_batches_than_the_window_are_a_violation(make_broker: Any) -> None:
+    broker = make_broker(Limits(window_batches=2))
+    client = broker.client()
+    client.open()
+    client.publish(1, b"x")
+    client.publish(2, b"x")
+
+    (closing,) = client.say(Publish(1, 1, 3, columns(b"x")))
+
+    assert "more than 2 batches" in closing.reason
+    assert [asked.request.ending for asked in broker.placed()] == [Ending.LEFT]
+    assert broker.ended() == [client.session]
+
+
+def test_batches_that_are_sent_again_do_not_count_twice(make_broker: Any) -> None:
+    """What was on its way when a refusal was told waits for its own; then the client has sent it again (P1)."""
+    broker = make_broker(Limits(window_batches=3))
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, b"x"), Outcome(Verdict.RETRY, "later"))
+    client.hear()
+    on_their_way = [client.publish(first, b"x") for first in (2, 3)]
+
+    again = [client.publish(first, b"x") for first in (1, 2, 3)]
+    client.hear()
+    broker.answer(on_their_way[0], Outcome(Verdict.RESUME, "1 is missing", sequence=1))
+    assert client.hear() == []
+    for first, batch in enumerate(again, 1):
+        broker.answer(batch, ok(first, first))
+
+    assert client.hear() == [Published(1, 3, [TickRun(tick, 1024, 1) for tick in (1, 2, 3)])]
+
+
+def test_more_bytes_than_the_window_are_a_violation_but_one_batch_may_be_larger(make_broker: Any) -> None:
+    broker = make_broker(Limits(window_bytes=1000))
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, bytes(2000)), ok(1, 10))
+    client.hear()
+    client.publish(2, bytes(600))
+
+    (closing,) = client.say(Publish(1, 1, 3, columns(bytes(600))))
+
+    assert "more than 1000 bytes" in closing.reason
+
+
+def test_an_answer_opens_the_window_again(make_broker: Any) -> None:
+    broker = make_broker(Limits(window_batches=1, window_bytes=500))
+    client = broker.client()
+    client.open()
+    for sequence in range(1, 20):
+        broker.answer(client.publish(sequence, bytes(400)), ok(sequence, sequence))
+
+        assert client.hear()[0].sequence == sequence
+
+
+def test_openings_count_in_the_window(make_broker: Any) -> None:
+    client = make_broker(Limits(window_batches=2)).client()
+    opening = OpenPublisher(1, "loader", "instance", 1, None)
+
+    assert kinds(client.say(opening, opening, opening)) == ["Closing"]
+
+
+def test_a_session_has_a_limited_number_of_publishers(make_broker: Any) -> None:
+    broker = make_broker(Limits(publishers=2))
+    client = broker.client()
+    for number in (1, 2, 1):
+        assert client.say(OpenPublisher(number, "loader", "instance", 1, None)) == []
+
+    (refused,) = client.say(OpenPublisher(3, "loader", "instance", 1, None))
+
+    assert refused == PublishRefused(3, 0, Code.REJECTED, "a session may have 2 publishers")
+
+
+def test_answers_for_a_session_that_is_over_mean_nothing(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    first, second = client.publish(1, b"x"), client.publish(2, b"x")
+
+    broker.answer(first, ok(1, 10))
+    client.say(Goodbye())
+    broker.answer(second, ok(2, 20))
+
+    assert client.hear() == []
+
+
+def test_runs_are_joined_only_where_they_go_on() -> None:
+    runs: list[TickRun] = []
+    append_runs(runs, [TickRun(0, 4, 2)])
+    append_runs(runs, [TickRun(8, 4, 1), TickRun(100, 4, 1)])
+    append_runs(runs, [TickRun(104, 8, 2)])
+    append_runs(runs, [])
+
+    assert runs == [TickRun(0, 4, 3), TickRun(100, 4, 1), TickRun(104, 8, 2)]
+
+
+def test_a_refusal_asks_for_nothing_that_was_acknowledged_before_it(broker: Any) -> None:
+    """A later batch overtook an earlier one on its way. Found by the simulator (router `hostile`)."""
+    client = broker.client()
+    client.open()
+    first, second, third = (client.publish(number, b"x") for number in (1, 2, 3))
+
+    broker.answer(third, Outcome(Verdict.RESUME, "event 2 is missing", sequence=2))
+    broker.answer(first, ok(1, 10))
+    broker.answer(second, ok(2, 20))
+
+    published, refused = client.hear()
+    assert isinstance(published, Published)
+    assert published.sequence == 2
+    assert refused == PublishRefused(1, 3, Code.RESUME, "event 2 is missing")
+
+
+def test_a_copy_of_what_was_acknowledged_is_not_placed(broker: Any) -> None:
+    """Its receipt was on its way when it was sent; the copy's fate means nothing (simulator, hostile 656)."""
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, b"x", b"y"), ok(2, 10, 20))
+    client.hear()
+
+    assert client.say(Publish(1, 1, 1, columns(b"x", b"y")), Publish(1, 1, 2, columns(b"y"))) == []
+    assert broker.placed() == []
+
+    broker.answer(client.publish(3, b"z"), ok(3, 30))
+    assert client.hear() == [Published(1, 3, [TickRun(30, 1024, 1)])]
+
+
+def test_a_copy_of_what_was_acknowledged_takes_no_room_in_the_window(make_broker: Any) -> None:
+    """With its receipt the client has room for the next (P1). Found by the simulator (hostile 2460)."""
+    broker = make_broker(Limits(window_batches=3, window_bytes=500))
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, bytes(200)), Outcome(Verdict.RETRY, "later"))
+    assert kinds(client.hear()) == ["PublishRefused"]
+    broker.answer(client.publish(2, b"x"), Outcome(Verdict.RESUME, "1 is missing", sequence=1))  # it was on its way
+    assert kinds(client.hear()) == ["PublishRefused"]
+    broker.answer(client.publish(1, bytes(200)), ok(1, 10))  # the client had heard of the first refusal
+    assert kinds(client.hear()) == ["Published"]
+
+    copy = Publish(1, 1, 1, columns(bytes(200)))  # it had heard of the second, but not of the receipt; now it does
+    assert client.say(copy, *(Publish(1, 1, first, columns(bytes(100))) for first in (2, 3, 4))) == []
+    for sequence, asked in enumerate(broker.placed(), 2):
+        broker.answer(asked, ok(sequence, 10 * sequence))
+
+    assert client.hear()[0].sequence == 4
+
+
+@pytest.mark.parametrize(("first", "bodies"), [(0, [b"x"]), (2, [b"y", b"z"])], ids=["at 0", "beyond"])
+def test_what_is_no_copy_of_what_was_acknowledged_is_for_the_pubend_to_judge(
+    broker: Any, first: int, bodies: list[bytes]
+) -> None:
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, b"x", b"y"), ok(2, 10, 20))
+    client.hear()
+
+    broker.answer(client.publish(first, *bodies), Outcome(Verdict.INVALID, "sent before, with other content"))
+
+    assert kinds(client.hear()) == ["PublishRefused"]
+
+
+def test_after_another_opening_what_was_acknowledged_is_answered_again(broker: Any) -> None:
+    """The client says by it that it heard of nothing since."""
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, b"x"), ok(1, 10))
+    client.open()
+
+    broker.answer(client.publish(1, b"x"), ok(1, 10))
+
+    assert client.hear() == [Published(1, 1, [TickRun(10, 1024, 1)])]
+
+
+def test_a_full_window_of_batches_leaves_room_for_an_opening(make_broker: Any) -> None:
+    """The client opens again after a refusal, of which it heard when it had sent all that it may (P1)."""
+    broker = make_broker(Limits(window_batches=3))
+    client = broker.client()
+    client.open()
+    broker.answer(client.publish(1, b"x"), Outcome(Verdict.RETRY, "later"))
+    assert kinds(client.hear()) == ["PublishRefused"]
+    broker.answer(client.publish(2, b"bad"), Outcome(Verdict.INVALID, "no"))  # 1 had been logged after all
+    assert kinds(client.hear()) == ["PublishRefused"]
+    batches = [client.publish(first, b"x") for first in (1, 2, 3)]  # it had heard of the first refusal; now of both
+
+    assert client.say(OpenPublisher(1, "loader", "instance", 2, None, "default@1")) == []
+    (opening,) = broker.placed()
+    broker.answer(opening, Outcome(Verdict.OK, epoch=2, sequence=1, tick=10))
+    for batch in batches:
+        broker.answer(batch, Outcome(Verdict.FENCED, "opened anew"))
+
+    assert kinds(client.hear()) == ["PublishRefused", "PublisherOpened"]
+
+
+class TestEnding:
+    """The pubend is told when a publisher is over, and when its session is."""
+
+    def test_a_publisher_that_is_closed_leaves_its_place_and_says_so_to_the_router(self, make_broker: Any) -> None:
+        broker = make_broker(Limits(publishers=1))
+        client = broker.client()
+        for number in range(3):
+            client.open(number)
+            broker.answer(client.publish(1, b"x", number=number), ok(1, 10))
+            assert client.hear() == [Published(number, 1, [TickRun(10, 1024, 1)])]
+            assert client.say(ClosePublisher(number)) == []
+            (asked,) = broker.placed()
+            assert asked.request == OpenRequest(
+                "loader", "instance", 1, None, "default@1", ending=Ending.CLOSED, principal="anonymous"
+            )
+            broker.answer(asked, Outcome(Verdict.OK))
+            assert client.hear() == []
+
+    def test_what_is_answered_after_it_was_closed_means_nothing(self, broker: Any) -> None:
+        client = broker.client()
+        client.open()
+        batch = client.publish(1, b"x")
+        client.say(ClosePublisher(1))
+        broker.placed()
+        client.open()
+
+        broker.answer(batch, ok(1, 10))
+
+        assert client.hear() == []
+
+    def test_one_that_is_not_open_may_be_closed(self, broker: Any) -> None:
+        assert broker.client().say(ClosePublisher(7)) == []
+        assert broker.placed() == []
+
+    @pytest.mark.parametrize(("goodbye", "ending"), [(True, Ending.CLOSED), (False, Ending.LEFT)])
+    def test_a_session_ends_all_of_its_publishers(self, broker: Any, goodbye: bool, ending: Ending) -> None:
+        """Who says goodbye does not come back; who is cut off may."""
+        client = broker.client()
+        client.open(1, "one")
+        client.open(2, "two")
+
+        if goodbye:
+            client.say(Goodbye())
+        else:
+            broker.sessions.on_link_closed(client.link)
+            broker.take()
+
+        ended = [(asked.request.publisher, asked.request.ending) for asked in broker.placed()]
+        assert ended == [("one", ending), ("two", ending)]
+
+
+def test_a_client_learns_of_what_was_acknowledged_and_is_lost(broker: Any) -> None:
+    """The pubend was repaired meanwhile. Found by the simulator (`hostile`): the batch was sent for ever."""
+    client = broker.client()
+    client.open()
+    earlier = [client.publish(number, b"x") for number in (1, 2)]
+    for number, asked in enumerate(earlier, 1):
+        broker.answer(asked, ok(number, number))
+    client.hear()
+
+    broker.answer(client.publish(3, b"x"), Outcome(Verdict.RESUME, "event 2 is missing", sequence=2))
+
+    assert client.hear() == [PublishRefused(1, 2, Code.RESUME, "event 2 is missing")]

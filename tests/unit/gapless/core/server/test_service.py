@@ -1,0 +1,378 @@
+"""Sessions (protocol: session; N03, N08, F06, INV14, INV18)."""
+
+from __future__ import annotations
+
+from struct import pack
+from typing import Any
+
+import pytest
+
+from gapless.core.ports import ClientSession
+from gapless.core.server import Limits
+from gapless.core.wire.codec import encode
+from gapless.core.wire.messages import (
+    Alive,
+    Closing,
+    Code,
+    Goodbye,
+    Heartbeat,
+    ListPubends,
+    ListSubscriptions,
+    OpenPublisher,
+    PubendList,
+    PublishRefused,
+    RequestFailed,
+    Retire,
+    Silence,
+)
+from wire import hello, kinds
+
+
+def test_a_request_goes_to_the_role_that_declared_it(broker: Any) -> None:
+    client = broker.client()
+
+    client.say(ListPubends(4))
+
+    assert broker.requests == [(ClientSession(client.session, "desk-7", "one", "anonymous"), ListPubends(4))]
+
+
+def test_a_request_that_no_role_answers_is_refused(broker: Any) -> None:
+    (failed,) = broker.client().say(ListSubscriptions(9))
+
+    assert isinstance(failed, RequestFailed)
+    assert (failed.request, failed.code) == (9, Code.CONFIGURATION)
+
+
+def test_a_frame_of_an_earlier_session_is_ignored(broker: Any) -> None:
+    earlier = broker.client()
+    later = broker.client()
+
+    assert later.send(encode(earlier.session, ListPubends(4))) == []
+    assert later.send(encode(later.session + 1, ListPubends(4))) == []
+
+    assert broker.requests == []
+    assert later.closed() is None
+
+
+@pytest.mark.parametrize("disguise", [False, True], ids=["plain", "with the session's number"])
+def test_a_second_hello_is_a_violation(broker: Any, disguise: bool) -> None:
+    client = broker.client()
+    second = encode(client.session, hello()) if disguise else encode(0, hello())
+
+    (closing,) = client.send(second)
+
+    assert "second Hello" in closing.reason
+    assert client.closed() == closing.reason
+    assert broker.ended() == [client.session]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"", b"\x90", b"\xc1", b"\x92\xcc\xff\x01", b"\x91\x1f", b"\x01garbage", b"\x92\x1f\xa11"],
+    ids=[
+        "nothing",
+        "untagged",
+        "reserved",
+        "unknown tag",
+        "field missing",
+        "no batch",
+        "field of a wrong type",
+    ],
+)
+def test_a_violation_costs_the_link_and_changes_nothing_else(broker: Any, rest: bytes) -> None:
+    other = broker.client("other")
+    client = broker.client()
+
+    messages = client.send(encode(client.session, ListPubends(1))[:16] + rest)
+
+    assert kinds(messages) == ["Closing"]
+    assert messages[0].reason.startswith("protocol violation: ")
+    assert client.closed() == messages[0].reason
+    assert broker.ended() == [client.session]
+    assert broker.requests == []
+    assert kinds(other.say(Heartbeat())) == []
+    assert broker.sessions.count == 1
+
+
+def test_what_came_before_a_violation_counts_and_what_comes_after_does_not(broker: Any) -> None:
+    client = broker.client()
+
+    client.send(*client.wire.say(ListPubends(1)), b"junk", *client.wire.say(ListPubends(2)))
+    client.say(ListPubends(3))
+
+    assert [message.request for _, message in broker.requests] == [1]
+    assert broker.ended() == [client.session]
+
+
+def test_a_handler_may_call_a_message_a_violation(broker: Any) -> None:
+    client = broker.client()
+
+    (closing,) = client.say(ListPubends(4040))
+
+    assert closing == Closing("protocol violation: a request that makes no sense")
+
+
+def test_a_request_that_fails_its_checks_is_answered_and_goes_no_further(broker: Any) -> None:
+    client = broker.client()
+
+    (failed,) = client.say(Retire(5, "x" * 256))
+    (refused,) = client.say(OpenPublisher(1, "", "i", 1, None))
+
+    assert failed == RequestFailed(5, Code.NOT_FOUND, "the SHB's name has 256 bytes; at most 255 are taken")
+    assert refused == PublishRefused(1, 0, Code.REJECTED, "the publisher's name is empty")
+    assert (broker.requests, broker.placed()) == ([], [])
+    assert client.say(ListPubends(-1))[0].reason.startswith("protocol violation: ")
+
+
+def test_the_same_instance_replaces_its_own_session_at_once(broker: Any) -> None:
+    first = broker.client()
+    second = broker.link()
+
+    second.say(hello())
+
+    assert broker.ended() == [first.session]
+    (closing,) = first.wire.hear(broker.outputs[first.link])
+    assert "connected again" in closing.reason
+    assert broker.outputs[first.link].close == closing.reason
+    assert second.session != first.session
+    assert broker.sessions.count == 1
+
+
+def test_neither_another_instance_nor_another_principal_replaces_it(broker: Any) -> None:
+    broker.client("one")
+    broker.client("two")
+    broker.link().say(hello(instance="one", credentials=b"mallory"))
+
+    assert broker.sessions.count == 3
+    assert broker.ended() == []
+
+
+def test_the_end_of_the_replaced_link_does_not_end_the_new_session(broker: Any) -> None:
+    first = broker.client()
+    second = broker.client()
+
+    broker.sessions.on_link_closed(first.link)
+    second.say(ListPubends(1))
+
+    assert broker.ended() == [first.session]
+    assert len(broker.requests) == 1
+
+
+def test_a_goodbye_and_a_lost_link_end_the_session(broker: Any) -> None:
+    client = broker.client("one")
+    other = broker.client("two")
+
+    assert client.say(Goodbye(), ListPubends(1)) == []
+    assert client.closed() == ""
+    broker.sessions.on_link_closed(other.link)
+    broker.take()
+
+    assert broker.ended() == [client.session, other.session]
+    assert broker.requests == []
+    assert broker.sessions.deadline() is None
+
+
+def test_a_link_that_says_nothing_is_closed_after_the_handshake_time(broker: Any) -> None:
+    client = broker.link()
+
+    assert broker.wait(4.9) == {}
+    outputs = broker.wait(0.2)
+
+    assert outputs[client.link].close == "no Hello within 5 s"
+    assert broker.sessions.deadline() is None
+
+
+def test_each_side_is_heard_at_least_once_a_heartbeat(broker: Any) -> None:
+    client = broker.client()
+    heartbeats = 0
+    for _ in range(20):
+        heartbeats += kinds(client.wire.hear(broker.wait(1).get(client.link))).count("Alive")
+        client.say(Heartbeat())
+
+    assert heartbeats == 4
+    assert broker.ended() == []
+
+
+def test_no_heartbeat_is_sent_while_other_frames_of_its_lane_are(broker: Any) -> None:
+    client = broker.client()
+    for _ in range(30):
+        assert broker.wait(1) == {}
+        broker.sessions.tell(client.session, Silence(1, 5, None))
+        assert client.say(Heartbeat()) == [Silence(1, 5, None)]
+
+
+def test_answers_that_overtake_data_spare_no_heartbeat(broker: Any) -> None:
+    """They do not show that the last data were lost."""
+    client = broker.client()
+    heard = []
+    for _ in range(6):
+        heard += client.wire.hear(broker.wait(1).get(client.link))
+        broker.sessions.tell(client.session, PubendList(1, []))
+        heard += client.say(Heartbeat())
+
+    assert kinds(heard).count("Alive") == 1
+
+
+def test_three_missed_heartbeats_end_the_session(broker: Any) -> None:
+    client = broker.client()
+    broker.wait(10)
+    client.say(Heartbeat())
+
+    broker.wait(14.9)
+    assert broker.ended() == []
+    outputs = broker.wait(0.2)
+
+    assert outputs[client.link].close == "nothing was heard from the client for 15 s"
+    assert broker.ended() == [client.session]
+
+
+def test_a_client_that_sends_but_does_not_read_is_closed(broker: Any) -> None:
+    client = broker.client()
+    broker.sessions.on_pending(client.link, 500, broker.now)
+
+    for _ in range(3):
+        client.say(Heartbeat())
+        outputs = broker.wait(5)
+        broker.sessions.on_pending(client.link, 600, broker.now)
+
+    assert outputs[client.link].close == "the client has not read anything for 15 s"
+    assert broker.ended() == [client.session]
+
+
+def test_a_client_that_reads_slowly_is_not_closed(broker: Any) -> None:
+    client = broker.client()
+    for second in range(60):
+        broker.sessions.on_pending(client.link, 1_000_000 - second, broker.now)
+        client.say(Heartbeat())
+        broker.wait(1)
+
+    assert broker.ended() == []
+
+
+def test_bytes_that_were_waiting_long_ago_do_not_count_as_a_stall(broker: Any) -> None:
+    client = broker.client()
+    for _ in range(10):
+        broker.sessions.on_pending(client.link, 0, broker.now)
+        broker.wait(10)
+        client.say(Heartbeat())
+        broker.sessions.on_pending(client.link, 700, broker.now)
+        broker.wait(4)
+
+    assert broker.ended() == []
+
+
+def test_a_link_is_not_read_while_too_much_waits_for_it(broker: Any) -> None:
+    limits = Limits()
+    client = broker.client()
+
+    broker.sessions.on_pending(client.link, limits.pending_bytes + 1, broker.now)
+    assert broker.take()[client.link].paused is True
+    broker.sessions.on_pending(client.link, limits.pending_bytes, broker.now)
+    assert broker.take() == {}
+    broker.wait(14)
+    broker.sessions.on_pending(client.link, limits.pending_bytes - 1, broker.now)
+    broker.wait(4)
+    assert broker.sessions.count == 1
+    broker.sessions.on_pending(client.link, limits.pending_bytes // 2, broker.now)
+
+    assert broker.take()[client.link].paused is False
+    assert broker.ended() == []
+
+
+def test_its_silence_while_it_was_not_read_is_not_held_against_a_client(broker: Any) -> None:
+    limits = Limits()
+    client = broker.client()
+    broker.sessions.on_pending(client.link, limits.pending_bytes + 100, broker.now)
+    for second in range(30):
+        broker.sessions.on_pending(client.link, limits.pending_bytes + 99 - second, broker.now)
+        broker.wait(1)
+    broker.sessions.on_pending(client.link, 0, broker.now)
+    broker.wait(14)
+
+    assert broker.ended() == []
+
+
+def test_a_link_with_far_too_much_waiting_is_closed(broker: Any) -> None:
+    client = broker.client()
+
+    broker.sessions.on_pending(client.link, Limits().pending_bytes_max + 1, broker.now)
+
+    assert "wait for the client" in (broker.take()[client.link].close or "")
+
+
+def test_a_session_is_ended_with_a_reason(broker: Any) -> None:
+    client = broker.client()
+
+    broker.sessions.end(client.session, "enough")
+    broker.sessions.end(client.session, "twice")
+    broker.sessions.tell(client.session, Alive())
+    broker.sessions.transmit(client.session, [(b"a", b"b")])
+
+    assert client.hear() == [Closing("enough")]
+    assert client.closed() == "enough"
+
+
+def test_closing_ends_all_sessions_and_refuses_new_ones(broker: Any) -> None:
+    clients = [broker.client("one"), broker.client("two")]
+    greeting = broker.link()
+
+    broker.sessions.close("the node stops")
+    outputs = broker.take()
+
+    assert [client.wire.hear(outputs[client.link]) for client in clients] == [[Closing("the node stops")]] * 2
+    assert kinds(greeting.wire.hear(outputs[greeting.link])) == ["Refused"]
+    broker.sessions.on_link(99, "peer", broker.now)
+    assert broker.take()[99].close == "the node stops"
+
+
+def test_links_beyond_the_limit_are_refused_politely(make_broker: Any) -> None:
+    broker = make_broker(Limits(links=2))
+    first = broker.client("one")
+    broker.link()
+
+    broker.sessions.on_link(77, "peer", broker.now)
+    (refused,) = first.wire.hear(broker.take()[77])
+    assert (refused.code, refused.reason) == (Code.RETRY, "this broker takes 2 connections")
+
+    first.say(Goodbye())
+    assert kinds(broker.client("three").say(ListPubends(1))) == []
+
+
+def test_control_messages_need_not_wait_behind_data_and_the_rest_keeps_its_order(broker: Any) -> None:
+    client = broker.client()
+    broker.sessions.transmit(client.session, [(b"12345678" + bytes(8) + b"head", b"shared")])
+    broker.sessions.tell(client.session, Silence(1, 5, None))
+    broker.sessions.tell(client.session, PubendList(1, []))
+
+    output = broker.take()[client.link]
+
+    numbers = [(payload[0] if isinstance(payload, tuple) else payload)[8:16] for payload in output.ordinary]
+    assert output.ordinary[0] == (b"12345678" + numbers[0] + b"head", b"shared")
+    assert client.wire.decode(output.ordinary[1:]) == [Silence(1, 5, None)]
+    assert client.wire.decode(output.urgent) == [PubendList(1, [])]
+    assert numbers == [pack("<II", 1, 0), pack("<II", 2, 0)], "each lane counts by itself"
+    assert output.urgent[0][8:16] == pack("<II", 1 << 31 | 1, 1)
+
+
+def test_a_violation_is_told_to_the_operator(broker: Any) -> None:
+    client = broker.client()
+    client.say(ListPubends(4040))
+
+    [alarm] = broker.alarms
+    assert alarm.text == (
+        "the connection with 127.0.0.1:9999, client 'desk-7' ended: protocol violation: a request that makes no sense"
+    )
+
+
+def test_what_breaks_the_framing_ends_the_session_with_the_reason(broker: Any) -> None:
+    client, unknown = broker.client(), broker.link()
+    broker.sessions.on_broken(client.link, "a frame is too long", broker.now)
+    broker.sessions.on_broken(unknown.link, "noise", broker.now)
+    broker.sessions.on_broken(4711, "nobody's", broker.now)
+    outputs = broker.take()
+
+    assert client.wire.hear(outputs[client.link]) == [Closing("a frame is too long")]
+    assert outputs[client.link].close == "a frame is too long"
+    assert (outputs[unknown.link].ordinary, outputs[unknown.link].close) == ([], "noise")
+    assert broker.ended() == [client.session]
+    assert len(broker.alarms) == 2

@@ -1,0 +1,235 @@
+"""The curiosity stream against a table with one row per tick (protocol: curiosity)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gapless.core.stream.curiosity import CuriosityStream, CuriosityTimes, RecentWants
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.stamps import RAW, Stamp, covers, join
+
+TICKS = 10
+TIMES = CuriosityTimes(patience=3, stall=99, repeat_min=4, repeat_max=20, forget=5)
+
+
+@dataclass
+class Row:
+    """One missing tick."""
+
+    need: Stamp
+    since: int
+    due_at: int
+    tries: int = 0
+
+
+@dataclass
+class Table:
+    """What is missing, tick by tick."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+
+    def add(self, lo: int, hi: int, need: Stamp, now: int, *, urgent: bool) -> None:
+        due_at = now if urgent else now + TIMES.patience
+        for tick in range(lo + 1, hi + 1):
+            row = self.rows.setdefault(tick, Row(need, now, due_at))
+            if not covers(row.need, need):
+                asked = row.tries > 0
+                row.need, row.tries = join(row.need, need), 0
+                row.due_at = due_at if asked else min(row.due_at, due_at)
+                row.since = now if asked else row.since
+            elif not row.tries:
+                row.due_at = min(row.due_at, due_at)
+
+    def clear(self, lo: int, hi: int, stamp: Stamp) -> None:
+        for tick in range(lo + 1, hi + 1):
+            if tick in self.rows and covers(stamp, self.rows[tick].need):
+                del self.rows[tick]
+
+    def due(self, now: int) -> dict[int, Stamp]:
+        due = {tick: row.need for tick, row in sorted(self.rows.items()) if row.due_at <= now}
+        for tick in due:
+            row = self.rows[tick]
+            row.due_at = now + min(TIMES.repeat_min * 2**row.tries, TIMES.repeat_max)
+            row.tries += 1
+        return due
+
+    def deadline(self) -> int | None:
+        return min((row.due_at for row in self.rows.values()), default=None)
+
+
+stamps = st.sampled_from((RAW, {"a": 1}, {"a": 2}, {"b": 1}))
+intervals = st.tuples(st.integers(0, TICKS), st.integers(0, TICKS))
+kinds = st.sampled_from(("add", "add", "urgent", "clear", "trim", "due", "due"))
+steps = st.lists(st.tuples(st.integers(0, 6), kinds, intervals, stamps), max_size=20)
+
+
+def spelled(need: Stamp) -> str:
+    """The same text for equal stamps."""
+    return "RAW" if need is None else str(sorted(need.items()))
+
+
+def do(step: str, stream: CuriosityStream, table: Table, ranges: tuple[int, int], stamp: Stamp, now: int) -> None:
+    """One step of both but asking what is due."""
+    lo, hi = ranges
+    match step:
+        case "add" | "urgent":
+            stream.add((ranges,), stamp, now, urgent=step == "urgent")
+            table.add(lo, hi, stamp, now, urgent=step == "urgent")
+        case "clear":
+            stream.clear((ranges,), stamp)
+            table.clear(lo, hi, stamp)
+        case "trim":
+            stream.trim(lo)
+            table.clear(0, lo, RAW)
+
+
+@settings(deadline=None, max_examples=200)
+@given(steps)
+def test_what_is_due_is_what_the_table_says(steps: list[tuple[int, str, tuple[int, int], Stamp]]) -> None:
+    stream, table, now = CuriosityStream(TIMES), Table(), 0
+    for pause, step, ranges, stamp in steps:
+        now += pause
+        do(step, stream, table, ranges, stamp, now)
+        if step == "due":
+            due, expected = stream.due(now), table.due(now)
+            needs = list(map(spelled, expected.values()))
+
+            assert {
+                tick: need for ranges, need in due for lo, hi in ranges for tick in range(lo + 1, hi + 1)
+            } == expected
+            assert all(IntervalSet(ranges).ranges == ranges for ranges, _ in due)
+            assert [spelled(need) for _, need in due] == list(dict.fromkeys(needs))
+
+        assert stream.deadline() == table.deadline()
+        assert stream.missing_since == min((row.since for row in table.rows.values()), default=None)
+        assert stream.ranges == IntervalSet((tick - 1, tick) for tick in table.rows).ranges
+        assert (len(stream) > 0) == (table.rows != {})
+
+
+def asked(stream: CuriosityStream, until: int) -> list[int]:
+    """When something is asked for, if one always comes exactly at the deadline."""
+    times = []
+    while (at := stream.deadline()) is not None and at <= until:
+        assert stream.due(at) != []
+        times.append(at)
+    return times
+
+
+def test_a_want_is_repeated_for_ever_at_doubling_intervals() -> None:
+    """It never ends as silence (T24)."""
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, 5),), RAW, 100)
+
+    assert asked(stream, 200) == [103, 107, 115, 131, 151, 171, 191]
+
+
+def test_a_slow_answer_is_waited_for() -> None:
+    stream = CuriosityStream(TIMES)
+    stream.round_trip = 10
+    stream.add(((0, 5),), RAW, 100)
+
+    assert asked(stream, 200) == [103, 143, 183]
+
+
+def test_reordering_that_heals_in_time_asks_for_nothing() -> None:
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, 5),), RAW, 100)
+    stream.clear(((0, 5),))
+
+    assert stream.deadline() is None
+    assert stream.due(200) == []
+
+
+def test_a_probe_skips_patience_but_not_the_repetition() -> None:
+    """Subject to NRT: a probe that comes again and again must not become a storm of wants (V4)."""
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, 5),), RAW, 100)
+    stream.add(((0, 5),), RAW, 101, urgent=True)
+
+    assert stream.due(101) == [(((0, 5),), RAW)]
+
+    stream.add(((0, 5),), RAW, 102, urgent=True)
+
+    assert stream.due(102) == []
+    assert stream.deadline() == 105
+
+
+def test_silence_that_is_too_low_leaves_the_want_standing() -> None:
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, 5),), {"a": 2}, 100)
+    stream.clear(((0, 3),), {"a": 1})
+    stream.clear(((3, 4),), {"a": 2})
+
+    assert stream.ranges == ((0, 3), (4, 5))
+
+
+def test_a_higher_need_asks_anew_although_the_lower_was_just_asked_for() -> None:
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, 5),), {"a": 1}, 100)
+
+    assert stream.due(103) == [(((0, 5),), {"a": 1})]
+
+    stream.add(((2, 4),), RAW, 105)
+
+    assert stream.due(107) == [(((0, 2), (4, 5)), {"a": 1})]
+    assert stream.due(108) == [(((2, 4),), RAW)]
+
+
+def test_a_lower_need_changes_nothing() -> None:
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, 5),), {"a": 2}, 100)
+
+    assert stream.due(103) == [(((0, 5),), {"a": 2})]
+
+    stream.add(((2, 4),), {"a": 1}, 104)
+
+    assert stream.due(107) == [(((0, 5),), {"a": 2})]
+    assert asked(stream, 120) == [115]
+
+
+def test_the_defaults_are_those_of_the_specification() -> None:
+    """The table of docs/protocol (protocol: timers), in nanoseconds."""
+    times = CuriosityStream().times
+
+    assert (times.patience, times.stall) == (200_000_000, 3_000_000_000)
+    assert (times.repeat_min, times.repeat_max) == (600_000_000, 30_000_000_000)
+    assert times.forget == 400_000_000
+
+
+# ----------------------------------------------------------------------------------- brokers in between
+
+wants = st.lists(st.tuples(st.integers(0, 6), intervals, stamps), max_size=12)
+
+
+@settings(deadline=None, max_examples=200)
+@given(wants)
+def test_what_was_asked_for_lately_is_not_asked_for_again(wants: list[tuple[int, tuple[int, int], Stamp]]) -> None:
+    recent, now = RecentWants(TIMES), 0
+    asked: dict[int, tuple[Stamp, int]] = {}
+    for pause, (lo, hi), need in wants:
+        now += pause
+        expected = {
+            tick
+            for tick in range(lo + 1, hi + 1)
+            if tick not in asked or now >= asked[tick][1] or not covers(asked[tick][0], need)
+        }
+        asked.update(dict.fromkeys(expected, (need, now + 5)))
+
+        assert recent.pass_on(((lo, hi),), need, now) == IntervalSet((tick - 1, tick) for tick in expected).ranges
+
+
+def test_recent_wants_are_forgotten() -> None:
+    """Memory is bounded by what is asked for in two periods (C8)."""
+    recent = RecentWants(TIMES)
+    for now in range(100):
+        recent.pass_on(((2 * now, 2 * now + 1),), RAW, now)
+
+    assert len(recent) <= 10
+
+
+def test_a_broker_in_between_forgets_before_its_children_repeat() -> None:
+    """Else their repetitions would die there for ever, once the one want that went up was lost (T7)."""
+    assert RecentWants().times.forget < CuriosityTimes().repeat_min

@@ -1,0 +1,42 @@
+"""Gauges: what a family makes of a value, and how one is found again."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gapless.core.gauges import Family, Gauge, value_of, values_by
+
+LOG = Family("gapless_pubend_log_bytes", "How much.", ("pubend",))
+HOLD = Family("gapless_pubend_hold_ticks", "Since when.", ("pubend", "shb"))
+READ = Family("gapless_read_total", "How often.", counter=True)
+GAUGES = [LOG.gauge(7, "p@1"), LOG.gauge(8, "q@1"), HOLD.gauge(5, "p@1", "a"), HOLD.gauge(6, "p@1", "b"), READ.gauge(1)]
+
+
+def test_a_gauge_says_what_its_family_says_and_a_condition_is_a_number() -> None:
+    gauge = HOLD.gauge(True, "p@1", 3)
+
+    assert gauge == Gauge("gapless_pubend_hold_ticks", (("pubend", "p@1"), ("shb", "3")), 1, "Since when.")
+    assert type(gauge.value) is int
+    assert READ.gauge(2).counter
+
+
+def test_a_gauge_has_every_label_of_its_family() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        HOLD.gauge(1, "p@1")
+
+
+def test_gauges_are_found_by_name_and_labels() -> None:
+    assert value_of(GAUGES, LOG, pubend="q@1") == 8
+    assert value_of(GAUGES, "gapless_read_total") == 1
+    assert values_by(GAUGES, LOG, "pubend") == {"p@1": 7, "q@1": 8}
+    assert values_by(GAUGES, HOLD, "shb", pubend="p@1") == {"a": 5, "b": 6}
+    assert values_by(GAUGES, HOLD, "shb", pubend="q@1") == {}
+    with pytest.raises(KeyError):
+        value_of(GAUGES, LOG, pubend="r@1")
+
+
+def test_gauges_travel() -> None:
+    encoded = msgspec.msgpack.encode([*GAUGES, LOG.gauge(0.5, "s")])
+
+    assert msgspec.msgpack.decode(encoded, type=list[Gauge]) == [*GAUGES, LOG.gauge(0.5, "s")]

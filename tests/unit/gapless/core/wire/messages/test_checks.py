@@ -1,0 +1,114 @@
+"""No field of a client's message is without a bound, and what is beyond one is refused before anybody acts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from gapless.core.wire.messages import (
+    AnyClientMessage,
+    Attach,
+    Code,
+    InUse,
+    Lease,
+    OpenPublisher,
+    Position,
+    PublishKeyed,
+    Retire,
+    StartAt,
+    Target,
+    Unsubscribe,
+)
+from gapless.core.wire.messages.checks import CHECKS, NAME_BYTES_MAX, POSITIONS_MAX, problem_of
+from wire import columns
+
+CLIENT_MESSAGES = get_args(AnyClientMessage)
+UNBOUNDED = {"Hello.protocol"}
+"""Any number may be said there: it is only compared."""
+
+
+def unbounded(kind: inspect.Type, where: str) -> Iterator[str]:
+    """The places within a type that have no bound of their own."""
+    if isinstance(kind, inspect.IntType):
+        if kind.ge is None or kind.le is None:
+            yield where
+    elif isinstance(kind, (inspect.StrType, inspect.BytesType, inspect.ListType, inspect.VarTupleType)):
+        if kind.max_length is None:
+            yield where
+    elif isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from unbounded(one, where)
+    else:
+        assert isinstance(kind, (inspect.StructType, inspect.EnumType, inspect.NoneType, inspect.BoolType)), kind
+
+
+def test_no_field_of_a_clients_message_is_without_a_bound() -> None:
+    """A new message is to say what may be in it: here, or in its declaration."""
+    missing: list[str] = []
+    for message in CLIENT_MESSAGES:
+        info = inspect.type_info(message)
+        assert isinstance(info, inspect.StructType)
+        for field in info.fields:
+            if field.name not in CHECKS.get(message, {}):
+                missing += unbounded(field.type, f"{message.__name__}.{field.name}")
+
+    assert set(missing) == UNBOUNDED
+
+
+def test_every_field_that_is_judged_is_there() -> None:
+    for message, checks in CHECKS.items():
+        assert set(checks) <= set(message.__struct_fields__), message  # type: ignore[attr-defined]
+
+
+def attach(**fields: Any) -> Attach:
+    given: dict[str, Any] = {"name": "s", "topics": ("t",), "positions": None} | fields
+    return Attach(1, given["name"], given["topics"], "", StartAt.LATEST, 0, given["positions"], 0, 0, b"")
+
+
+BAD = {
+    "an empty name": (attach(name=""), Code.CONFIGURATION, "name is empty"),
+    "a name with a line break": (attach(name="a\nb"), Code.CONFIGURATION, "cannot be printed"),
+    "a name that paints": (attach(name="\x1b[31mred"), Code.CONFIGURATION, "cannot be printed"),
+    "a long name": (attach(name="ü" * 128), Code.CONFIGURATION, "longer than 255 bytes"),
+    "too many positions": (
+        attach(positions=[Position(f"p{n}@x", 5) for n in range(POSITIONS_MAX + 1)]),
+        Code.INVALID_TOKEN,
+        "4097 positions",
+    ),
+    "a position of what is no name": (attach(positions=[Position("p\x00", 5)]), Code.INVALID_TOKEN, "no name"),
+    "a publisher without a name": (OpenPublisher(1, "", "i", 1, None), Code.REJECTED, "name is empty"),
+    "a publisher without an instance": (OpenPublisher(1, "p", "", 1, None), Code.REJECTED, "instance is empty"),
+    "a long topic": (OpenPublisher(1, "p", "i", 1, "t" * 256), Code.INVALID_TOPIC, "256 bytes"),
+    "a producer without a name": (PublishKeyed(1, 1, 1, "", "", columns(b"x")), Code.REJECTED, "name is empty"),
+    "an index beyond 63 bits": (PublishKeyed(1, 1, 1 << 63, "p", "", columns(b"x")), Code.REJECTED, "beyond"),
+    "an owner with a line break": (Lease(1, Target("s"), "a\nb", InUse.ERROR), Code.CONFIGURATION, "printed"),
+    "a long target": (Lease(1, Target("s" * 256), "a", InUse.ERROR), Code.NOT_FOUND, "256 bytes"),
+    "a long SHB": (Retire(1, "s" * 256), Code.NOT_FOUND, "256 bytes"),
+}
+
+
+@pytest.mark.parametrize(("message", "code", "reason"), BAD.values(), ids=BAD)
+def test_what_is_wrong_is_said(message: msgspec.Struct, code: Code, reason: str) -> None:
+    problem = problem_of(message)
+
+    assert problem is not None
+    assert problem.code is code
+    assert reason in problem.reason
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        attach(name="x" * NAME_BYTES_MAX),
+        attach(name="größe 大", positions=[Position(f"p{n}@x", 5) for n in range(POSITIONS_MAX)]),
+        OpenPublisher(1, "p", "i", 1, None),
+        Unsubscribe(1, "what an older\nvolume has" * 100_000, ""),
+    ],
+    ids=["long", "many", "publisher", "removal"],
+)
+def test_what_is_right_is_taken(message: msgspec.Struct) -> None:
+    assert problem_of(message) is None

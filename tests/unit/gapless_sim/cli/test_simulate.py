@@ -1,0 +1,83 @@
+"""`gapless simulate`: many seeds, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from gapless_sim import campaign
+from gapless_sim.campaign import Summary
+from gapless_sim.cli import simulate
+from gapless_sim.result import Failure
+from unit.gapless.cli.conftest import Gapless
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every third seed breaks a promise."""
+
+    def run_one(_plan: object, seed: int, router: str) -> Summary:
+        failure = None if seed % 3 else Failure("I3", "an event is left out", 7)
+        return Summary(seed, router, "churn", 100, 5 * 10**9, "digest", Counter({"process.crash": 1}), failure)
+
+    monkeypatch.setattr(campaign, "run_one", run_one)
+
+
+def test_seeds_are_run_under_both_routers(gapless: Gapless) -> None:
+    result = gapless("simulate", "--seeds", "2", "--processes", "1", "--faults", "none", "--json")
+    report = json.loads(result.stdout)
+
+    assert report["runs"] == 4
+    assert report["failures"] == []
+    assert report["node_events"] > 1000
+    assert report["simulated_s"] > 10
+    assert "process.crash" in report["never"]
+
+
+def test_what_broke_is_named_and_how_to_look_at_it(gapless: Gapless, broken: None) -> None:
+    result = gapless("simulate", "--router", "local", "--seeds", "4", "--processes", "1", status=1)
+
+    assert "4 runs, 2 broke a promise." in result.stdout
+    assert "I3 seed 0, router local: an event is left out" in result.output
+    assert "gapless simulate --router local --seed 3" in result.output
+    assert "process.crash 4×" not in result.stdout.split("Rarest:")[1].split(",")[0]
+
+
+def test_the_first_seed_can_be_chosen_and_time_be_the_limit(gapless: Gapless, broken: None) -> None:
+    report = json.loads(
+        gapless("simulate", "--router", "local", "--seeds", "2", "--first", "4", "--processes", "1", "--json").stdout
+    )
+    assert report["runs"] == 2
+
+    short = gapless("simulate", "--minutes", "0", "--processes", "1", "--json")
+    assert json.loads(short.stdout)["runs"] == 0
+
+
+@pytest.mark.timeout(300)  # each worker imports everything anew: a minute on a busy machine
+def test_time_is_the_limit_on_several_cores_too(gapless: Gapless) -> None:
+    """The first run comes while there is time for more; all seeds were once drawn before it, until memory was full."""
+    short = gapless("simulate", "--minutes", "0.03", "--processes", "2", "--faults", "none", "--json")
+
+    assert json.loads(short.stdout)["runs"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--faults", "network,gremlins"), "there is no kind 'gremlins'"),
+        (("--workload", "idle"), "there is no 'idle'"),
+        (("--router", "teleport"), "teleport"),
+    ],
+)
+def test_what_does_not_exist_is_refused(gapless: Gapless, arguments: tuple[str, ...], said: str) -> None:
+    assert said in gapless("simulate", *arguments, status=2).stderr
+
+
+def test_probes_that_never_fire_are_a_finding() -> None:
+    total = campaign.Total()
+    total.probes["process.crash"] += 1
+
+    assert "process.kill" in simulate.never(total)
+    assert "process.crash" not in simulate.never(total)

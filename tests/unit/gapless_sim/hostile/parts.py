@@ -1,0 +1,93 @@
+"""One part of a hostile router by itself: what it sends is looked at, not sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import NamedTuple
+
+from gapless.core.network.facts import Interest, Pub, SendFrame
+from gapless.core.network.frames import Address, Message, decode
+from gapless.core.network.seam import Effect
+from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.stamps import RAW, Stamp
+from gapless.selectors.filters import Filter
+from gapless_sim.hostile.hostility import Hostility
+from gapless_sim.hostile.mesh import Mesh, Station
+
+LIFE = 77
+TOLD = LIFE + 1
+"""That life, as it is told to the first process of a peer."""
+PEERS = {"here": ["phb", "shb"], "there": ["shb"], "far": ["phb"]}
+LINKS = {"there": 3, "far": 4}
+P, SHB, THERE = "p@1", "here@disk", "there@disk"
+
+
+class Sent(NamedTuple):
+    """A message that left, or came back to this very broker."""
+
+    peer: str
+    message: Message
+    address: Address
+
+
+class Parts:
+    """What a part of a router is made with: the broker `here`, with links to `there` and `far`."""
+
+    def __init__(self, rates: Mapping[str, float] | None = None, *, linked: bool = True) -> None:
+        self.station = Station("here", Hostility(rates or {}, Random(5)), LIFE, now=1000)
+        self.mesh = Mesh(self.station, PEERS)
+        if linked:
+            for peer, link in LINKS.items():
+                self.mesh.link_up(link, peer, PEERS[peer], 1)
+
+    def sent(self) -> list[Sent]:
+        """The messages that left since the last call; other effects stay."""
+        links = {link: peer for peer, link in LINKS.items()}
+        frames = [effect for effect in self.station.effects if isinstance(effect, SendFrame)]
+        sent = [Sent(links[effect.link], *decode(effect.frame)) for effect in frames]
+        sent += [Sent(parcel.peer, parcel.message, parcel.address) for parcel in self.mesh.arrived]
+        self.mesh.arrived.clear()
+        self.station.effects[:] = [effect for effect in self.station.effects if not isinstance(effect, SendFrame)]
+        return sent
+
+    def messages(self) -> list[Message]:
+        """What was sent, to whomever."""
+        return [sent.message for sent in self.sent()]
+
+    def effects(self) -> list[Effect]:
+        """What the cores of this node are told, since the last call."""
+        effects: list[Effect] = [one for one in self.station.effects if not isinstance(one, SendFrame)]
+        self.station.effects[:] = [effect for effect in self.station.effects if isinstance(effect, SendFrame)]
+        return effects
+
+    def pass_time(self, span: int) -> list[tuple[str | int, ...]]:
+        """The timers that are due then."""
+        self.station.now += span
+        return list(self.station.timers.take_due(self.station.now))
+
+
+def events(*topics: str, first: int = 11) -> EventBatch:
+    """Events of these topics, at ticks one after the other."""
+    encoded = [encode_event(topic, {}, None, b"") for topic in topics]
+    return EventBatch(list(range(first, first + len(topics))), encoded, [0] * len(topics))
+
+
+def knowledge(lo: int = 10, hi: int = 20, *topics: str, stamp: Stamp = RAW, reply: bool = False) -> Knowledge:
+    """Events of these topics from `lo` on, and silence."""
+    data = events(*topics, first=lo + 1) if topics else EMPTY
+    return Knowledge(P, lo, hi, data, stamp=stamp, reply=reply)
+
+
+def full(version: int, shb: str = THERE, **filters: str) -> Interest:
+    """A whole interest; each filter is a topic pattern."""
+    add = {number: Filter((topic,)) for number, topic in enumerate(filters.values())}
+    return Interest(shb, 0, version, add, full=True)
+
+
+def pub(first: int, *, publisher: str = "loader", epoch: int = 1, pubend: str = P) -> Pub:
+    """A batch of one event."""
+    event = encode_event("a", {"n": first}, None, b"")
+    return Pub(publisher, epoch, first, EventColumns.of([event], [0]), pubend, principal="anonymous")

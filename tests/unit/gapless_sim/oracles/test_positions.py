@@ -1,0 +1,88 @@
+"""Positions that were told, and what nobody was told: what U03 sees, and what is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.stream.ticks import STEP
+from gapless.core.wire import messages as m
+from gapless_sim.oracles.positions import TOLD_MAX, U03Positions
+from unit.gapless_sim.oracles.hands import NODE, Hands, P, violates
+
+
+def looking() -> tuple[Hands, U03Positions]:
+    hands = Hands(U03Positions)
+    oracle = hands.oracles[U03Positions]
+    assert isinstance(oracle, U03Positions)
+    hands.observe.served(NODE, 1, m.PubendNumber(0, P))
+    return hands, oracle
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Ticks(1, [m.Position(P, 100)]),
+        m.AttachedTo(1, 1, 1, b"", [m.Position(P, 100)]),
+        m.Subscribed(1, 1, 1, b"", False, [m.Position(P, 100)]),
+        m.Silence(0, 100, None),
+        m.Gap(1, 0, 50, 100, "released early"),
+        m.SubscriptionList(1, [m.SubscriptionRow(1, "c", "s", ("#",), "", False, [m.Position(P, 100)], 0, 0.0, True)]),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_whatever_tells_a_position_is_remembered(message: Any) -> None:
+    hands, oracle = looking()
+
+    hands.observe.served(NODE, 1, message)
+
+    assert oracle.positions == {P: [100]}
+
+
+def test_of_very_many_some_of_each_age_are_remembered() -> None:
+    hands, oracle = looking()
+    for tick in range(4 * TOLD_MAX):
+        hands.observe.served(NODE, 1, m.Silence(0, tick, None))
+
+    kept = sorted(oracle.positions[P])
+    assert len(kept) == TOLD_MAX
+    assert all(any(age * TOLD_MAX <= tick < (age + 1) * TOLD_MAX for tick in kept) for age in range(4))
+
+
+def test_no_position_is_refused_but_what_was_made_up() -> None:
+    hands, oracle = looking()
+    oracle.invented.add(5)
+    hands.observe.served(NODE, 1, m.RequestFailed(5, m.Code.TOKEN_AHEAD, "ahead"))
+    hands.observe.served(NODE, 1, m.RequestFailed(6, m.Code.NOT_FOUND, "gone"))
+
+    with violates("U03"):
+        hands.observe.served(NODE, 1, m.RequestFailed(6, m.Code.TOKEN_AHEAD, "lost"))
+    with violates("U03"):
+        hands.observe.served(NODE, 1, m.Detached(1, m.Code.TOKEN_AHEAD, "lost"))
+    with violates("U03"):
+        oracle.refused_again("c", P, 100, "lost")
+
+
+def test_where_an_old_disk_was_put_back_positions_may_be_refused() -> None:
+    hands, oracle = looking()
+    hands.model.damaged_brokers[NODE] = None
+
+    hands.observe.served(NODE, 1, m.Detached(1, m.Code.TOKEN_AHEAD, "lost"))
+    oracle.refused_again("c", P, 100, "lost")
+
+
+def test_what_nobody_was_told_may_be_granted_when_the_pubend_has_come_there() -> None:
+    hands, oracle = looking()
+    hands.observe.served(NODE, 1, m.Silence(0, 100, None))
+    hands.say(0, 1000 + STEP)
+
+    oracle.taken("c", NODE, P, 1000 + 2 * STEP)
+    with violates("U03"):
+        oracle.taken("c", NODE, P, 1001 + 2 * STEP)
+
+
+def test_a_broker_that_does_not_know_a_pubend_keeps_any_position_of_it() -> None:
+    _, oracle = looking()
+
+    oracle.taken("c", NODE, P, 1 << 62)

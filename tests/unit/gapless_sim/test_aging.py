@@ -1,0 +1,86 @@
+"""How old a pubend may take its events for, and which of them it may let go of although somebody needs them."""
+
+from __future__ import annotations
+
+from gapless.core.stream.ticks import tick_at
+from gapless_sim.aging import LEAP_MS, Present, passed_at_most
+from gapless_sim.clocks import WALL_BEGIN
+from gapless_sim.options import SECOND
+from unit.gapless_sim.oracles.hands import NODE, Hands, P
+
+AT = tick_at(WALL_BEGIN)
+
+
+def with_an_event(**options: float) -> Hands:
+    """A pubend that was made at the beginning, and has an event since then."""
+    hands = Hands(**options)
+    hands.opens()
+    hands.log((AT, 1))
+    return hands
+
+
+def is_early(hands: Hands) -> bool:
+    return hands.model.ages.is_early(hands.model.histories[P], AT)
+
+
+def test_an_event_grows_old_with_the_time() -> None:
+    hands = with_an_event(max_retain_seconds=1.0)
+
+    hands.world.now = SECOND // 2
+    assert not is_early(hands)
+    hands.world.now = SECOND
+    assert is_early(hands)
+
+
+def test_an_event_may_be_too_old_by_a_clock_that_was_ahead() -> None:
+    hands = with_an_event(max_retain_seconds=1.0)
+    clock = hands.world.brokers[NODE].node_clock
+
+    clock.jump(1000)
+    clock.jump(-5000)
+
+    assert is_early(hands), "it was that late meanwhile"
+
+
+def test_no_event_is_too_old_by_a_clock_that_has_leapt() -> None:
+    hands = with_an_event(max_retain_seconds=1.0)
+    clock = hands.world.brokers[NODE].node_clock
+
+    clock.jump(2 * LEAP_MS)
+    assert not is_early(hands)
+    hands.model.vanished(NODE)
+    hands.opens()
+    assert not is_early(hands), "nor after a restart"
+    clock.jump(2000 - 2 * LEAP_MS)
+    assert is_early(hands)
+
+
+def test_without_a_policy_nothing_is_too_old() -> None:
+    hands = with_an_event()
+    hands.world.now = 1000 * SECOND
+
+    assert not is_early(hands)
+
+
+def test_the_present_goes_on_and_never_back() -> None:
+    present = Present(10_000, 0, 0)
+    later = present.latest(SECOND)
+    present.show(SECOND, 5_000)
+
+    assert 11_000 < later < 11_100, "a fast clock gains a little"
+    assert present.latest(SECOND) == later + passed_at_most(0) - 1
+    present.show(SECOND, later + LEAP_MS)
+    assert present.latest(SECOND) == later + LEAP_MS + passed_at_most(0)
+
+
+def test_stamps_follow_a_leap_across_a_start_and_none_else() -> None:
+    hands = with_an_event()
+    history, clock = hands.model.histories[P], hands.world.brokers[NODE].node_clock
+
+    clock.jump(2 * LEAP_MS)
+    assert hands.model.ages.may_stamp(history, AT)
+    assert not hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 2 * LEAP_MS))
+    hands.model.vanished(NODE)
+    hands.opens()
+    assert hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 2 * LEAP_MS))
+    assert not hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 3 * LEAP_MS))

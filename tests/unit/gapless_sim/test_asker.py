@@ -1,0 +1,18 @@
+"""Asking again, and asking for what nobody was told, in whole runs."""
+
+from __future__ import annotations
+
+from gapless_sim.asker import PROBES
+from gapless_sim.options import Options
+from gapless_sim.run import run_seed
+
+
+def test_all_of_it_comes_within_a_few_runs() -> None:
+    missing = set(PROBES)
+    for seed in range(12):
+        result = run_seed(Options(seed, router="local", workload="ranges"))
+        assert result.violation is None, result.violation
+        missing -= {probe for probe, count in result.probes.items() if count}
+        if not missing:
+            return
+    assert not missing

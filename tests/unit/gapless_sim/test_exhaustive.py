@@ -1,0 +1,121 @@
+"""Small scopes: which cases there are, which of them are run, and what comes of them."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from gapless_sim import exhaustive
+from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Counts, Scope, Strike, follow, perform, run_case, tasks
+from gapless_sim.result import Failure
+from gapless_sim.striking import Stage
+from gapless_sim.trace import Trace
+
+SMALLEST = SCOPES[0]
+
+
+@pytest.mark.parametrize("scope", SCOPES[:4], ids=str)
+def test_without_a_fault_all_is_well(scope: Scope) -> None:
+    assert run_case(Case(scope)) is None
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_middle_is_survived(fault: str) -> None:
+    assert run_case(Case(SCOPES[1], (Strike(90, fault, 0),))) is None
+
+
+def test_every_fault_is_tried_at_every_position_and_place() -> None:
+    followed = follow(Case(SMALLEST))
+    per_position = sum(fault.count(SMALLEST) for fault in FAULTS.values())
+
+    assert followed.positions > 50
+    assert len(followed.strikes) + followed.equal + followed.nothing == followed.positions * per_position
+    assert len(set(followed.strikes)) == len(followed.strikes)
+    assert {strike.fault for strike in followed.strikes} == FAULTS.keys() - {"crash-but-last", "lost"}
+    assert {strike.position for strike in followed.strikes if strike.fault == "client-crash"} >= set(range(12, 58))
+
+
+def test_only_each_so_manieth_position_is_looked_at() -> None:
+    positions = {strike.position for strike in follow(Case(SMALLEST), stride=9).strikes}
+
+    assert positions == set(range(0, 58, 9))
+
+
+def test_looking_changes_nothing() -> None:
+    plain, watched = Trace(), Trace()
+    case = Case(SCOPES[3], (Strike(80, "crash", 0),))
+    looks: list[Stage] = []
+    run_case(case, plain)
+    run_case(case, watched, looks.append)
+
+    assert plain.digest() == watched.digest()
+    assert plain.steps == watched.steps
+    assert len(looks) > 100
+
+
+def test_a_strike_comes_at_its_position() -> None:
+    at: list[int] = []
+    run_case(Case(SMALLEST, (Strike(20, "pause", 0),)), look=lambda stage: at.append(stage.position))
+
+    assert at[0] == 20
+    assert at == list(range(20, 20 + len(at)))
+
+
+def test_one_fault_is_every_strike_once() -> None:
+    followed, all_tasks = tasks(SMALLEST, 1)
+    cases = [case for task in all_tasks for case in task.cases]
+
+    assert [case.strikes for case in cases] == [(), *((strike,) for strike in followed.strikes)]
+    assert sum(task.weight for task in all_tasks) == len(cases)
+    assert not any(task.deeper for task in all_tasks)
+
+
+def test_the_second_fault_is_looked_for_behind_the_first() -> None:
+    last = tasks(SMALLEST, 2)[1][-1]
+    outcome = perform(last)
+
+    assert last.deeper
+    assert outcome.counts.run == 1 + len(follow(last.cases[0]).strikes)
+    assert outcome.counts.cases > outcome.counts.run > 1
+    assert outcome.failures == []
+
+
+def test_what_fails_is_kept_with_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = Failure("I3", "lost", 1)
+    task = tasks(SMALLEST, 1)[1][0]
+    monkeypatch.setattr(exhaustive, "run_case", lambda case: failure if case is task.cases[3] else None)
+
+    outcome = perform(task)
+
+    assert outcome.failures == [(task.cases[3], failure)]
+    assert outcome.counts.run == len(task.cases)
+
+
+def test_a_second_fault_is_not_looked_for_where_the_first_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = Failure("I3", "lost", 1)
+    task = tasks(SMALLEST, 2)[1][1]
+    monkeypatch.setattr(exhaustive, "run_case", lambda _case, **_: failure)
+
+    assert perform(task).failures == [(task.cases[0], failure)]
+
+
+def test_the_collector_works_as_before_when_a_task_is_done() -> None:
+    assert gc.isenabled()
+    perform(tasks(SMALLEST, 1, stride=50)[1][0])
+
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_counts_add_up() -> None:
+    counts = Counts(1, 2, 3)
+    counts.add(Counts(10, 20, 30))
+
+    assert (counts.run, counts.equal, counts.nothing, counts.cases) == (11, 22, 33, 66)
+
+
+def test_a_case_reads_as_its_command_says() -> None:
+    case = Case(SMALLEST).also(Strike(5, "kill", 0)).also(Strike(7, "crash", 0))
+
+    assert [str(strike) for strike in case.strikes] == ["5:kill:0", "7:crash:0"]

@@ -1,0 +1,105 @@
+"""A stage on which stories are played: one broker, four clients, and nothing that goes wrong by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gapless_sim.building import build
+from gapless_sim.choices import Choices
+from gapless_sim.consumer import Row
+from gapless_sim.observing import Oracle
+from gapless_sim.options import SECOND, Options
+from gapless_sim.producer import key_of
+from gapless_sim.trace import Trace
+from gapless_sim.workloads.stories import Stories
+from gapless_sim.workloads.story_book import Story
+
+if TYPE_CHECKING:
+    from gapless.core.stream.knowledge import Knowledge
+    from gapless_sim.world import World
+
+
+class Log(Oracle):
+    """What is in the logs: the keys of all letters, in the order in which they came to light."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.keys: list[int] = []
+        self._seen: set[tuple[str, int]] = set()
+
+    def known(self, broker: str, knowledge: Knowledge) -> None:
+        """A PHB has said it."""
+        data = knowledge.data
+        for tick, event, length in zip(data.ticks, data.events, data.body_lengths, strict=True):
+            if (knowledge.pubend, tick) not in self._seen:
+                self._seen.add((knowledge.pubend, tick))
+                self.keys.append(key_of(event[len(event) - length :]))
+
+
+class Stage:
+    """Plays exactly these stories."""
+
+    def __init__(self, *kinds: type[Story], seed: int = 1, **options: Any) -> None:
+        self.options = Options(seed, workload="stories", clients=4, **options)
+        self.trace = Trace()
+        self.world = build(self.options, Choices(seed), self.trace)
+        self.stories = Stories(self.world, kinds)
+        self.book = self.stories.book
+        self.ending = self.stories.ending
+        self.log = Log(self.world)
+        self.world.observe.add(self.log)
+        self.broker = self.world.brokers["node1"]
+
+    @property
+    def probes(self) -> dict[str, int]:
+        """The rare turns that came, without the word `story` before them."""
+        return {name.removeprefix("story."): count for name, count in self.world.probes.items()}
+
+    def begin(self, boot_after: int = 0) -> Stage:
+        """The applications start, and the broker after a while."""
+        self.stories.begin()
+        self.world.after(boot_after, "node1", "boot", self.broker.boot)
+        return self
+
+    def rest(self, seconds: float) -> Stage:
+        """Lets time pass."""
+        self.world.run_until(self.world.now + int(seconds * SECOND))
+        return self
+
+    def end(self, patience: int = 60) -> Stage:
+        """Brings all stories to their end, however long it takes."""
+        for client in self.world.clients.values():
+            client.paused_until = 0
+            client.start()
+        self.stories.calm()
+        for _ in range(2 * patience):
+            self.rest(0.5)
+            if not self.ending.missing():
+                break
+        return self.rest(3)
+
+    def row(self, name: str) -> Row:
+        """The newest row of that name."""
+        return next(row for row in reversed(self.book.rows) if row.name == name)
+
+    def letters(self) -> list[int]:
+        """The keys of all letters that were ever written."""
+        return [letter.key for desk in self.book.desks for letter in desk.outbox.letters]
+
+    def play(self, seconds: float = 25) -> Stage:
+        """The whole story, from its beginning to its end."""
+        return self.begin().rest(seconds).end()
+
+
+def play_until(*turns: str, kinds: tuple[type[Story], ...], seconds: float = 25, **options: Any) -> list[Stage]:
+    """Plays with one seed after the other until each of these turns has come; every story must come to its end."""
+    stages: list[Stage] = []
+    missing = set(turns)
+    for seed in range(1, 40):
+        stage = Stage(*kinds, seed=seed, **options).play(seconds)
+        assert stage.ending.missing() == [], f"seed {seed}"
+        stages.append(stage)
+        missing -= stage.probes.keys()
+        if not missing:
+            return stages
+    raise AssertionError(f"never happened: {sorted(missing)}")

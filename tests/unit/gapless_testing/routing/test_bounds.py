@@ -1,0 +1,31 @@
+"""The suite's floods notice who keeps what it need not."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance import broken_routers as broken
+from conformance.broken_routers import Breach, covers
+from gapless_testing.routing.bounds import BoundsTests as Suite
+from gapless_testing.routing.breaches import Clause
+
+BREACHES = [
+    Breach(broken.KeepsEverything, test, Clause.BOUNDED)
+    for test in (
+        Suite.test_events_flood_in_while_everybody_is_there,
+        Suite.test_events_flood_in_while_shbs_are_away,
+        Suite.test_events_flood_in_while_no_shb_asks_or_answers,
+        Suite.test_wants_flood_in_while_phbs_are_away,
+        Suite.test_interest_changes_while_phbs_are_away,
+        Suite.test_batches_flood_in_while_phbs_are_away,
+    )
+]
+
+
+@pytest.mark.parametrize("breach", BREACHES, ids=str)
+def test_a_breach_is_noticed(breach: Breach) -> None:
+    breach.check()
+
+
+def test_every_test_can_fail() -> None:
+    covers(BREACHES, Suite)

@@ -1,0 +1,309 @@
+"""The little network: time, links that behave as they should and as they may, and processes that come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.network.facts import Dial, Hangup, Probe, Save, SendFrame
+from gapless.core.network.seam import Effect
+from gapless_testing.routing import CHAIN, PAIR, Clause, RouterHarness
+from gapless_testing.routing.faults import MS, SECOND, Faults
+from gapless_testing.routing.network import Host, Network
+from unit.gapless_testing.routing.scripted import ScriptedHarness, ScriptedRouter, network, router
+from unit.gapless_testing.routing.seam import breaks
+
+
+class Bystander:
+    """A stand-in that notes what happens to it."""
+
+    def __init__(self, host: Host) -> None:
+        self.notes: list[object] = []
+        host.stand_ins.append(self)
+
+    def start(self) -> None:
+        self.notes.append("start")
+
+    def crash(self) -> None:
+        self.notes.append("crash")
+
+    def introduce(self) -> None:
+        self.notes.append("introduce")
+
+    def attend(self, effect: Effect) -> None:
+        self.notes.append(effect)
+
+
+def frames(made: Network, broker: str) -> list[bytes]:
+    return [frame for _, frame in router(made, broker).called("frame")]
+
+
+def send(made: Network, count: int, *, link: int = 1) -> None:
+    host = made.hosts["p"]
+    for number in range(count):
+        host._act(SendFrame(link, b"%d" % number))
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+# ---------------------------------------------------------------------------------------------- time
+
+
+def test_things_happen_in_their_order_and_at_their_time() -> None:
+    made = Network(ScriptedHarness(), PAIR, 1)
+    seen: list[tuple[str, int]] = []
+    for name, delay in (("b", 5), ("a", 3), ("c", 5), ("late", 6)):
+        made.later(delay, lambda name=name: seen.append((name, made.now)))  # type: ignore[misc]
+    start = made.now
+
+    made.run(5)
+
+    assert seen == [("a", start + 3), ("b", start + 5), ("c", start + 5)]
+    assert made.now == start + 5
+
+
+def test_a_router_is_woken_when_it_wants() -> None:
+    def sleep_again(woken: ScriptedRouter, method: str, _arguments: tuple[Any, ...]) -> list[Effect]:
+        woken.wake_at = None if method == "wake" else woken.wake_at
+        return []
+
+    made = network(ScriptedHarness(sleep_again))
+    woken = router(made, "p")
+    woken.wake_at = made.now + 5 * MS
+    made.hosts["p"].tell(Probe("p@1", 1))
+    made.run(4 * MS)
+    assert woken.called("wake") == []
+
+    woken.wake_at = made.now + 3 * MS
+    made.run(2 * MS)
+    assert woken.called("wake") == [], "it changed its mind"
+    made.run(1 * MS)
+    assert woken.calls[-1][:2] == ("wake", made.now)
+
+
+def test_a_router_that_is_woken_without_end() -> None:
+    made = network()
+    router(made, "p").wake_at = 0
+    made.hosts["p"].tell(Probe("p@1", 1))
+
+    with breaks(Clause.BOUNDED, "wakes at one moment"):
+        made.run(1)
+
+
+def test_a_router_that_says_too_much_at_once() -> None:
+    def chatter(_router: ScriptedRouter, method: str, _arguments: tuple[Any, ...]) -> list[Effect]:
+        return [SendFrame(1, b"")] * (ScriptedHarness.frames_per_call_max + 1) if method == "probe" else []
+
+    made = network(ScriptedHarness(chatter))
+
+    with breaks(Clause.BOUNDED, "frames in answer to one Probe"):
+        made.hosts["p"].tell(Probe("p@1", 1))
+
+
+# --------------------------------------------------------------------------------------------- links
+
+
+def test_a_link_comes_up_at_both_ends() -> None:
+    made = network()
+
+    assert router(made, "p").called("link_up") == [(1, "s", frozenset({"shb"}), 1)]
+    assert router(made, "s").called("link_up") == [(1, "p", frozenset({"phb"}), 1)]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_good_link(streams: bool) -> None:
+    made = network(ScriptedHarness(streams=streams))
+    send(made, 20)
+    made.run(SECOND)
+
+    assert sorted(frames(made, "s"), key=int) == numbers(20)
+
+
+def test_a_stream_keeps_its_order_and_loses_nothing() -> None:
+    made = network(ScriptedHarness(streams=True))
+    made.faults = Faults(loss=0.5, duplicates=0.5, jitter=100 * MS)
+    send(made, 50)
+    made.run(SECOND)
+
+    assert frames(made, "s") == numbers(50)
+
+
+def test_other_links_lose_repeat_and_reorder() -> None:
+    made = network()
+    made.faults = Faults(loss=0.3, duplicates=0.3, jitter=100 * MS)
+    send(made, 100)
+    made.run(SECOND)
+    arrived = frames(made, "s")
+
+    assert set(arrived) < set(numbers(100))
+    assert len(arrived) > len(set(arrived))
+    assert arrived != sorted(arrived, key=int)
+
+
+def test_a_link_that_goes_down_loses_the_end_of_what_was_sent() -> None:
+    made = network(ScriptedHarness(streams=True))
+    made.faults = Faults(jitter=100 * MS)
+    send(made, 20)
+    made.run(60 * MS)
+    made.part()
+    send(made, 1)
+    made.run(SECOND)
+    arrived = frames(made, "s")
+
+    assert arrived == numbers(20)[: len(arrived)]
+    assert 0 < len(arrived) < 20
+    assert [router(made, broker).called("link_down") for broker in "ps"] == [[(1,)], [(1,)]]
+
+
+def test_a_network_that_was_parted_joins_under_new_numbers() -> None:
+    made = network()
+    made.part()
+    made.run(3 * SECOND)
+    assert len(router(made, "p").called("link_up")) == 1
+    made.join()
+    made.run(SECOND)
+
+    assert [link for link, *_ in router(made, "p").called("link_up")] == [1, 2]
+    send(made, 1, link=2)
+    send(made, 1, link=1)
+    made.run(SECOND)
+    assert frames(made, "s") == [b"0"]
+
+
+def test_a_router_dials_and_hangs_up() -> None:
+    made = network(topology=CHAIN)
+    p = made.hosts["p"]
+    for peer in ("t", "t", "nobody", "p"):
+        p._act(Dial(peer))
+    made.run(SECOND)
+    assert [peer for _, peer, _, _ in router(made, "p").called("link_up")] == ["i", "t"]
+
+    p._act(Hangup(2))
+    made.run(5 * SECOND)
+    assert router(made, "t").called("link_down") == [(2,)]
+    assert len(router(made, "p").called("link_up")) == 2, "it is not dialled again"
+
+    p._act(Hangup(1))
+    made.run(5 * SECOND)
+    assert [peer for _, peer, _, _ in router(made, "p").called("link_up")] == ["i", "t", "i"]
+
+
+# ------------------------------------------------------------------------------- coming and going
+
+
+def test_a_router_that_vanishes_is_replaced_and_told_what_there_is() -> None:
+    made = network()
+    bystander = Bystander(made.hosts["p"])
+    before = router(made, "p")
+    made.hosts["p"].later(SECOND, lambda: bystander.notes.append("later"))
+    made.hosts["p"].vanish()
+    made.run(2 * SECOND)
+    after = router(made, "p")
+
+    assert after is not before
+    assert after.context.seed != before.context.seed
+    assert bystander.notes == ["introduce", "later"]
+    assert [(link, incarnation) for link, _, _, incarnation in after.called("link_up")] == [(2, 1)]
+    assert before.called("link_down") == []
+    assert router(made, "s").called("link_down") == [(1,)]
+    assert router(made, "s").called("link_up")[-1] == (2, "p", frozenset({"phb"}), 2)
+
+
+def test_a_process_that_crashes_takes_everything_with_it_but_what_was_saved() -> None:
+    made = network()
+    p = made.hosts["p"]
+    bystander = Bystander(p)
+    p._act(Save("key", b"value", "cookie"))
+    p._act(Save("gone", b"value"))
+    made.run(10 * MS)
+    p._act(Save("gone", None))
+    made.run(10 * MS)
+    assert router(made, "p").called("saved") == [("cookie",)]
+    p._act(Save("late", b"value", "cookie"))
+    p.later(SECOND, lambda: bystander.notes.append("later"))
+    p.crash()
+    p.crash()
+    assert not p.up
+    p.tell(Probe("p@1", 1))
+    made.run(2 * SECOND)
+    p.start()
+    made.run(SECOND)
+
+    assert bystander.notes[-2:] == ["crash", "start"]
+    assert "later" not in bystander.notes
+    assert router(made, "p").context.saved == {"key": b"value"}
+    assert [peer for _, peer, _, _ in router(made, "p").called("link_up")] == ["s"]
+
+
+def test_what_a_router_says_goes_to_who_stands_around_it() -> None:
+    effect = Dial("s")
+    made = network()
+    bystander = Bystander(made.hosts["p"])
+    made.hosts["p"]._act(effect)
+    made.hosts["p"]._act(SendFrame(9, b"to nobody"))
+    assert bystander.notes == []
+    made.hosts["p"]._act(Probe("p@1", 1))
+
+    assert bystander.notes == [Probe("p@1", 1)]
+
+
+# ------------------------------------------------------------------------------------------- trouble
+
+
+@pytest.mark.parametrize(
+    ("faults", "kind"),
+    [
+        (Faults(cut_every=SECOND), "link_down"),
+        (Faults(vanish_every=SECOND), "vanish"),
+        (Faults(crash_every=SECOND), "crash"),
+        (Faults(), ""),
+    ],
+)
+def test_trouble_comes_as_it_was_ordered(faults: Faults, kind: str) -> None:
+    made = network()
+    made.faults = faults
+    made.run(20 * SECOND)
+    hosts = made.hosts.values()
+    processes, routers = sum(host.process for host in hosts), sum(host.routers for host in hosts)
+    found = "crash" if processes > 2 else "vanish" if routers > 2 else ""
+    cut = any(host.router and router(made, host.name).called("link_down") for host in hosts)
+
+    assert (found or ("link_down" if cut else "")) == kind
+
+
+def test_a_seed_makes_the_same_world_again() -> None:
+    def live(seed: int) -> list[Any]:
+        made = Network(ScriptedHarness(), CHAIN, seed)
+        seen: list[Any] = []
+        made.observers.append(lambda broker, now, direction, what: seen.append((broker, now, direction, type(what))))
+        made.faults = Faults(crash_every=SECOND, vanish_every=SECOND, cut_every=SECOND)
+        made.start()
+        made.run(10 * SECOND)
+        return seen
+
+    assert live(3) == live(3)
+    assert live(3) != live(4)
+
+
+def test_the_guard_is_there_while_a_router_is_called_and_not_otherwise() -> None:
+    inside: list[bool] = []
+
+    class Guard:
+        def __enter__(self) -> None:
+            inside.append(True)
+
+        def __exit__(self, *_: object) -> None:
+            inside.append(False)
+
+    made = Network(ScriptedHarness(), PAIR, 1, guard=Guard())
+    made.start()
+
+    assert len(inside) == 2 * sum(len(router(made, broker).calls) for broker in "ps")
+    assert inside[-1] is False
+
+
+def test_a_harness_says_who_is_there() -> None:
+    assert RouterHarness().config(PAIR, "p") == {"peers": {"p": ["phb"], "s": ["shb"]}}

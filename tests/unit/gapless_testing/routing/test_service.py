@@ -1,0 +1,44 @@
+"""The suite's tests of service notice each broken promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance import broken_routers as broken
+from conformance.broken_routers import Breach, covers, noticed
+from gapless_testing.routing.breaches import Clause
+from gapless_testing.routing.service import ServiceTests as Suite
+
+BREACHES = [
+    Breach(broken.NeverEnrols, Suite.test_an_shb_is_counted_at_every_pubend, Clause.ENROL),
+    Breach(broken.SaysOnce, Suite.test_what_an_shb_says_again_is_answered_again, Clause.ENROL),
+    Breach(broken.NeverPushes, Suite.test_events_come_without_being_asked_for, Clause.PUSH),
+    Breach(broken.PushesWantedEventsAlone, Suite.test_events_that_nobody_wants_come_as_silence, Clause.PUSH),
+    Breach(broken.PushesEventsAlone, Suite.test_the_silence_of_an_idle_pubend_comes, Clause.PUSH),
+    Breach(broken.FiltersByTheFirstInterest, Suite.test_a_new_interest_is_served_without_being_asked_for, Clause.PUSH),
+    Breach(broken.ForgetsWants, Suite.test_a_want_is_answered, Clause.ANSWER),
+    Breach(broken.ForgetsEverything, Suite.test_what_nobody_pushed_is_there_for_the_asking, Clause.ANSWER),
+    Breach(broken.KeepsProbes, Suite.test_a_probe_arrives, Clause.PUSH),
+    Breach(broken.KeepsHolds, Suite.test_a_hold_is_answered, Clause.HOLD),
+    Breach(broken.NeverReleases, Suite.test_a_release_waits_for_all_and_then_comes, Clause.MINIMA),
+    Breach(broken.LosesMail, Suite.test_mail_arrives_where_it_was_sent, Clause.MAIL),
+    Breach(broken.ChangesMail, Suite.test_mail_arrives_where_it_was_sent, Clause.MAIL),
+    Breach(broken.DeliversMailToAnybody, Suite.test_mail_arrives_where_it_was_sent, Clause.MAIL),
+    Breach(broken.NeverLogs, Suite.test_a_publisher_is_served_where_the_pubend_is, Clause.PLACE),
+    Breach(broken.NeverAnswers, Suite.test_every_call_to_place_something_ends_everywhere, Clause.PLACE),
+]
+
+
+@pytest.mark.parametrize("breach", BREACHES, ids=str)
+def test_a_breach_is_noticed(breach: Breach) -> None:
+    breach.check()
+
+
+def test_every_test_can_fail() -> None:
+    covers(BREACHES, Suite)
+
+
+def test_a_router_that_filters_is_right() -> None:
+    """Those that filter wrongly differ from it in that alone."""
+    for breach in BREACHES:
+        assert noticed(breach.test, broken.Filtering) == []

@@ -1,0 +1,83 @@
+"""A world says what is missing, and where it happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.broken_routers import BrokenHarness
+from gapless_testing.routing import ALONE, DIAMOND, Clause, ContractError
+from gapless_testing.routing.faults import SECOND, Faults
+from gapless_testing.routing.world import World, live_through, naming
+from unit.gapless_testing.routing.seam import breaks
+
+
+@pytest.fixture
+def world() -> World:
+    """A busy world of one broker, that is served well."""
+    made = World(BrokenHarness(), ALONE, 1)
+    made.start()
+    made.run(12)
+    return made
+
+
+def test_it_is_busy_and_settles(world: World) -> None:
+    (shb,), (pubend,), (client,) = world.shbs, world.pubends, world.clients
+    following = shb.streams[pubend.pubend]
+    world.settle()
+
+    assert len(following.received) > 20
+    assert client.logged > 10
+    assert pubend.lost > 0
+    assert following.row is not None
+    assert following.probed > 0
+    count = len(pubend.ticks)
+    world.run(5)
+    assert len(pubend.ticks) == count
+
+
+def test_interest_changes_when_it_should() -> None:
+    changing = live_through(BrokenHarness(), ALONE, 1, Faults(change_every=SECOND))
+    assert changing.shbs[0].version > 5
+    assert live_through(BrokenHarness(), ALONE, 1, Faults()).shbs[0].version == 1
+
+
+def test_every_broker_has_who_belongs_there() -> None:
+    made = World(BrokenHarness(), DIAMOND, 1)
+
+    assert [pubend.pubend for pubend in made.pubends] == ["p-events@1", "q-events@1"]
+    assert [shb.shb for shb in made.shbs] == ["q:store", "s:store"]
+    assert [client.host.name for client in made.clients] == ["p", "q"]
+
+
+def test_an_event_that_is_missing_at_the_end(world: World) -> None:
+    """Whatever the observer saw: the application's events are counted too."""
+    (following,) = world.shbs[0].streams.values()
+    gone = following.received.pop(3)
+
+    with breaks(Clause.TRUTH, rf"has other events of a-events@1 at \[{gone}\]"):
+        world.settle()
+
+
+def test_an_event_too_many_at_the_end(world: World) -> None:
+    (following,) = world.shbs[0].streams.values()
+    following.received.insert(0, following.received[0] - 1)
+
+    with breaks(Clause.TRUTH, "has other events"):
+        world.settle()
+
+
+def test_a_batch_that_never_gets_logged(world: World) -> None:
+    world.clients[0]._ask = lambda *_: None  # type: ignore[method-assign]
+    world.run(1)
+
+    with breaks(Clause.PLACE, "has not got its batch logged"):
+        world.settle()
+
+
+def test_a_breach_says_in_which_world_it_happened() -> None:
+    with (
+        pytest.raises(ContractError, match=r"what \(topology 'alone', seed 3, Faults\(loss=0.1") as breach,
+        naming(ALONE, 3, Faults(loss=0.1)),
+    ):
+        raise ContractError(Clause.PUSH, "what", "a", 7)
+    assert (breach.value.clause, breach.value.broker, breach.value.now) == (Clause.PUSH, "a", 7)
