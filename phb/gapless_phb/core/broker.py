@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from msgspec.structs import replace
@@ -157,7 +157,7 @@ class PublisherHostingBroker:
         for pubend in self._pubends.values():
             pubend.begin(now, wall)
 
-    def on_durable(self, cookie: int, now: int, wall: int) -> None:
+    def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
         """A write is durable."""
         self._outbox.on_durable(cookie, now, wall)
 

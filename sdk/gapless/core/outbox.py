@@ -7,7 +7,7 @@ that is durable means that everything assigned before it is), so it is asserted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TypeAlias
 
 from gapless.core.ports import Operation, Read, ReadResult, Write
@@ -25,8 +25,8 @@ class Outbox:
         self._effects: list[object] = []
         self._operations: list[Operation] = []
         self._then: list[Then] = []
-        self._writes: dict[int, list[Then]] = {}
-        self._reads: dict[int, ThenRead] = {}
+        self._writes: dict[Hashable, list[Then]] = {}
+        self._reads: dict[Hashable, ThenRead] = {}
         self._cookie = 0
         self._unsettled: list[Callable[[], None]] = []
         self.wake: int = FOREVER
@@ -56,7 +56,7 @@ class Outbox:
         """Calls `settle` before the next `take()`: once for all that became durable in the turn."""
         self._unsettled.append(settle)
 
-    def on_durable(self, cookie: int, now: int, wall: int) -> None:
+    def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
         """A write is durable."""
         assert cookie == next(iter(self._writes)), "writes become durable in the order they were asked for"
         for then in self._writes.pop(cookie):
@@ -64,7 +64,6 @@ class Outbox:
 
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:
         """A read is answered."""
-        assert isinstance(result.cookie, int)
         self._reads.pop(result.cookie)(result, now, wall)
 
     def take(self) -> list[object]:

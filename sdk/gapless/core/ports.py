@@ -213,7 +213,7 @@ class Role(Protocol):
     def start(self, now: int, wall: int) -> None:
         """All roles are made and the router has started: say what there is."""
 
-    def on_durable(self, cookie: Any, now: int, wall: int) -> None:
+    def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
         """The write with this cookie is durable."""
 
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:

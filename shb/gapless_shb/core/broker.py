@@ -7,7 +7,7 @@ questions, `ranges` serves those who keep the position themselves. This module o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -299,7 +299,7 @@ class SubscriberHostingBroker:
 
     # ---------------------------------------------------------------------------------------- durability
 
-    def on_durable(self, cookie: Any, now: int, wall: int) -> None:
+    def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
         """A write is on disk: whoever waited for it goes on."""
         self._happens(now, wall)
         self._hosting.outbox.on_durable(cookie, now, wall)

@@ -32,7 +32,7 @@ def test_everybody_who_wrote_is_told_in_order() -> None:
     (write,) = outbox.take()
     assert isinstance(write, Write)
 
-    outbox.on_durable(write.cookie, 5, 6)  # type: ignore[arg-type]
+    outbox.on_durable(write.cookie, 5, 6)
 
     assert told == ["one at 5 6", "two at 5 6"]
 
@@ -47,7 +47,7 @@ def test_durability_out_of_order_is_the_nodes_mistake() -> None:
         cookies.append(write.cookie)
 
     with pytest.raises(AssertionError, match="order"):
-        outbox.on_durable(cookies[1], 0, 0)  # type: ignore[arg-type]
+        outbox.on_durable(cookies[1], 0, 0)
 
 
 def test_a_read_is_answered_once() -> None:

@@ -14,7 +14,7 @@ def hosting() -> Hosting:
     fresh.write_start()
     (write,) = fresh.take_effects()
     assert isinstance(write, Write)
-    fresh.outbox.on_durable(write.cookie, 0, 0)  # type: ignore[arg-type]
+    fresh.outbox.on_durable(write.cookie, 0, 0)
     fresh.take_effects()
     return fresh
 
@@ -45,7 +45,7 @@ def test_each_change_carries_the_version_it_builds_on() -> None:
         shb.write_interest(operations, add=subscription)
     writes = [effect for effect in shb.take_effects() if isinstance(effect, Write)]
     for write in writes:
-        shb.outbox.on_durable(write.cookie, 0, 0)  # type: ignore[arg-type]
+        shb.outbox.on_durable(write.cookie, 0, 0)
 
     assert [(interest.base, interest.version) for interest in announced(shb)] == [(1, 2), (2, 3)]
 
