@@ -1,21 +1,25 @@
-"""tests/unit mirrors the packages: each module of any size has test files of its own, found by its name.
+"""tests/unit mirrors the packages: what `gapless.core.stream` promises is tested in `tests/unit/gapless/core/stream`.
 
-`sdk/gapless/core/stream/ticks.py` is tested by `tests/unit/gapless/core/stream/test_ticks.py`, or by several:
-`test_ticks_calendar.py`.
+How a package is cut into modules is its own business: a test file there is named after what it tests, a module or a
+subject. Only a large module has test files of its own, found by its name: `columns.py` has `test_columns.py`, or
+several, `test_columns_batches.py`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from architecture.project import ROOT, Source, body_without_docstring, functions, package_sources, parse
 
 UNIT = ROOT / "tests" / "unit"
-CODE_LINES_MAX = 40
-"""A module with as many lines of behaviour or fewer may be tested through the one that uses it."""
+PACKAGE_LINES_MAX = 40
+"""A package with as many lines of behaviour or fewer may be tested through the one that uses it."""
+MODULE_LINES_MAX = 150
+"""A module with as many lines of behaviour or fewer needs no test file of its own."""
 
 UNTESTED: dict[str, str] = {}
-"""The ratchet: a module without a test file of its own, and what tests it instead."""
+"""The ratchet: a large module without a test file of its own, and what tests it instead."""
 
 
 def code_lines(source: Source) -> int:
@@ -28,30 +32,45 @@ def code_lines(source: Source) -> int:
     return sum(1 for number in lines if text[number] and not text[number].startswith("#"))
 
 
+def package_of(source: Source) -> str:
+    """The package that a module lies in; a package lies in itself."""
+    return source.module if source.path.name == "__init__.py" else source.module.rpartition(".")[0]
+
+
+def folder_of(package: str) -> Path:
+    """Where under tests/unit a package is tested."""
+    return UNIT.joinpath(*package.split("."))
+
+
 def files_testing(source: Source) -> list[Path]:
     """The files under tests/unit that bear a module's name."""
-    *packages, name = source.module.split(".")
-    directory = UNIT.joinpath(*packages)
-    return [*directory.glob(f"test_{name}.py"), *directory.glob(f"test_{name}_*.py")]
+    name = source.module.rpartition(".")[2]
+    folder = folder_of(package_of(source))
+    return [*folder.glob(f"test_{name}.py"), *folder.glob(f"test_{name}_*.py")]
 
 
-def test_every_module_has_a_test_file() -> None:
-    large = [
-        source
-        for source in package_sources()
-        if source.path.name != "__init__.py" and code_lines(source) > CODE_LINES_MAX
-    ]
+def test_every_package_has_tests() -> None:
+    lines: Counter[str] = Counter()
+    for source in package_sources():
+        lines[package_of(source)] += code_lines(source)
+    large = {package for package, count in lines.items() if count > PACKAGE_LINES_MAX}
+
+    assert sorted(package for package in large if not [*folder_of(package).glob("test_*.py")]) == []
+
+
+def test_every_large_module_has_a_test_file() -> None:
+    large = [source for source in package_sources() if code_lines(source) > MODULE_LINES_MAX]
     untested = {source.module for source in large if not files_testing(source)}
 
     assert sorted(untested - set(UNTESTED)) == []
     assert sorted(set(UNTESTED) - untested) == [], "take out of the ratchet what is tested now"
 
 
-def test_every_test_file_has_a_module() -> None:
-    """A test file whose module was renamed or removed would go on by itself, where nobody looks for it."""
-    mirrored = {path for source in package_sources() for path in files_testing(source)}
+def test_every_test_file_lies_where_its_package_is_tested() -> None:
+    """The tests of a package that was moved would go on by themselves, where nobody looks for them."""
+    folders = {folder_of(package_of(source)) for source in package_sources()}
 
-    assert sorted(str(path.relative_to(ROOT)) for path in set(UNIT.rglob("test_*.py")) - mirrored) == []
+    assert sorted(str(path.relative_to(ROOT)) for path in UNIT.rglob("test_*.py") if path.parent not in folders) == []
 
 
 def test_behaviour_is_what_counts() -> None:
