@@ -27,6 +27,7 @@ from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.syncing import Syncing
 
 if TYPE_CHECKING:
+    from gapless.core.alarms import Alarm
     from gapless.core.ports import Operation
     from gapless.node.machine import Cookie, Machine, Network
     from gapless_sim.clocks import NodeClock
@@ -389,10 +390,10 @@ class SimBroker:
         else:
             network.hang_up(self, effect.link)
 
-    def alarm(self, text: str) -> None:
+    def alarm(self, alarm: Alarm) -> None:
         """For the operator, whom there is none; the oracles hear it."""
-        self.world.note(self.name, "alarm", text)
-        self.world.observe.alarmed(self, text)
+        self.world.note(self.name, "alarm", alarm.text)
+        self.world.observe.alarmed(self, alarm)
 
     def on_last_link_closed(self) -> None:
         """Nobody waits for that."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gapless.core.alarms import Alarm
     from gapless.core.client import Item
     from gapless.core.client.effects import Attached
     from gapless.core.network import facts as routing
@@ -86,7 +87,7 @@ class Oracle:
     def failed_to_write(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A broker could not write a batch; maybe it is there all the same when the disk is opened again."""
 
-    def alarmed(self, broker: SimBroker, text: str) -> None:
+    def alarmed(self, broker: SimBroker, alarm: Alarm) -> None:
         """A broker told its operator something."""
 
     def retired(self, shb: str) -> None:

@@ -18,9 +18,10 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Know
 from gapless.core.outbox import Outbox
-from gapless.core.ports import Alarm, ReadResult
+from gapless.core.ports import ReadResult
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
@@ -217,7 +218,7 @@ class Answers:
         if now >= self._alarm_after:
             self._alarm_after = now + ALARM_EVERY
             text = f"{self._log.pubend}: part of the log cannot be read, and its subscribers wait: {fault}"
-            self._outbox.emit(Alarm(text))
+            self._outbox.emit(Alarm(AlarmCode.LOG_UNREADABLE, text, self._log.pubend))
 
 
 def _is_little(records: list[Record], lasts: list[Tick], lo: Tick, hi: Tick) -> bool:

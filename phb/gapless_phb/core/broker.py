@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import (
     AskPubend,
@@ -21,7 +22,7 @@ from gapless.core.network.facts import (
     Verdict,
 )
 from gapless.core.outbox import Outbox
-from gapless.core.ports import Alarm, ClientSession, Handler, ReadResult, RequestHandler, RoleContext, Tell
+from gapless.core.ports import ClientSession, Handler, ReadResult, RequestHandler, RoleContext, Tell
 from gapless.core.stream.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick, tick_at
 from gapless.core.wire.messages import ListPubends, PubendList, Retire
 from gapless.errors import ConfigurationError
@@ -40,25 +41,25 @@ LAST_WALL_TICK = FOREVER - (FOREVER >> 6)
 """A wall clock beyond this (the year 2088) is refused: there would soon be no ticks left."""
 
 _CLOCK_ALARMS = {
-    "clock_suspect": (
+    AlarmCode.CLOCK_SUSPECT: (
         "the wall clock leapt more than 60 s ahead and is not followed: events are stamped by the monotonic clock, and "
         "early release is suspended. Correct the clock; a restarted broker would stamp events by it"
     ),
-    "clock_doubtful": (
+    AlarmCode.CLOCK_DOUBTFUL: (
         "the wall clock is {leap} ahead of when this broker ran last: it was down for so long, or the clock is wrong, "
         "and nobody can tell which. Events are stamped by it; nothing is given up for its age until the broker has run "
         "for {doubt} s (phb.clock_doubt_seconds). If the clock is wrong, correct it before"
     ),
-    "clock_behind": (
+    AlarmCode.CLOCK_BEHIND: (
         "events are stamped {ahead} ahead of the wall clock: it was ahead when they were stamped before, and ticks "
         "never go back; or it is behind now, and to be corrected. Nothing is given up for its age sooner by that"
     ),
 }
 """What is said of the wall clock when it is not what it should be."""
 _CLOCK_RIGHT = {
-    "clock_suspect": "the wall clock is believed again, and early release goes on",
-    "clock_doubtful": "the wall clock is believed: what is too old is given up again",
-    "clock_behind": "the wall clock has caught up with the ticks",
+    AlarmCode.CLOCK_SUSPECT: "the wall clock is believed again, and early release goes on",
+    AlarmCode.CLOCK_DOUBTFUL: "the wall clock is believed: what is too old is given up again",
+    AlarmCode.CLOCK_BEHIND: "the wall clock has caught up with the ticks",
 }
 """What is said when that is over."""
 
@@ -84,7 +85,7 @@ class PublisherHostingBroker:
         self.settings = settings
         self._outbox = Outbox()
         self._full = False
-        self._alarms: dict[str, bool] = dict.fromkeys(_CLOCK_ALARMS, False)
+        self._alarms: dict[AlarmCode, bool] = dict.fromkeys(_CLOCK_ALARMS, False)
         self._pubends: dict[PubendId, Pubend] = {}
         self._by_name: dict[str, Pubend] = {}
         self._clocks: list[TickClock] = []
@@ -194,7 +195,7 @@ class PublisherHostingBroker:
     def gauges(self) -> Iterator[Gauge]:
         """Of each pubend its positions, its sizes, and who pins it."""
         yield gauges.DISK_FULL.gauge(self._full)
-        yield gauges.CLOCK_BEHIND.gauge(self._alarms["clock_behind"])
+        yield gauges.CLOCK_BEHIND.gauge(self._alarms[AlarmCode.CLOCK_BEHIND])
         for pubend in self._pubends.values():
             yield from pubend.gauges()
 
@@ -269,15 +270,15 @@ class PublisherHostingBroker:
         leap = max((clock.latest - clock.ahead - clock.aged for clock in clocks if clock.doubtful), default=0)
         suspect = any(clock.suspect for clock in clocks)
         found = {
-            "clock_suspect": suspect,
-            "clock_doubtful": leap > 0 and not suspect,
-            "clock_behind": ahead > WALL_LEAD_MAX,
+            AlarmCode.CLOCK_SUSPECT: suspect,
+            AlarmCode.CLOCK_DOUBTFUL: leap > 0 and not suspect,
+            AlarmCode.CLOCK_BEHIND: ahead > WALL_LEAD_MAX,
         }
         values = {"leap": _duration(leap), "ahead": _duration(ahead), "doubt": f"{self.settings.clock_doubt_seconds:g}"}
-        for name, is_so in found.items():
-            if is_so != self._alarms[name]:
-                text = _CLOCK_ALARMS[name].format(**values) if is_so else _CLOCK_RIGHT[name]
-                self._outbox.emit(Alarm(text))
+        for code, is_so in found.items():
+            if is_so != self._alarms[code]:
+                text = _CLOCK_ALARMS[code].format(**values) if is_so else _CLOCK_RIGHT[code]
+                self._outbox.emit(Alarm(code, text, over=not is_so))
         self._alarms = found
 
 

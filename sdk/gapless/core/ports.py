@@ -120,12 +120,6 @@ class EndSession(Struct, frozen=True, gc=False):
     reason: str
 
 
-class Alarm(Struct, frozen=True, gc=False):
-    """Tell the operator: something is wrong, and what it means. The node logs it."""
-
-    text: str
-
-
 # ------------------------------------------------------------------------------------------ roles
 
 Handler: TypeAlias = "Callable[[Any, int, int], None]"

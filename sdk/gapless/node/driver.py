@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gapless import plugins
+from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
 from gapless.core.server import HandlerFailedError, Suspects
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import Code, Refused
@@ -41,6 +42,7 @@ from gapless.node.run import Clock, Run, system_clock
 from gapless.spi import Create
 
 if TYPE_CHECKING:
+    from gapless.core.alarms import RaisedAlarm
     from gapless.core.gauges import Gauge
     from gapless.node.config import NodeConfig
     from gapless.spi import Link, LinkHandler, Listener
@@ -78,6 +80,8 @@ class Node:
         self._cause = ""
         """What clients are told of the latest failure; the whole of it stands in the broker's own log."""
         self._suspects = Suspects()
+        self._alarms = AlarmBook()
+        """Of all runs: why one ended, too."""
         self._crashes: deque[float] = deque(maxlen=CRASHES_MAX)
         self._pause = PAUSE_FIRST
         self._restarting: asyncio.Task[None] | None = None
@@ -127,9 +131,14 @@ class Node:
         """Whether clients are served just now; False while the node recovers from a failure."""
         return self._run is not None and self._run.alive
 
+    def alarms(self) -> list[RaisedAlarm]:
+        """What the operator was told since the node started, the latest last."""
+        return self._alarms.alarms()
+
     def gauges(self) -> Iterator[Gauge]:
-        """The figures of the node; while it recovers only that it does not serve."""
+        """The figures of the node; while it recovers only that it does not serve, and its alarms."""
         yield SERVING.gauge(self.serving, self._loaded.config.node.name)
+        yield from self._alarms.gauges()
         if self._run is not None and self._run.alive:
             yield from self._run.gauges()
 
@@ -198,7 +207,7 @@ class Node:
             raise
         machine.sessions.remember(self._suspects)
         min_free_bytes = self._loaded.config.node.min_free_bytes
-        run = Run(machine, volume, self._on_run_failed, min_free_bytes=min_free_bytes, clock=self._clock)
+        run = Run(machine, volume, self._on_run_failed, self._alarm, min_free_bytes=min_free_bytes, clock=self._clock)
         self._run_began = time.monotonic()
         self._failure = None
         run.start()
@@ -251,14 +260,25 @@ class Node:
     def _report(self, error: BaseException) -> None:
         self._cause = ": its disk is full" if isinstance(error, VolumeFullError) else ""
         if isinstance(error, StorageError):
-            log.error("the storage has failed, nothing was acknowledged that is not durable: %s", error)
+            text = f"the storage has failed, nothing was acknowledged that is not durable: {error}"
+            self._note(Alarm(AlarmCode.STORAGE_FAILED, text))
+            log.error("%s", text)
         else:
             self._crashes.append(time.monotonic())
             culprit = ""
             if isinstance(error, HandlerFailedError):
                 self._suspects.on_failed(error, self._clock()[0])
                 culprit = f" while it handled {error.told}, who stays outside for a while"
-            log.error("a bug: an exception in a core%s; the node starts over", culprit, exc_info=error)
+            text = f"a bug: an exception in a core{culprit}; the node starts over"
+            self._note(Alarm(AlarmCode.BROKER_FAILED, f"{text}: {error!r}"))
+            log.error("%s", text, exc_info=error)
+
+    def _alarm(self, alarm: Alarm) -> None:
+        self._note(alarm)
+        log.warning("%s (%s)", alarm.text, alarm.code.label)
+
+    def _note(self, alarm: Alarm) -> None:
+        self._alarms.note(alarm, self._clock()[1])
 
     def _is_final(self, error: BaseException) -> bool:
         if isinstance(error, (VolumeAbsentError, VolumeCorruptError, VolumeForeignError, ConfigurationError)):

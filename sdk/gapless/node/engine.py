@@ -19,6 +19,7 @@ from gapless.core.ports import Read, ReadResult
 from gapless.errors import RecordsDamagedError, StorageError
 
 if TYPE_CHECKING:
+    from gapless.core.alarms import Alarm
     from gapless.core.ports import Operation
     from gapless.core.server import LinkOutput
     from gapless.node.machine import Cookie, Machine, Network, Output
@@ -50,7 +51,7 @@ class Shell(Protocol):
     def to_network(self, effect: Network) -> None:
         """Something for a link to another broker."""
 
-    def alarm(self, text: str) -> None:
+    def alarm(self, alarm: Alarm) -> None:
         """Tell the operator."""
 
     def on_last_link_closed(self) -> None:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gapless.core.alarms import Alarm
 from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
 from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
-    Alarm,
     Authorizer,
     Delete,
     EndSession,
@@ -84,7 +84,7 @@ class Output(Struct):
     reads: list[Read] = []
     network: list[Network] = []
     """For links to other brokers."""
-    alarms: list[str] = []
+    alarms: list[Alarm] = []
 
     def __bool__(self) -> bool:
         return bool(self.operations or self.cookies or self.links or self.reads or self.network or self.alarms)
@@ -276,7 +276,7 @@ class Machine:
             if type(effect) in (routing.Submit, routing.SubmitOpen):
                 self._tell_router(effect)
             elif type(effect) is Alarm:
-                self._output.alarms.append(effect.text)
+                self._output.alarms.append(effect)
             else:
                 for handler in self._session_ended:
                     handler(effect, self._now, self._wall)
@@ -302,7 +302,7 @@ class Machine:
             Tell: lambda effect, _: tell(effect.session, effect.message),
             Transmit: lambda effect, _: transmit(effect.session, effect.payloads),
             EndSession: lambda effect, _: end(effect.session, effect.reason),
-            Alarm: lambda effect, _: self._output.alarms.append(effect.text),
+            Alarm: lambda effect, _: self._output.alarms.append(effect),
         }
 
     def _router_effects(self) -> dict[type, Callable[[Any], None]]:

@@ -20,6 +20,7 @@ from gapless.node.engine import Engine, LinkOwner
 from gapless.node.upkeep import Upkeep
 
 if TYPE_CHECKING:
+    from gapless.core.alarms import Alarm
     from gapless.core.gauges import Gauge
     from gapless.core.ports import Operation
     from gapless.node.machine import Cookie, Machine, Network
@@ -56,6 +57,7 @@ class Run:
         machine: Machine,
         volume: LogVolume,
         on_failed: Callable[[Run, BaseException], None],
+        on_alarm: Callable[[Alarm], None],
         *,
         min_free_bytes: int = 0,
         clock: Clock = system_clock,
@@ -65,9 +67,10 @@ class Run:
         self._machine = machine
         self._volume = volume
         self._tell_failure = on_failed
+        self._tell_operator = on_alarm
         self._engine = Engine(machine, volume, self)
         self._commit = GroupCommit(volume, self._engine.on_durable, self._engine.fail)
-        self._upkeep = Upkeep(volume, min_free_bytes, self._engine.on_space, self._engine.fail)
+        self._upkeep = Upkeep(volume, min_free_bytes, self._engine.on_space, on_alarm, self._engine.fail)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._no_links = asyncio.Event()
@@ -176,9 +179,9 @@ class Run:
         """There are no links to other brokers yet."""
         log.warning("the router asks for %s, but this node has no links to brokers", type(effect).__name__)
 
-    def alarm(self, text: str) -> None:
+    def alarm(self, alarm: Alarm) -> None:
         """For the operator."""
-        log.warning("%s", text)
+        self._tell_operator(alarm)
 
     def on_last_link_closed(self) -> None:
         """No client is connected any more."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.node import gauges
 
 if TYPE_CHECKING:
     from gapless.core.gauges import Gauge
     from gapless.spi import LogVolume
-
-log = logging.getLogger("gapless.node")
 
 INTERVAL = 1.0
 """Seconds between two looks."""
@@ -42,6 +40,7 @@ class Upkeep:
         volume: LogVolume,
         min_free_bytes: int,
         on_space: OnSpace,
+        on_alarm: Callable[[Alarm], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
         """`on_failed` gets what `tend` or `reclaim` raised."""
@@ -49,6 +48,7 @@ class Upkeep:
         self._volume = volume
         self._min_free_bytes = min_free_bytes
         self._on_space = on_space
+        self._on_alarm = on_alarm
         self._on_failed = on_failed
         self._low = False
         self._free: int | None = None
@@ -115,10 +115,12 @@ class Upkeep:
         low = free is not None and (free < self._min_free_bytes or free == 0)
         if low != self._low:
             self._low = low
-            if low:
-                log.warning("only %s bytes are left on the disk: publishers have to wait", free)
-            else:
-                log.warning("%s bytes are left on the disk: publishers go on", free)
+            text = (
+                f"only {free} bytes are left on the disk: publishers have to wait"
+                if low
+                else f"{free} bytes are left on the disk: publishers go on"
+            )
+            self._on_alarm(Alarm(AlarmCode.DISK_LOW, text, over=not low))
             self._on_space(low=low)
 
     def _look_at_reclaimable(self) -> None:

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Held
-from gapless.core.ports import Alarm, ClientSession
+from gapless.core.ports import ClientSession
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, STEP, PubendId, Tick
 from gapless.core.wire.messages import Acknowledged, Attach, Code, Detached, Position, Subscribe
 from gapless_shb.core.admission import RefusedError, called, lost_data
@@ -221,7 +222,9 @@ class Ahead:
         if subscription.start.get(pubend, 0) > upto:
             subscription.start = {**subscription.start, pubend: upto}
             self._hosting.write(self._hosting.registry.save(subscription))
-        self._hosting.outbox.emit(Alarm(f"{reason}; it goes on from what is published now"))
+        text = f"{reason}; it goes on from what is published now"
+        about = f"{subscription.client_id}/{subscription.name}"
+        self._hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_MOVED, text, about))
 
 
 def _name(consumer: Consumer) -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import PubendMeta, Want
 from gapless.core.outbox import Outbox
-from gapless.core.ports import Alarm
 from gapless.core.stream.curiosity import CuriosityStream
 from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.stamps import Stamp
@@ -302,7 +302,8 @@ class Constream:
         try:
             self._take_in(knowledge, now, wall)
         except KnowledgeConflict as conflict:
-            self._around.outbox.emit(Alarm(f"two brokers contradict each other about {self.pubend}: {conflict}"))
+            text = f"two brokers contradict each other about {self.pubend}: {conflict}"
+            self._around.outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
 
     def _take_in(self, knowledge: Knowledge, now: int, wall: int) -> None:
         self.turns.on_knowledge(knowledge, now, wall)

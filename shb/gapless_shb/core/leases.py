@@ -22,7 +22,8 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from gapless.core.ports import Alarm, ClientSession, Delete, Operation, RecoveryReader, RequestHandler, Set
+from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.ports import ClientSession, Delete, Operation, RecoveryReader, RequestHandler, Set
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import Position, StartAt, Subscribe
 from gapless_shb.core.hosting import Hosting
@@ -175,7 +176,7 @@ class Leases:
             operations.append(_forget(*oldest))
         hosting.write(operations)
         text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it for its whole lease"
-        hosting.outbox.emit(Alarm(text))
+        hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_EXPIRED, text, f"{client_id}/{name}"))
 
     # ------------------------------------------------------------------------------------ coming back
 

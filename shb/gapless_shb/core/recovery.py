@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import PubendMeta
-from gapless.core.ports import Alarm, RoleContext
+from gapless.core.ports import RoleContext
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.errors import VolumeCorruptError
 from gapless_shb.core.checkpoint import PositionRow, PubendRow, recover_positions, recover_pubends
@@ -69,7 +70,7 @@ def _give_up_pfs(hosting: Hosting, pfs: Pfs, error: VolumeCorruptError) -> dict[
     """
     pfs.lose()
     text = f"the PFS of {pfs.pubend} is damaged, what it covered is fetched instead: {error}"
-    hosting.outbox.emit(Alarm(text))
+    hosting.outbox.emit(Alarm(AlarmCode.PFS_UNREADABLE, text, pfs.pubend))
     return {subscription.sid: pfs.sealed_upto for subscription in hosting.registry}
 
 

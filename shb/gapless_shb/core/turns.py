@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
-from gapless.core.ports import Alarm, ReadResult
+from gapless.core.ports import ReadResult
 from gapless.core.stream.curiosity import CuriosityStream
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
@@ -182,9 +183,8 @@ class Turns:
     def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
         """The PFS was read, for a reader or for all of them."""
         if result.error:
-            self._around.outbox.emit(
-                Alarm(f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}")
-            )
+            text = f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}"
+            self._around.outbox.emit(Alarm(AlarmCode.PFS_UNREADABLE, text, self.pubend))
         reader = self.readers.get(sid)
         if sid == _SHELF:
             self._woken(self.shelf.on_read(number, result))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from gapless.core.alarms import Alarm
 from gapless.core.gauges import values_by
 from gapless.core.network.facts import (
     AskPubend,
@@ -33,7 +34,6 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.ports import (
-    Alarm,
     AllowAll,
     Authorizer,
     Chop,

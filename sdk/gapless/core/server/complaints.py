@@ -29,7 +29,7 @@ class Complaints:
         said = self._said
         while said and said[0][0] <= now - PERIOD:
             said.popleft()
-        host = peer.rpartition(":")[0] or peer
+        host = host_of(peer)
         if len(said) >= MAX or sum(other == host for _, other in said) >= OF_A_HOST_MAX:
             self._unsaid += 1
             return None
@@ -38,6 +38,11 @@ class Complaints:
         others = f" (and {self._unsaid} more like it, which were not told)" if self._unsaid else ""
         self._unsaid = 0
         return f"the connection with {_printable(peer)}{who} ended: {_printable(reason)}{others}"
+
+
+def host_of(peer: str) -> str:
+    """The machine of a peer, whatever port it came from."""
+    return peer.rpartition(":")[0] or peer
 
 
 def _printable(text: str) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, cast
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Ending, Submitted
-from gapless.core.ports import Alarm, Authorizer, ClientSession, RequestHandler, SessionEnded
-from gapless.core.server.complaints import Complaints
+from gapless.core.ports import Authorizer, ClientSession, RequestHandler, SessionEnded
+from gapless.core.server.complaints import Complaints, host_of
 from gapless.core.server.connection import Connection
 from gapless.core.server.handshake import Admitted, welcome
 from gapless.core.server.keyed import KeyedBatches, KeyedReply
@@ -384,7 +385,7 @@ class Sessions:
         client_id = None if connection.client is None else connection.client.client_id
         text = self._complaints.text(connection.peer, client_id, reason, now)
         if text is not None:
-            self._effects.append(Alarm(text))
+            self._effects.append(Alarm(AlarmCode.CLIENT_REFUSED, text, host_of(connection.peer)))
 
     def _on_violation(self, connection: Connection, reason: str, now: int) -> None:
         self._complain(connection, reason, now)

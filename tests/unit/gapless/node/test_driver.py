@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gapless import plugins
+from gapless.core.alarms import ALARMS, AlarmCode
 from gapless.core.gauges import value_of
 from gapless.core.server import HandlerFailedError
 from gapless.core.wire.messages import Closing, Code, ListPubends, OpenPublisher, Publish
@@ -292,6 +293,9 @@ async def test_a_bug_in_a_core_starts_it_over_with_its_traceback_in_the_log(worl
     assert link.closed == "the broker has failed and recovers"
     assert "a bug: an exception in a core" in caplog.text
     assert "_on_list" in caplog.text
+    [alarm] = node.alarms()
+    assert (alarm.code, alarm.count, alarm.over) == (AlarmCode.BROKER_FAILED.label, 1, False)
+    assert value_of(node.gauges(), ALARMS, code=AlarmCode.BROKER_FAILED.label) == 1
     assert "a ListPubends of client 'desk-7' (anonymous) at" in caplog.text
     await world.connect("another")
     await node.stop()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import SendFrame
 from gapless.core.network.seam import Router, RouterContext
-from gapless.core.ports import Alarm, AllowAll, Operation, Put, Read, Write
+from gapless.core.ports import AllowAll, Operation, Put, Read, Write
 from gapless.core.server import BrokerIdentity, Limits
 from gapless.core.wire.messages import OpenPublisher
 from gapless.node.auth import Anonymous
@@ -54,8 +55,8 @@ class World:
     def to_network(self, effect: Network) -> None:
         self.calls.append(effect)
 
-    def alarm(self, text: str) -> None:
-        self.calls.append(("alarm", text))
+    def alarm(self, alarm: Alarm) -> None:
+        self.calls.append(("alarm", alarm))
 
     def on_last_link_closed(self) -> None:
         self.calls.append("no links")
@@ -87,7 +88,11 @@ async def test_a_turn_writes_first_then_sends_then_reads_then_speaks() -> None:
     world.turn()
     assert kinds(link.hear()) == ["Welcome"]
     link.say(OpenPublisher(1, "loader", "instance", 1, None))
-    world.role.effects += [Read(STREAM, 0, 1, "cookie"), Alarm("look"), Write([Put(STREAM, 99, b"")], None)]
+    world.role.effects += [
+        Read(STREAM, 0, 1, "cookie"),
+        Alarm(AlarmCode.DISK_LOW, "look"),
+        Write([Put(STREAM, 99, b"")], None),
+    ]
     world.machine._output.network.append(SendFrame(1, b"frame"))
 
     calls = world.turn()

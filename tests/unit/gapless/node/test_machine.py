@@ -7,11 +7,11 @@ from typing import Any, cast, get_args
 
 import pytest
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import Know, Save, Submit
 from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
-    Alarm,
     AllowAll,
     EndSession,
     Handler,
@@ -210,12 +210,13 @@ def test_a_save_goes_to_the_routers_table_and_is_answered(rig: Rig) -> None:
 def test_frames_for_other_brokers_and_alarms_are_handed_out(rig: Rig) -> None:
     frame = routing.SendFrame(3, b"x")
     rig.machine._queue.extend([routing.Dial("b"), frame, routing.Hangup(3)])
-    rig.role.effects.append(Alarm("the clock jumped"))
+    alarm = Alarm(AlarmCode.CLOCK_SUSPECT, "the clock jumped")
+    rig.role.effects.append(alarm)
 
     output = rig.machine.take_output()
 
     assert output.network == [routing.Dial("b"), frame, routing.Hangup(3)]
-    assert output.alarms == ["the clock jumped"]
+    assert output.alarms == [alarm]
 
 
 def test_links_to_other_brokers_go_to_the_router(rig: Rig) -> None:

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import value_of
 from gapless.core.network import facts as routing
 from gapless.core.network.seam import Router, RouterContext
-from gapless.core.ports import Alarm, AllowAll, Put, Read, Write
+from gapless.core.ports import AllowAll, Put, Read, Write
 from gapless.core.server import BrokerIdentity, Limits
 from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
 from gapless.errors import VolumeCorruptError, VolumeFailedError
@@ -36,12 +37,20 @@ class Rig:
         self.router = StraightRouter()
         self.role = LogRole()
         self.failures: list[BaseException] = []
+        self.alarms: list[Alarm] = []
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         limits = Limits(heartbeat=60 * 10**9)
         router = cast("Router", self.router)
         self.machine = Machine(identity, limits, Anonymous(), AllowAll(), router, [self.role])
         self.machine.start(self.now, WALL, RouterContext("node", 1))
-        self.run = Run(self.machine, self.volume, self._on_failed, min_free_bytes=100, clock=lambda: (self.now, WALL))
+        self.run = Run(
+            self.machine,
+            self.volume,
+            self._on_failed,
+            self.alarms.append,
+            min_free_bytes=100,
+            clock=lambda: (self.now, WALL),
+        )
         self.run.start()
 
     def _on_failed(self, run: Run, error: BaseException) -> None:
@@ -289,12 +298,13 @@ async def test_low_space_is_told_to_the_roles(rig: Rig) -> None:
     assert [call for call in rig.role.calls if call[0] == "space"] == [("space", True), ("space", False)]
 
 
-async def test_alarms_are_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.role.effects += [Alarm("the clock jumped")]
+async def test_alarms_are_handed_on(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    alarm = Alarm(AlarmCode.CLOCK_SUSPECT, "the clock jumped")
+    rig.role.effects += [alarm]
     rig.machine._queue.extend([routing.Dial("b")])
     await rig.connect()
 
-    assert "the clock jumped" in caplog.text
+    assert rig.alarms == [alarm]
     assert "Dial" in caplog.text
 
 

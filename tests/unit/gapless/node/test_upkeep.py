@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.errors import VolumeAbsentError, VolumeFailedError
 from gapless.node.gauges import FREE_BYTES, RECLAIMABLE_BYTES, SPACE_LOW
 from gapless.node.upkeep import IDLE_LOOKS, RECLAIM_BYTES, RECLAIM_BYTES_IDLE, Upkeep
@@ -20,8 +20,9 @@ class Rig:
     def __init__(self) -> None:
         self.volume = FakeVolume()
         self.space: list[bool] = []
+        self.alarms: list[Alarm] = []
         self.failures: list[BaseException] = []
-        self.upkeep = Upkeep(self.volume, 1000, self._on_space, self.failures.append)
+        self.upkeep = Upkeep(self.volume, 1000, self._on_space, self.alarms.append, self.failures.append)
 
     def _on_space(self, *, low: bool) -> None:
         self.space.append(low)
@@ -40,13 +41,17 @@ async def rig() -> AsyncIterator[Rig]:
     await rig.upkeep.idle()
 
 
-async def test_low_space_is_said_once_and_again_when_it_is_over(rig: Rig, caplog: Any) -> None:
+async def test_low_space_is_said_once_and_again_when_it_is_over(rig: Rig) -> None:
     for free in (1000, 999, 998, 1000, 2000):
         rig.volume.free_bytes = free
         await rig.look()
 
     assert rig.space == [True, False]
-    assert "only 999 bytes are left on the disk" in caplog.text
+    assert [(alarm.code, alarm.over) for alarm in rig.alarms] == [
+        (AlarmCode.DISK_LOW, False),
+        (AlarmCode.DISK_LOW, True),
+    ]
+    assert "only 999 bytes are left on the disk" in rig.alarms[0].text
 
 
 async def test_a_volume_that_knows_no_disk_is_never_low(rig: Rig) -> None:

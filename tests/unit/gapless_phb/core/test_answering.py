@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from gapless.core.ports import Alarm, ReadResult
+from gapless.core.alarms import Alarm
+from gapless.core.ports import ReadResult
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.ticks import FOREVER, STEP, Tick

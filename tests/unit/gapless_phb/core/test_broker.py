@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.alarms import Alarm
 from gapless.core.gauges import value_of
 from gapless.core.network.facts import AskPubend, Enrol, Hold, Opened, Pub, Released, Submit, Verdict, Want
-from gapless.core.ports import Alarm, Tell
+from gapless.core.ports import Tell
 from gapless.core.stream.ticks import EPOCH_MS, FOREVER, STEP
 from gapless.core.wire.messages import ListPubends, PubendList
 from gapless.errors import ConfigurationError

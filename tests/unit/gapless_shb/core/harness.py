@@ -11,9 +11,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gapless.core.alarms import Alarm
 from gapless.core.network import facts as r
 from gapless.core.ports import (
-    Alarm,
     AllowAll,
     Chop,
     ClientSession,

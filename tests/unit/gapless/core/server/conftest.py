@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from gapless.core.alarms import Alarm
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import Action, Alarm, ClientSession, SessionEnded
+from gapless.core.ports import Action, ClientSession, SessionEnded
 from gapless.core.server import BrokerIdentity, Limits, LinkOutput, Sessions
 from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened
 from gapless.errors import RemoteProtocolError

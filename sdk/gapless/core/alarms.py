@@ -1,0 +1,163 @@
+"""What a broker tells its operator: each kind of trouble has a code, which says what it means and what to do.
+
+A core emits an `Alarm`; the node logs it and keeps it in its `AlarmBook`. docs/reference/alarms.md lists the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from operator import attrgetter
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gapless.core.gauges import Family, Gauge
+
+ALARMS_MAX: Final = 20
+"""So many of a code are kept, the latest ones: no kind of trouble makes another one forgotten."""
+
+ALARMS = Family("gapless_alarms_total", "How often the operator was told of something.", ("code",), counter=True)
+
+
+class AlarmCode(Enum):
+    """What can be wrong, from the operator's point of view."""
+
+    def __init__(self, label: str, meaning: str, remedy: str) -> None:
+        self.label = label
+        """What programs call it; never changes."""
+        self.meaning = meaning
+        """What is wrong, and what becomes of it."""
+        self.remedy = remedy
+        """What the operator does."""
+
+    CLOCK_SUSPECT = (
+        "clock_suspect",
+        "The wall clock leapt ahead and is not followed; nothing is released early.",
+        "Correct the clock before the broker is restarted.",
+    )
+    CLOCK_DOUBTFUL = (
+        "clock_doubtful",
+        "The broker was down for long, or the wall clock is wrong; nothing is given up for its age yet.",
+        "Check the clock; if it is right, wait for `phb.clock_doubt_seconds`.",
+    )
+    CLOCK_BEHIND = (
+        "clock_behind",
+        "Events are stamped far ahead of the wall clock, because ticks never go back.",
+        "Check the clock; if it is right, wait until it has caught up.",
+    )
+    LOG_UNREADABLE = (
+        "log_unreadable",
+        "Part of a pubend's log cannot be read, and whoever needs it waits there.",
+        "Check the disk; if the damage stays, stop the broker and run `gapless scrub`, then `gapless repair`.",
+    )
+    PFS_UNREADABLE = (
+        "pfs_unreadable",
+        "Notes on which events are for whom cannot be read; the events are fetched and matched again.",
+        "Check the disk. Nothing is lost; catching up takes longer.",
+    )
+    BROKERS_CONTRADICT = (
+        "brokers_contradict",
+        "Two brokers say different things of one tick; what came later is not believed.",
+        "Look for a second broker on a copy of the same volume, and stop it.",
+    )
+    SUBSCRIPTION_EXPIRED = (
+        "subscription_expired",
+        "A durable subscription was given up: nobody consumed it for its whole lease.",
+        "Consume it more often, or raise `shb.subscription_lease_seconds`.",
+    )
+    SUBSCRIPTION_MOVED = (
+        "subscription_moved",
+        "A subscription stood ahead of everything that its pubend has, and was put where the pubend is.",
+        "Find out whether data were lost: a disk that was replaced, or an old copy of one.",
+    )
+    CLIENT_REFUSED = (
+        "client_refused",
+        "A client broke the protocol or was refused, and its connection was ended.",
+        "Look at that client: its version, its credentials, whether it is one of yours.",
+    )
+    DISK_LOW = (
+        "disk_low",
+        "Less is left on the disk than `node.min_free_bytes`; publishers have to wait.",
+        "Make room, or end subscriptions that nobody consumes.",
+    )
+    STORAGE_FAILED = (
+        "storage_failed",
+        "The storage failed; the broker opens its volume anew and recovers.",
+        "Check the disk. Nothing was acknowledged that is not durable.",
+    )
+    BROKER_FAILED = (
+        "broker_failed",
+        "A bug: an exception in the broker; it starts over from its volume.",
+        "Report it, with the traceback in the broker's log.",
+    )
+
+
+class Alarm(Struct, frozen=True, gc=False):
+    """Tell the operator: something is wrong, or no longer. The node logs it and keeps it for `gapless doctor`."""
+
+    code: AlarmCode
+    text: str
+    """What happened, for people; it stands alone."""
+    about: str = ""
+    """The pubend, subscription or client that it is about: of each the latest alarm is kept."""
+    over: bool = False
+    """Whether what was told of before is over now."""
+
+
+class RaisedAlarm(Struct, frozen=True, array_like=True):
+    """All alarms of one code about one thing, as a broker remembers them."""
+
+    code: str
+    """The label of an `AlarmCode`; a newer broker may know more of them."""
+    about: str
+    """The pubend, subscription or client that it is about; "": the broker."""
+    text: str
+    """What was said the last time."""
+    count: int
+    """How often it was said."""
+    first: int
+    """When it was said first: milliseconds since 1970."""
+    last: int
+    """When it was said last."""
+    over: bool
+    """Whether the broker has said that it is over."""
+    meaning: str
+    """What such an alarm means."""
+    remedy: str
+    """What to do about it."""
+
+
+class AlarmBook:
+    """The latest alarm of each code about each thing: bounded, in memory."""
+
+    def __init__(self) -> None:
+        self._raised: dict[AlarmCode, dict[str, RaisedAlarm]] = {}
+        self._counts: dict[AlarmCode, int] = {}
+
+    def note(self, alarm: Alarm, wall: int) -> None:
+        """An alarm was emitted, at this time in milliseconds since 1970."""
+        code, about = alarm.code, alarm.about
+        raised = self._raised.setdefault(code, {})
+        before = raised.pop(about, None)
+        if alarm.over:
+            if before is not None:
+                raised[about] = replace(before, text=alarm.text, last=wall, over=True)
+            return
+        self._counts[code] = self._counts.get(code, 0) + 1
+        count, first = (1, wall) if before is None else (before.count + 1, before.first)
+        raised[about] = RaisedAlarm(
+            code.label, about, alarm.text, count, first, wall, over=False, meaning=code.meaning, remedy=code.remedy
+        )
+        if len(raised) > ALARMS_MAX:
+            del raised[next(iter(raised))]
+
+    def alarms(self) -> list[RaisedAlarm]:
+        """What is remembered, the latest last."""
+        return sorted((alarm for raised in self._raised.values() for alarm in raised.values()), key=attrgetter("last"))
+
+    def gauges(self) -> Iterator[Gauge]:
+        """How often each code was raised since the broker began."""
+        for code, count in self._counts.items():
+            yield ALARMS.gauge(count, code.label)

@@ -1,0 +1,60 @@
+"""What the operator was told, as a node remembers it."""
+
+from __future__ import annotations
+
+from gapless.core.alarms import ALARMS, ALARMS_MAX, Alarm, AlarmBook, AlarmCode
+from gapless.core.gauges import value_of
+
+DAMAGED = AlarmCode.LOG_UNREADABLE
+
+
+def test_of_each_thing_the_latest_alarm_is_kept_with_when_it_was_raised_and_how_often() -> None:
+    book = AlarmBook()
+    book.note(Alarm(DAMAGED, "first", "p@1"), 1000)
+    book.note(Alarm(DAMAGED, "other", "q@1"), 2000)
+
+    book.note(Alarm(DAMAGED, "second", "p@1"), 3000)
+
+    other, alarm = book.alarms()
+    assert (other.about, other.count) == ("q@1", 1)
+    assert (alarm.code, alarm.about, alarm.text) == ("log_unreadable", "p@1", "second")
+    assert (alarm.count, alarm.first, alarm.last, alarm.over) == (2, 1000, 3000, False)
+    assert (alarm.meaning, alarm.remedy) == (DAMAGED.meaning, DAMAGED.remedy)
+    assert value_of(book.gauges(), ALARMS, code="log_unreadable") == 3
+
+
+def test_what_is_over_is_said_so_until_it_is_raised_again() -> None:
+    book = AlarmBook()
+    book.note(Alarm(AlarmCode.DISK_LOW, "low"), 1000)
+
+    book.note(Alarm(AlarmCode.DISK_LOW, "enough", over=True), 2000)
+    [over] = book.alarms()
+    book.note(Alarm(AlarmCode.DISK_LOW, "low again"), 3000)
+    [again] = book.alarms()
+
+    assert (over.text, over.count, over.over) == ("enough", 1, True)
+    assert (again.text, again.count, again.over) == ("low again", 2, False)
+
+
+def test_what_was_never_raised_is_not_over() -> None:
+    book = AlarmBook()
+
+    book.note(Alarm(AlarmCode.DISK_LOW, "enough", over=True), 1000)
+
+    assert book.alarms() == []
+    assert list(book.gauges()) == []
+
+
+def test_it_is_bounded_and_no_kind_of_trouble_makes_another_one_forgotten() -> None:
+    book = AlarmBook()
+    book.note(Alarm(DAMAGED, "damaged", "p@1"), 0)
+
+    for number in range(ALARMS_MAX + 1):
+        book.note(Alarm(AlarmCode.CLIENT_REFUSED, "refused", f"host-{number}"), 1 + number)
+
+    assert [alarm.about for alarm in book.alarms()] == ["p@1", *(f"host-{n}" for n in range(1, ALARMS_MAX + 1))]
+    assert value_of(book.gauges(), ALARMS, code="client_refused") == ALARMS_MAX + 1
+
+
+def test_each_code_has_a_label_of_its_own() -> None:
+    assert len({code.label for code in AlarmCode}) == len(AlarmCode)
