@@ -23,8 +23,8 @@ from typing import Final
 
 from gapless.cli.demo.data import made_up_flights
 from gapless.cli.demo.plan import PUBLISHER, victims
-from gapless.cli.demo.run import Outcome, expectations, verdicts_of
-from gapless.cli.demo.selections import SELECTIONS, Selection
+from gapless.cli.demo.run import DemoOutcome, expectations, verdicts_of
+from gapless.cli.demo.selections import SELECTIONS, DemoSubscription
 from gapless.cli.demo.supervisor import Supervisor
 
 RATE: Final = 500
@@ -40,7 +40,7 @@ REPORT_EVERY: Final = 10
 class KillLoop:
     """Kills, waits for the end, and proves."""
 
-    def __init__(self, kills: int, seed: int, selections: Sequence[Selection], *, quiet: bool) -> None:
+    def __init__(self, kills: int, seed: int, selections: Sequence[DemoSubscription], *, quiet: bool) -> None:
         self._kills = kills
         self._seed = seed
         self._random = Random(seed)  # noqa: S311 - not for secrets
@@ -48,7 +48,7 @@ class KillLoop:
         self._quiet = quiet
         self._began = monotonic()
 
-    async def run(self, directory: Path) -> Outcome:
+    async def run(self, directory: Path) -> DemoOutcome:
         """All of it. Raises WorkerFailedError when a process fails by itself."""
         flights = made_up_flights(self._kills * FLIGHTS_PER_KILL, self._seed)
         async with Supervisor(directory, flights, self._selections, RATE) as supervisor:
@@ -59,7 +59,7 @@ class KillLoop:
         expected = expectations(flights[: progress.published], self._selections)
         verdicts = verdicts_of(self._selections, expected, supervisor)
         seconds = monotonic() - self._began
-        return Outcome(self._seed, progress.published, seconds, stalled, supervisor.kills, verdicts)
+        return DemoOutcome(self._seed, progress.published, seconds, stalled, supervisor.kills, verdicts)
 
     async def _kill(self, supervisor: Supervisor) -> bool:
         """Kills as often as was asked for, and waits for the end. Returns False when nothing moves any more."""
@@ -108,7 +108,7 @@ def main() -> None:
     sys.exit(0 if outcome.is_right else 1)
 
 
-def print_result(outcome: Outcome) -> None:
+def print_result(outcome: DemoOutcome) -> None:
     """Says for people what was counted."""
     from gapless.cli.demo.report import conclusion
 

@@ -61,7 +61,7 @@ class Keys:
 
 
 @dataclass(frozen=True)
-class Published:
+class TaskOutcome:
     """What became of the rows of a task."""
 
     published: int
@@ -112,7 +112,7 @@ def check_columns(columns: Mapping[str, str], options: SinkOptions) -> None:
         raise ConfigurationError("a sink needs the column topic, or the option topic")
 
 
-def publish(rows: Iterable[Mapping[str, Any]], options: SinkOptions, keys: Keys | None) -> Published:
+def publish(rows: Iterable[Mapping[str, Any]], options: SinkOptions, keys: Keys | None) -> TaskOutcome:
     """Publishes the rows of a task; all are durable when it returns. Without keys nothing is a repetition."""
     if options.order is not None:
         order = options.order
@@ -131,7 +131,7 @@ def publish(rows: Iterable[Mapping[str, Any]], options: SinkOptions, keys: Keys 
             receipt = connection.publish(keys.producer, keys.epoch, first, messages, timeout=timeout)
             published += receipt.published
             duplicates += receipt.duplicates
-    return Published(published, duplicates)
+    return TaskOutcome(published, duplicates)
 
 
 def message(row: Mapping[str, Any], topic: str | None) -> Message:

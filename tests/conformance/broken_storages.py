@@ -16,7 +16,7 @@ import pytest
 from conformance.storages import MemoryHarness
 from gapless.errors import StorageError, VolumeFailedError
 from gapless.spi import LogVolume
-from gapless_storage._memory import Batch, Log, Rows
+from gapless_storage._memory import Records, Rows, UndoLog
 from gapless_storage.memory import MemoryDisk, MemoryStream, MemoryTable, MemoryVolume
 
 
@@ -62,7 +62,7 @@ def put_at_once(self: MemoryStream, index: int, record: bytes) -> None:
     if not self.last < index < 2**63:
         raise ValueError(index)
     self.last = index
-    self._log.put((index, record), Batch())
+    self._log.put((index, record), UndoLog())
 
 
 def put_anything(self: MemoryStream, index: int, record: bytes) -> None:
@@ -76,7 +76,7 @@ def put_with_last_of_yesterday(self: MemoryStream, index: int, record: bytes) ->
     self._staged.append((self._log.put, (index, record)))
 
 
-def put_truncated(self: Log, entry: tuple[int, bytes], batch: Batch) -> None:
+def put_truncated(self: Records, entry: tuple[int, bytes], batch: UndoLog) -> None:
     index, record = entry
     self._indexes.append(index)
     self._records.append(record[:65_535])
@@ -84,14 +84,14 @@ def put_truncated(self: Log, entry: tuple[int, bytes], batch: Batch) -> None:
     self.size += len(record)
 
 
-def read_exclusive(self: Log, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
+def read_exclusive(self: Records, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
     """Without the record that covers `upto`, when it lies beyond."""
     place = bisect_right(self._indexes, max(after, self.first))
     stop = bisect_right(self._indexes, upto)
     return list(zip(self._indexes[place:stop], self._records[place:stop], strict=True))
 
 
-def read_inclusive(self: Log, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
+def read_inclusive(self: Records, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
     """With the record at `after`."""
     place = bisect_left(self._indexes, max(after, self.first + 1))
     stop = bisect_left(self._indexes, upto) + 1
@@ -103,14 +103,14 @@ def read_beyond(self: MemoryStream, after: int, upto: int, max_bytes: int = 1 <<
     return self._log.read(after, max(upto, after + 1), max_bytes)
 
 
-_read = Log.read
+_read = Records.read
 
 
-def read_all(self: Log, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
+def read_all(self: Records, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
     return _read(self, after, upto, 1 << 60)
 
 
-def read_at_most(self: Log, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
+def read_at_most(self: Records, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
     """Never more than `max_bytes`, so that a large record is never read."""
     found = _read(self, after, upto, max_bytes)
     while found and sum(len(record) for _, record in found) > max_bytes:
@@ -126,24 +126,24 @@ last_of_what_is_there = property(_last_record, lambda *_: None)
 
 
 def chop_at_once(self: MemoryStream, upto: int) -> None:
-    self._log.chop(min(upto, self.last), Batch())
+    self._log.chop(min(upto, self.last), UndoLog())
 
 
 def chop_beyond(self: MemoryStream, upto: int) -> None:
     self._staged.append((self._log.chop, upto))
 
 
-def chop_back(self: Log, upto: int, batch: Batch) -> None:
+def chop_back(self: Records, upto: int, batch: UndoLog) -> None:
     self._move_chop_point(upto, sign=1)
 
 
-def chop_and_forget_last(self: Log, upto: int, batch: Batch) -> None:
+def chop_and_forget_last(self: Records, upto: int, batch: UndoLog) -> None:
     _chop(self, upto, batch)
     if self.last <= upto:
         self.last = 0
 
 
-_chop = Log.chop
+_chop = Records.chop
 
 # -------------------------------------------------------------------------------------------- tables
 
@@ -173,7 +173,7 @@ def get_without_empty(self: MemoryTable, key: bytes) -> bytes | None:
 
 
 def put_row_at_once(self: MemoryTable, key: bytes, value: bytes) -> None:
-    self._rows.change((key, value), Batch())
+    self._rows.change((key, value), UndoLog())
 
 
 def delete_nothing(self: MemoryTable, key: bytes) -> None:
@@ -194,12 +194,12 @@ def one_table(self: MemoryVolume, name: str) -> MemoryTable:
 
 
 def one_stream(self: MemoryVolume, name: str) -> MemoryStream:
-    log = self._content.logs.setdefault("", Log())
+    log = self._content.logs.setdefault("", Records())
     return self._streams.setdefault(name, MemoryStream(name, log, self._staged, self._disk))
 
 
 def new_stream(self: MemoryVolume, name: str) -> MemoryStream:
-    return MemoryStream(name, self._content.logs.setdefault(name, Log()), self._staged, self._disk)
+    return MemoryStream(name, self._content.logs.setdefault(name, Records()), self._staged, self._disk)
 
 
 def close_and_write(self: MemoryVolume) -> None:
@@ -244,28 +244,28 @@ def owned_by_anyone(self: MemoryDisk, volume: MemoryVolume) -> Any:
     return self._lock
 
 
-def reclaim_too_much(self: Log) -> int:
+def reclaim_too_much(self: Records) -> int:
     self.settled += 1
     return _reclaim(self)
 
 
-def reclaim_nothing(self: Log) -> int:
+def reclaim_nothing(self: Records) -> int:
     return 0
 
 
-def reclaim_unsettled(self: Log) -> int:
+def reclaim_unsettled(self: Records) -> int:
     self.settled = self.first
     return _reclaim(self)
 
 
-_reclaim = Log.reclaim
+_reclaim = Records.reclaim
 
 # ----------------------------------------------------------------------------------- crashes, failures
 
 
 def crash_losing_one(self: MemoryDisk, keep: int = 0) -> None:
     """One batch that was synced."""
-    self._batches.append(Batch())
+    self._batches.append(UndoLog())
     log = self._content.logs.get("left")
     if log is not None and log._indexes:
         log._unput(log._indexes[-2] if len(log._indexes) > 1 else 0)

@@ -21,10 +21,10 @@ from conformance.transports import MemoryHarness
 from gapless.core.wire.framing import FrameDecoder
 from gapless.spi import Link, LinkHandler
 from gapless_testing.transport import TransportHarness, ends
-from gapless_transport.links import BaseLink, Phase
+from gapless_transport.links import BaseLink, LinkState
 from gapless_transport.memory import MemoryListener, MemoryTransport
 from gapless_transport.memory_link import MemoryLink, Payload
-from gapless_transport.outbox import Outbox
+from gapless_transport.send_queue import SendQueue
 from gapless_transport.tcp import TcpTransport
 
 BREACH_SECONDS_MAX = 0.4
@@ -102,12 +102,12 @@ def whole_blank(payload: Payload) -> bytes:
     return bytes(size_unchecked(payload))
 
 
-def put_first(outbox: Outbox[Any], item: object, size: int, *, urgent: bool = False) -> None:
+def put_first(outbox: SendQueue[Any], item: object, size: int, *, urgent: bool = False) -> None:
     outbox._data.appendleft((item, size))
     outbox.size += size
 
 
-def put_behind(outbox: Outbox[Any], item: object, size: int, *, urgent: bool = False) -> None:
+def put_behind(outbox: SendQueue[Any], item: object, size: int, *, urgent: bool = False) -> None:
     outbox._data.append((item, size))
     outbox.size += size
 
@@ -176,10 +176,10 @@ def note_pending_without_limit(link: MemoryLink) -> None:
     link._mark.note(link.pending)
 
 
-take = Outbox.take
+take = SendQueue.take
 
 
-def take_backwards(outbox: Outbox[Any], room: int) -> list[Any]:
+def take_backwards(outbox: SendQueue[Any], room: int) -> list[Any]:
     return take(outbox, room)[::-1]
 
 
@@ -191,8 +191,8 @@ def close_at_once(link: MemoryLink, reason: str = "") -> None:
 
 
 def close_in_its_own_time(link: MemoryLink, reason: str = "") -> None:
-    if link._phase is Phase.OPEN:
-        link._phase = Phase.CLOSING
+    if link._phase is LinkState.OPEN:
+        link._phase = LinkState.CLOSING
         link._reason = reason
         link.pump_soon()
 

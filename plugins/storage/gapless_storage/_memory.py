@@ -10,19 +10,19 @@ from typing import Any, TypeAlias
 
 
 @dataclass(slots=True)
-class Batch:
+class UndoLog:
     """What it takes to take a batch back, and to know that it is durable."""
 
     undos: list[tuple[Callable[[Any], None], Any]] = field(default_factory=list)
-    chops: list[tuple[Log, int]] = field(default_factory=list)
+    chops: list[tuple[Records, int]] = field(default_factory=list)
     lost: bool = False
 
 
-Change: TypeAlias = "tuple[Callable[[Any, Batch], None], Any]"
+Change: TypeAlias = "tuple[Callable[[Any, UndoLog], None], Any]"
 """A method that makes a change and notes in the batch how to take it back, and its argument."""
 
 
-class Log:
+class Records:
     """The records of a stream: two lists side by side, so that a place is found by bisection."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Log:
         self._records: list[bytes] = []
         self._lock = threading.Lock()  # `reclaim` may come while another thread reads
 
-    def put(self, entry: tuple[int, bytes], batch: Batch) -> None:
+    def put(self, entry: tuple[int, bytes], batch: UndoLog) -> None:
         """Adds a record."""
         index, record = entry
         batch.undos.append((self._unput, self.last))
@@ -45,14 +45,14 @@ class Log:
         self.last = index
         self.size += len(record)
 
-    def chop(self, upto: int, batch: Batch) -> None:
+    def chop(self, upto: int, batch: UndoLog) -> None:
         """Moves the chop point; the records below it stay until `reclaim`."""
         if upto > self.first:
             batch.undos.append((self._unchop, self.first))
             batch.chops.append((self, upto))
             self._move_chop_point(upto, sign=1)
 
-    def give_up(self, lost: tuple[int, int], batch: Batch) -> None:
+    def give_up(self, lost: tuple[int, int], batch: UndoLog) -> None:
         """Notes what an operator gives up."""
         batch.undos.append((self._set_given_up, self.given_up))
         self._set_given_up((*self.given_up, lost))
@@ -68,9 +68,9 @@ class Log:
                 end += 1
             return list(zip(self._indexes[place:end], self._records[place:end], strict=True))
 
-    def copy(self) -> Log:
+    def copy(self) -> Records:
         """Another one with the same records, all of it durable."""
-        log = Log()
+        log = Records()
         with self._lock:
             log.first = log.settled = self.first
             log.last, log.size, log.chopped_bytes = self.last, self.size, self.chopped_bytes
@@ -114,7 +114,7 @@ class Rows:
         self.values: dict[bytes, bytes] = {}
         self._keys: list[bytes] | None = []
 
-    def change(self, row: tuple[bytes, bytes | None], batch: Batch) -> None:
+    def change(self, row: tuple[bytes, bytes | None], batch: UndoLog) -> None:
         """Sets a value, or removes it with None."""
         key, value = row
         batch.undos.append((self._set, (key, self.values.get(key))))
@@ -151,7 +151,7 @@ class Rows:
 class Content:
     """All that is on the disk."""
 
-    logs: dict[str, Log] = field(default_factory=dict)
+    logs: dict[str, Records] = field(default_factory=dict)
     rows: dict[str, Rows] = field(default_factory=dict)
 
     def copy(self) -> Content:

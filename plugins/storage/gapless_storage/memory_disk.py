@@ -23,7 +23,7 @@ from gapless.errors import (
     VolumeLockedError,
 )
 from gapless.spi import StorageCapabilities, VolumeIdentity
-from gapless_storage._memory import Batch, Change, Content
+from gapless_storage._memory import Change, Content, UndoLog
 from gapless_storage.memory_volume import MemoryVolume
 
 Part: TypeAlias = Literal["all", "database", "fence"]
@@ -69,7 +69,7 @@ class MemoryDisk:
         self.capabilities = StorageCapabilities(durable=durable)
         self._identity: VolumeIdentity | None = None
         self._content = Content()
-        self._batches: list[Batch] = []  # written and not synced, oldest first
+        self._batches: list[UndoLog] = []  # written and not synced, oldest first
         self._synced = 0  # how many batches came before those
         self._ghosts: list[list[Change]] = []  # could not be written, and are there after reopening
         # Two copies of a volume that both went on are told apart by their openings, each an object of its own.
@@ -230,7 +230,7 @@ class MemoryDisk:
 
     def _begin_opening(self) -> None:
         """Recovery writes what it found anew, with a batch of its own, and syncs it."""
-        batch = Batch()
+        batch = UndoLog()
         batch.undos.append((self._set_openings, (self._opening, self._opening_before)))
         self._set_openings((object(), self._opening))
         self._batches.append(batch)
@@ -258,7 +258,7 @@ class MemoryDisk:
             raise VolumeFailedError("a sync failed")
 
     def _apply(self, changes: list[Change]) -> None:
-        batch = Batch()
+        batch = UndoLog()
         for change, argument in changes:
             change(argument, batch)
         self._batches.append(batch)

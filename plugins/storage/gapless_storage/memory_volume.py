@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gapless.errors import RecordsDamagedError, VolumeCorruptError, VolumeFailedError
 from gapless.spi import GivenUp
-from gapless_storage._memory import Change, Content, Log, Rows
+from gapless_storage._memory import Change, Content, Records, Rows
 
 if TYPE_CHECKING:
     from gapless.spi import VolumeIdentity
@@ -35,7 +35,7 @@ class MemoryVolume:
     def stream(self, name: str) -> MemoryStream:
         """The stream of that name."""
         if name not in self._streams:
-            log = self._content.logs.setdefault(name, Log())
+            log = self._content.logs.setdefault(name, Records())
             self._streams[name] = MemoryStream(name, log, self._staged, self._disk)
         return self._streams[name]
 
@@ -142,7 +142,7 @@ class MemoryVolume:
 class MemoryStream:
     """A stream in memory; see `gapless.spi.LogStream`."""
 
-    def __init__(self, name: str, log: Log, staged: list[Change], disk: MemoryDisk) -> None:
+    def __init__(self, name: str, log: Records, staged: list[Change], disk: MemoryDisk) -> None:
         self.name = name
         self.last = log.last
         self._log = log

@@ -46,7 +46,7 @@ from gapless_storage._rocksdb.layout import (
     stream_name_key,
     table_name_key,
 )
-from gapless_storage._rocksdb.opening import Opened, open_directory
+from gapless_storage._rocksdb.opening import OpenVolume, open_directory
 from gapless_storage._rocksdb.seal import seal
 from gapless_storage._rocksdb.streams import Reclaim, RocksdbStream, RocksdbTable
 
@@ -79,7 +79,7 @@ class RocksdbVolume:
 
     capabilities = StorageCapabilities(durable=True)
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenVolume) -> None:
         self.identity = opened.identity
         self.created = opened.created
         self._opened = opened

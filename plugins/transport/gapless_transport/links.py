@@ -9,12 +9,12 @@ from typing import Any, Generic
 
 from gapless.spi import Link, LinkHandler
 from gapless_transport.options import LinkOptions
-from gapless_transport.outbox import Item, Outbox, WaterMark
+from gapless_transport.send_queue import Item, SendQueue, WaterMark
 
 logger = logging.getLogger(__name__)
 
 
-class Phase(enum.Enum):
+class LinkState(enum.Enum):
     """Where a link stands. It only ever goes forward."""
 
     OPEN = enum.auto()
@@ -37,17 +37,17 @@ class BaseLink(Generic[Item]):
         self.refusal: Exception | None = None
         """What `accept` raised, if it did."""
         self._options = options
-        self._phase = Phase.OPEN
+        self._phase = LinkState.OPEN
         self._handler: LinkHandler | None = None
         self._reason: str | None = None
         self._paused = False
-        self._outbox: Outbox[Item] = Outbox()
+        self._queue: SendQueue[Item] = SendQueue()
         self._mark = WaterMark(options.high_water, options.low_water)
 
     @property
     def ended(self) -> bool:
         """Whether all is over."""
-        return self._phase is Phase.CLOSED
+        return self._phase is LinkState.CLOSED
 
     @property
     def pending(self) -> int:
@@ -64,12 +64,12 @@ class BaseLink(Generic[Item]):
 
     def fail(self, reason: str) -> None:
         """Gives the link up at once: what is pending is lost. `on_closed` follows later."""
-        if self._phase is Phase.CLOSED:
+        if self._phase is LinkState.CLOSED:
             return
         if self._reason is None:
             self._reason = reason
-        self._phase = Phase.CLOSING
-        self._outbox.clear()
+        self._phase = LinkState.CLOSING
+        self._queue.clear()
         self._abort()
 
     def _abort(self) -> None:
@@ -93,15 +93,15 @@ class BaseLink(Generic[Item]):
 
     def _note_sent(self) -> None:
         """To be called when `pending` has fallen: tells the handler if it waits for that."""
-        if self._phase is Phase.OPEN and self._handler is not None and self._mark.has_fallen(self.pending):
+        if self._phase is LinkState.OPEN and self._handler is not None and self._mark.has_fallen(self.pending):
             self._tell(self._handler.on_drained)
 
     def _end(self, reason: str) -> None:
         """All is over; `reason` is said if nobody has given one before."""
-        if self._phase is Phase.CLOSED:
+        if self._phase is LinkState.CLOSED:
             return
-        self._phase = Phase.CLOSED
-        self._outbox.clear()
+        self._phase = LinkState.CLOSED
+        self._queue.clear()
         handler, self._handler = self._handler, None
         if handler is not None:
             self._tell(handler.on_closed, reason if self._reason is None else self._reason)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from gapless.core.wire.framing import PAYLOAD_BYTES_MAX
 from gapless.errors import LocalProtocolError
 from gapless_transport.faults import LinkResetError, Wire
-from gapless_transport.links import BaseLink, Phase
+from gapless_transport.links import BaseLink, LinkState
 from gapless_transport.options import LinkOptions
 
 BATCH_BYTES = 256 << 10
@@ -45,15 +45,15 @@ class MemoryLink(BaseLink[Payload]):
     @property
     def pending(self) -> int:
         """Bytes accepted by `send` that the other end has not been given."""
-        return 0 if self._phase is Phase.CLOSED else self._outbox.size + self._wire.size
+        return 0 if self._phase is LinkState.CLOSED else self._queue.size + self._wire.size
 
     def send(self, payloads: Sequence[Payload], *, urgent: bool = False) -> None:
         """Sends each payload as a frame; see `Link.send`."""
-        if self._phase is not Phase.OPEN:
+        if self._phase is not LinkState.OPEN:
             return
         sizes = [_size(payload) for payload in payloads]
         for payload, size in zip(payloads, sizes, strict=True):
-            self._outbox.put(payload, size, urgent=urgent)
+            self._queue.put(payload, size, urgent=urgent)
         self._note_pending()
         self.pump_soon()
 
@@ -73,9 +73,9 @@ class MemoryLink(BaseLink[Payload]):
 
     def close(self, reason: str = "") -> None:
         """Sends what is pending within `close_timeout`, then closes."""
-        if self._phase is not Phase.OPEN:
+        if self._phase is not LinkState.OPEN:
             return
-        self._phase = Phase.CLOSING
+        self._phase = LinkState.CLOSING
         self._reason = reason
         self._inbox.clear()
         self._timer = self._loop.call_later(self._options.close_timeout, self.fail, reason)
@@ -96,11 +96,11 @@ class MemoryLink(BaseLink[Payload]):
     def _pump(self) -> None:
         """Moves what is pending over the wire, if the other end takes it."""
         self._next_pump = None
-        if self._phase is Phase.CLOSED or self.other.is_stalled():
+        if self._phase is LinkState.CLOSED or self.other.is_stalled():
             return
         now = self._loop.time()
         try:
-            self._wire.put([_whole(payload) for payload in self._outbox.take(BATCH_BYTES)], now)
+            self._wire.put([_whole(payload) for payload in self._queue.take(BATCH_BYTES)], now)
         except LinkResetError:
             self.fail("the link was reset")
             return
@@ -110,12 +110,12 @@ class MemoryLink(BaseLink[Payload]):
 
     def _go_on(self) -> None:
         """Decides when to pump again, or that all is sent and the link can end."""
-        if self._outbox:
+        if self._queue:
             self.pump_soon()
         elif self._wire.size:
             if self._next_pump is None:
                 self._next_pump = self._loop.call_at(self._wire.next_at(), self._pump)
-        elif self._phase is Phase.CLOSING:
+        elif self._phase is LinkState.CLOSING:
             self._leave("")
             self.other.be_cut_off("")
 
@@ -123,11 +123,11 @@ class MemoryLink(BaseLink[Payload]):
 
     def is_stalled(self) -> bool:
         """Whether this end takes nothing at present."""
-        return self._phase is Phase.OPEN and (self._paused or bool(self._inbox))
+        return self._phase is LinkState.OPEN and (self._paused or bool(self._inbox))
 
     def take(self, payloads: list[bytes]) -> None:
         """Frames have crossed the wire; a closing end drops them."""
-        if self._phase is Phase.OPEN:
+        if self._phase is LinkState.OPEN:
             self._inbox.extend(payloads)
             self._hand_over()
 
@@ -167,7 +167,7 @@ class MemoryLink(BaseLink[Payload]):
         """The other end is gone: this one ends too, once it has handed over what had arrived."""
         if at_once:
             self._leave(reason)
-        elif self._phase is not Phase.CLOSED:
+        elif self._phase is not LinkState.CLOSED:
             self._cut_off = reason
             self._hand_over()
 

@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 from gapless.core.wire.framing import FrameDecoder, encode_header
 from gapless.errors import RemoteProtocolError
 from gapless.spi import Link, LinkHandler
-from gapless_transport.links import BaseLink, Phase
+from gapless_transport.links import BaseLink, LinkState
 from gapless_transport.options import LinkOptions
 from gapless_transport.room import Room
 from gapless_transport.sockets import prepare
@@ -67,13 +67,13 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
     @property
     def pending(self) -> int:
         """Bytes accepted by `send` that have not left this process; TLS may hold up to 64 KiB more."""
-        if not self.begun or self._phase is Phase.CLOSED:
+        if not self.begun or self._phase is LinkState.CLOSED:
             return 0
-        return self._outbox.size + self._chunk_bytes + self._transport.get_write_buffer_size()
+        return self._queue.size + self._chunk_bytes + self._transport.get_write_buffer_size()
 
     def send(self, payloads: Sequence[bytes | tuple[bytes, bytes]], *, urgent: bool = False) -> None:
         """Sends each payload as a frame; see `Link.send`."""
-        if self._phase is not Phase.OPEN:
+        if self._phase is not LinkState.OPEN:
             return
         frames = [_frame(payload) for payload in payloads]
         if not self._blocked and sum(map(len, chain.from_iterable(frames))) <= CHUNK_BYTES:
@@ -81,7 +81,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
             self._write(b"".join(chain.from_iterable(frames)))
         else:
             for frame in frames:
-                self._outbox.put(frame, sum(map(len, frame)), urgent=urgent)
+                self._queue.put(frame, sum(map(len, frame)), urgent=urgent)
             self._flush()
         if self._blocked:
             self._note_pending()
@@ -92,14 +92,14 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
 
     def pause(self) -> None:
         """Stops reading."""
-        if self._phase is Phase.OPEN and not self._paused:
+        if self._phase is LinkState.OPEN and not self._paused:
             self._paused = True
             # Not at once: within `connection_made`, reading starts afterwards whatever was said before.
             self._loop.call_soon(self._apply_pause)
 
     def resume(self) -> None:
         """Reads again, and hands over what had been read already."""
-        if self._phase is Phase.OPEN and self._paused:
+        if self._phase is LinkState.OPEN and self._paused:
             self._paused = False
             if not self._waits:
                 self._transport.resume_reading()
@@ -107,9 +107,9 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
 
     def close(self, reason: str = "") -> None:
         """Sends what is pending within `close_timeout`, then closes."""
-        if self._phase is not Phase.OPEN:
+        if self._phase is not LinkState.OPEN:
             return
-        self._phase = Phase.CLOSING
+        self._phase = LinkState.CLOSING
         self._reason = reason
         if self._timer is not None:
             self._timer.cancel()
@@ -128,13 +128,13 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
     def go_on(self) -> None:
         """There is room for the frame that has begun."""
         self._claimed, self._waits = True, False
-        if self._phase is Phase.OPEN and not self._paused:
+        if self._phase is LinkState.OPEN and not self._paused:
             self._transport.resume_reading()
 
     def give_up(self, reason: str) -> None:
         """The frame that has begun is not waited for any more: the handler is told, and closes."""
         self._claimed = self._waits = False
-        if self._phase is not Phase.OPEN or self._is_broken or self._handler is None:
+        if self._phase is not LinkState.OPEN or self._is_broken or self._handler is None:
             return
         self._is_broken = True
         self._decoder = FrameDecoder(1)
@@ -180,7 +180,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
             # One more read may come before the pause, and again one before what is kept is handed over.
             # And after a dialer's TLS handshake, data may come before `dial` has told us of it.
             self._kept += data
-        elif self._phase is Phase.OPEN:
+        elif self._phase is LinkState.OPEN:
             self._hand_over(data)
 
     def eof_received(self) -> None:
@@ -195,7 +195,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
     def resume_writing(self) -> None:
         """The socket has taken everything."""
         self._blocked = False
-        if self._phase is Phase.CLOSING:
+        if self._phase is LinkState.CLOSING:
             self._loop.call_soon(self._finish_sending)
         else:
             self._flush()
@@ -230,7 +230,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
             self._transport.pause_reading()
 
     def _hand_over_kept(self) -> None:
-        if self._phase is Phase.OPEN and not self._paused:
+        if self._phase is LinkState.OPEN and not self._paused:
             kept, self._kept = self._kept, b""
             self._hand_over(kept)
 
@@ -250,7 +250,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
                 self._tell(self._handler.on_frames, payloads)
             if self._room is not None and (self._decoder.begun or self._claimed):
                 self._mind_room(self._room, finished=bool(payloads))
-            if not self._decoder.held or self._paused or self._phase is not Phase.OPEN:
+            if not self._decoder.held or self._paused or self._phase is not LinkState.OPEN:
                 return
             data = b""
 
@@ -258,9 +258,9 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         """Gives the socket what it takes, urgent frames first."""
         while not self._blocked:
             if not self._chunks:
-                waiting = self._outbox.size
-                pieces = chain.from_iterable(self._outbox.take(CHUNK_BYTES))
-                self._chunk_bytes = waiting - self._outbox.size
+                waiting = self._queue.size
+                pieces = chain.from_iterable(self._queue.take(CHUNK_BYTES))
+                self._chunk_bytes = waiting - self._queue.size
                 if not self._chunk_bytes:
                     return
                 whole = self._chunk_bytes <= CHUNK_BYTES
@@ -281,7 +281,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         within `resume_writing` ends twice.
         """
         self._flush()
-        if self._chunks or self._outbox or self._transport.is_closing() or self._phase is Phase.CLOSED:
+        if self._chunks or self._queue or self._transport.is_closing() or self._phase is LinkState.CLOSED:
             return
         if self._transport.can_write_eof():
             # The other end reads to here, closes, and we hear of that in `eof_received`.

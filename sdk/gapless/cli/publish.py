@@ -54,7 +54,7 @@ def publish(
         raise outcome.error
 
 
-class Outcome:
+class PublishReport:
     """How far it came."""
 
     def __init__(self, topic: str) -> None:
@@ -92,8 +92,8 @@ def opened(file: Path) -> Iterator[int]:
         yield opened_file.fileno()
 
 
-async def _publish(topic: str, descriptor: int, url: str, client_id: str, wait: float) -> Outcome:
-    outcome = Outcome(topic)
+async def _publish(topic: str, descriptor: int, url: str, client_id: str, wait: float) -> PublishReport:
+    outcome = PublishReport(topic)
     async with connected(url, client_id, wait) as connection, connection.session() as session:
         lines = LineReader(descriptor)
         publisher = session.publisher(topic)
@@ -113,7 +113,7 @@ async def _publish(topic: str, descriptor: int, url: str, client_id: str, wait: 
     return outcome
 
 
-async def _messages(lines: LineReader, outcome: Outcome) -> AsyncIterator[Message]:
+async def _messages(lines: LineReader, outcome: PublishReport) -> AsyncIterator[Message]:
     """The messages up to the first line that is wrong, which is noted; blank lines are passed over."""
     number = 1
     try:

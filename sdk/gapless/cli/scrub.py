@@ -123,7 +123,7 @@ def scrub(
     snapshot. Ends with status 1 when something is found. What is released already is not read.
     """
     with closing(open_volume(config, path)) as volume:
-        findings = read_all(volume, Pace(rate * MEGABYTE), Progress(volume, quiet=as_json))
+        findings = read_all(volume, Pace(rate * MEGABYTE), ScrubProgress(volume, quiet=as_json))
     if as_json:
         print_json(findings.as_json)
     else:
@@ -147,7 +147,7 @@ def repair(
     moment, and done again.
     """
     with closing(open_volume(config, path)) as volume:
-        findings = read_all(volume, Pace(0), Progress(volume, quiet=as_json))
+        findings = read_all(volume, Pace(0), ScrubProgress(volume, quiet=as_json))
         if findings.tables:
             named = "; ".join(f"{name}: {why}" for name, why in findings.tables.items())
             raise VolumeCorruptError(
@@ -203,7 +203,7 @@ class Pace:
             time.sleep(ahead)
 
 
-class Progress:
+class ScrubProgress:
     """Says once a second on the standard error output how far it is."""
 
     def __init__(self, volume: LogVolume, *, quiet: bool) -> None:
@@ -224,7 +224,7 @@ class Progress:
         )
 
 
-def read_all(volume: LogVolume, pace: Pace, progress: Progress) -> Findings:
+def read_all(volume: LogVolume, pace: Pace, progress: ScrubProgress) -> Findings:
     """Reads every record and every row of a volume."""
     findings = Findings()
 

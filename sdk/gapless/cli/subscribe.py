@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EVENTS_AT_ONCE = 1024
 
 
-class InUse(str, Enum):
+class WhenInUse(str, Enum):
     """What to do about another consumer of the subscription."""
 
     ERROR = "error"
@@ -58,7 +58,7 @@ def subscribe(
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many events.")] = None,
     ack: Annotated[bool, typer.Option(help="Let the broker release what was printed.")] = True,
-    in_use: Annotated[InUse, typer.Option(help="What to do if another consumer has it.")] = InUse.ERROR,
+    in_use: Annotated[WhenInUse, typer.Option(help="What to do if another consumer has it.")] = WhenInUse.ERROR,
     url: Url = DEFAULT_URL,
     client_id: ClientId = "",
     wait: Wait = DEFAULT_WAIT,
@@ -70,7 +70,7 @@ def subscribe(
     nothing is lost. A gap is printed in its place, and makes the exit status 1.
     """
     position = (token_file and read_token(token_file)) or start_of(start)
-    consumer = Consumer(token_file and token_file.resolve(), count, ack=ack, as_json=as_json)
+    consumer = EventPrinter(token_file and token_file.resolve(), count, ack=ack, as_json=as_json)
 
     async def consume() -> None:
         async with connected(url, client_id, wait) as connection, connection.session() as session:
@@ -124,7 +124,7 @@ class _Printed:
         sys.stdout.flush()
 
 
-class Consumer:
+class EventPrinter:
     """Prints, keeps the token, acknowledges: in this order."""
 
     def __init__(self, token_file: Path | None, count: int | None, *, ack: bool, as_json: bool) -> None:

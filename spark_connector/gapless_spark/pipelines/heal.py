@@ -52,7 +52,7 @@ class Healed:
     """What the archive does not have."""
 
 
-class Healing:
+class SubscriptionHealing:
     """A subscription's gaps before an archive."""
 
     def __init__(self, archive: Archive, connection: gapless.sync.Connection, name: str) -> None:

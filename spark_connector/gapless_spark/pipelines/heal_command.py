@@ -16,7 +16,7 @@ from gapless.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import gapless
-    from gapless_spark.pipelines.heal import Healable, Healing
+    from gapless_spark.pipelines.heal import Healable, SubscriptionHealing
 
 DEFAULT_WAIT: Final = 10.0
 COLUMNS: Final = {
@@ -77,19 +77,19 @@ def heal(
 
 
 @contextmanager
-def _healing(path: Path, name: str, url: str, client_id: str, wait: float) -> Iterator[Healing]:
+def _healing(path: Path, name: str, url: str, client_id: str, wait: float) -> Iterator[SubscriptionHealing]:
     try:
         from gapless_spark.pipelines.archive_reader import Archive
         from gapless_spark.pipelines.broker import connected
-        from gapless_spark.pipelines.heal import Healing
+        from gapless_spark.pipelines.heal import SubscriptionHealing
     except ImportError as error:
         raise ConfigurationError(f'this needs {error.name or error}: pip install "gapless[spark]"') from error
     archive = Archive(path)
     with connected(url, client_id, wait) as connection:
-        yield Healing(archive, connection, name)
+        yield SubscriptionHealing(archive, connection, name)
 
 
-def _gaps(healing: Healing, token: str | None, named: Sequence[str], file: str | None) -> list[gapless.Gap]:
+def _gaps(healing: SubscriptionHealing, token: str | None, named: Sequence[str], file: str | None) -> list[gapless.Gap]:
     from gapless import CheckpointToken
     from gapless_spark.pipelines.heal import gap_of, gaps_in
 
@@ -103,7 +103,7 @@ def _gaps(healing: Healing, token: str | None, named: Sequence[str], file: str |
     return healing.gaps(None if token is None else CheckpointToken.parse(token))
 
 
-def _print_events(healing: Healing, found: list[Healable]) -> None:
+def _print_events(healing: SubscriptionHealing, found: list[Healable]) -> None:
     from gapless import Gap
     from gapless.cli.lines import fields_of_event, fields_of_gap
 
@@ -116,7 +116,7 @@ def _print_events(healing: Healing, found: list[Healable]) -> None:
                 print_json(fields_of_event(event))
 
 
-def _publish(healing: Healing, found: list[Healable], topic: str, *, as_json: bool) -> None:
+def _publish(healing: SubscriptionHealing, found: list[Healable], topic: str, *, as_json: bool) -> None:
     done = [healing.publish(each, topic) for each in found]
     published, duplicates = sum(each.published for each in done), sum(each.duplicates for each in done)
     lacking = [gap for each in done for gap in each.gaps]
@@ -129,12 +129,12 @@ def _publish(healing: Healing, found: list[Healable], topic: str, *, as_json: bo
         print(f"GAP: the archive lacks ({gap.start}, {gap.end}]: {gap}")
 
 
-def _list(healing: Healing, found: list[Healable], *, as_json: bool) -> None:
+def _list(healing: SubscriptionHealing, found: list[Healable], *, as_json: bool) -> None:
     rows = [_row(healing, each, as_json=as_json) for each in found]
     print_listing(rows, COLUMNS, as_json=as_json, empty="no gap lies ahead of this subscription")
 
 
-def _row(healing: Healing, each: Healable, *, as_json: bool) -> dict[str, Any]:
+def _row(healing: SubscriptionHealing, each: Healable, *, as_json: bool) -> dict[str, Any]:
     gap = each.gap
     row: dict[str, Any] = {"pubend": gap.pubend, "events": healing.count(each)}
     if as_json:

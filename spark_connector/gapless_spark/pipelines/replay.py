@@ -42,7 +42,7 @@ log = logging.getLogger("gapless_spark")
 
 
 @dataclass(frozen=True)
-class Range:
+class ReplayRange:
     """What is replayed: times from `start` on and before `end`; ticks behind `start` and up to `end`."""
 
     start: Tick = 0
@@ -111,7 +111,7 @@ def replay(
     """
     from gapless_spark.pipelines.archive_reader import Archive
 
-    wanted = Range(_tick(start, "start"), _tick(end, "end", FOREVER), tuple(pubends), gapless.Selector(selector))
+    wanted = ReplayRange(_tick(start, "start"), _tick(end, "end", FOREVER), tuple(pubends), gapless.Selector(selector))
     if wanted.start >= wanted.end:
         raise ConfigurationError("the range ends before it begins")
     if topic is not None:
@@ -137,7 +137,7 @@ class Job:
     network: str
     topic: str | None
     by_topic: bool
-    wanted: Range
+    wanted: ReplayRange
     run: str
 
     def fields(self) -> dict[str, object]:
@@ -163,7 +163,7 @@ class Job:
         return f"replay/{self.digest(pubend, topic)}"
 
 
-class Done(msgspec.Struct):
+class ReplayedUpto(msgspec.Struct):
     """How far a pubend has been replayed."""
 
     tick: Tick = 0
@@ -175,7 +175,7 @@ class _Noted(msgspec.Struct):
     """A note, as it is kept."""
 
     replay: dict[str, object]
-    pubends: dict[PubendId, Done]
+    pubends: dict[PubendId, ReplayedUpto]
 
 
 class Note:
@@ -186,7 +186,7 @@ class Note:
         self._path = folder.private / "replays" / f"{job.digest()}.json"
         self._fields = job.fields()
         self._writable = True
-        self.pubends: dict[PubendId, Done] = {}
+        self.pubends: dict[PubendId, ReplayedUpto] = {}
 
     @classmethod
     def read(cls, folder: ArchiveFolder, job: Job) -> Note:
@@ -246,7 +246,7 @@ class _Replay:
 
     def _pubend(self, pubend: PubendId) -> None:
         wanted, selector = self.job.wanted, self.job.wanted.selector
-        done = self.note.pubends.setdefault(pubend, Done())
+        done = self.note.pubends.setdefault(pubend, ReplayedUpto())
         self._tell(0, 0, self._count_before(pubend, min(done.tick, wanted.end)))
         if done.tick >= wanted.end:
             return
@@ -314,7 +314,7 @@ def chunks(events: Iterable[gapless.Event], size: int) -> Iterator[list[gapless.
         yield chunk
 
 
-def gaps_in(archive: Archive, pubend: PubendId, wanted: Range) -> list[tuple[Tick, Tick]]:
+def gaps_in(archive: Archive, pubend: PubendId, wanted: ReplayRange) -> list[tuple[Tick, Tick]]:
     """What the archive lacks of a range, between where it begins and where it ends."""
     covered = archive.covered(pubend)
     if not covered:

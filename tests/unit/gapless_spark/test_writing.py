@@ -10,7 +10,7 @@ import pytest
 import gapless
 from gapless.errors import ConfigurationError, GaplessError
 from gapless_spark import connections, writing
-from gapless_spark.writing import Keys, Published, SinkOptions, check_columns, message, publish, sink_options
+from gapless_spark.writing import Keys, SinkOptions, TaskOutcome, check_columns, message, publish, sink_options
 
 MEMORY = SinkOptions("embedded:", topic="t")
 KEYS = Keys("query/0", 7)
@@ -42,15 +42,15 @@ def test_a_task_that_runs_again_publishes_what_it_had_not(monkeypatch: pytest.Mo
     """In however many parts."""
     monkeypatch.setattr(writing, "CHUNK", 2)
 
-    assert publish(rows(0, 1, 2), MEMORY, KEYS) == Published(3, 0)
-    assert publish(rows(0, 1, 2, 3, 4), MEMORY, KEYS) == Published(2, 3)
-    assert publish(rows(5), MEMORY, Keys("query/0", 8)) == Published(1, 0)
+    assert publish(rows(0, 1, 2), MEMORY, KEYS) == TaskOutcome(3, 0)
+    assert publish(rows(0, 1, 2, 3, 4), MEMORY, KEYS) == TaskOutcome(2, 3)
+    assert publish(rows(5), MEMORY, Keys("query/0", 8)) == TaskOutcome(1, 0)
     assert logged() == list(range(6))
 
 
 def test_without_keys_each_write_is_another() -> None:
-    assert publish(rows(0, 1), MEMORY, None) == Published(2, 0)
-    assert publish(rows(0, 1), MEMORY, None) == Published(2, 0)
+    assert publish(rows(0, 1), MEMORY, None) == TaskOutcome(2, 0)
+    assert publish(rows(0, 1), MEMORY, None) == TaskOutcome(2, 0)
     assert logged() == [0, 1, 0, 1]
 
 

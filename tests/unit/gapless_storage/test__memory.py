@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless_storage._memory import Batch, Content, Log, Rows
+from gapless_storage._memory import Content, Records, Rows, UndoLog
 
 steps = st.lists(
     st.one_of(st.tuples(st.just("put"), st.integers(1, 9)), st.tuples(st.just("chop"), st.integers(0, 99)))
 )
 
 
-def take_back(batch: Batch) -> None:
+def take_back(batch: UndoLog) -> None:
     """Undoes a batch, the last change first."""
     for undo, value in reversed(batch.undos):
         undo(value)
@@ -23,9 +23,9 @@ def test_a_batch_that_is_taken_back_was_never_there(
     before: list[tuple[str, int]], after: list[tuple[str, int]]
 ) -> None:
     """Records, chop point, size and what could be reclaimed are as they were."""
-    log = Log()
+    log = Records()
 
-    def run(changes: list[tuple[str, int]], batch: Batch) -> None:
+    def run(changes: list[tuple[str, int]], batch: UndoLog) -> None:
         for kind, value in changes:
             if kind == "put":
                 log.put((log.last + value, b"x" * value), batch)
@@ -35,9 +35,9 @@ def test_a_batch_that_is_taken_back_was_never_there(
     def seen() -> tuple[object, ...]:
         return log.first, log.last, log.size, log.chopped_bytes, log.read(0, 10_000, 1 << 20)
 
-    run(before, Batch())
+    run(before, UndoLog())
     earlier = seen()
-    batch = Batch()
+    batch = UndoLog()
     run(after, batch)
     take_back(batch)
 
@@ -47,7 +47,7 @@ def test_a_batch_that_is_taken_back_was_never_there(
 @given(st.lists(st.tuples(st.binary(max_size=2), st.none() | st.binary(max_size=2))))
 def test_rows_are_a_sorted_map(changes: list[tuple[bytes, bytes | None]]) -> None:
     """Checked against a dict; and taken back they are empty again."""
-    rows, model, batch = Rows(), dict[bytes, bytes](), Batch()
+    rows, model, batch = Rows(), dict[bytes, bytes](), UndoLog()
     for key, value in changes:
         rows.change((key, value), batch)
         model.pop(key, None)
@@ -62,10 +62,10 @@ def test_rows_are_a_sorted_map(changes: list[tuple[bytes, bytes | None]]) -> Non
 
 
 def test_reclaiming_lets_go_of_what_is_durably_chopped_and_nothing_else() -> None:
-    log = Log()
+    log = Records()
     for index in range(1, 11):
-        log.put((index, b"x" * 10), Batch())
-    log.chop(6, Batch())
+        log.put((index, b"x" * 10), UndoLog())
+    log.chop(6, UndoLog())
     assert log.reclaim() == 0
 
     log.settled = 4
@@ -75,13 +75,13 @@ def test_reclaiming_lets_go_of_what_is_durably_chopped_and_nothing_else() -> Non
 
 
 def test_what_happens_to_a_copy_does_not_happen_to_the_original() -> None:
-    content = Content({"s": Log()}, {"t": Rows()})
-    content.logs["s"].put((1, b"one"), Batch())
-    content.rows["t"].change((b"key", b"value"), Batch())
-    content.logs["s"].chop(1, Batch())
+    content = Content({"s": Records()}, {"t": Rows()})
+    content.logs["s"].put((1, b"one"), UndoLog())
+    content.rows["t"].change((b"key", b"value"), UndoLog())
+    content.logs["s"].chop(1, UndoLog())
     copied = content.copy()
-    copied.logs["s"].put((2, b"two"), Batch())
-    copied.rows["t"].change((b"key", None), Batch())
+    copied.logs["s"].put((2, b"two"), UndoLog())
+    copied.rows["t"].change((b"key", None), UndoLog())
 
     assert (content.logs["s"].last, content.rows["t"].scan(b"")) == (1, [(b"key", b"value")])
     assert (copied.logs["s"].first, copied.logs["s"].size, copied.rows["t"].scan(b"")) == (1, 3, [])

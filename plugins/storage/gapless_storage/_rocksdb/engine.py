@@ -71,7 +71,7 @@ class Tuning:
     write_buffer_bytes: int
     compression: str
     compacts: bool = True
-    """Whether it compacts by itself from the beginning; see `Engine.compact_within`."""
+    """Whether it compacts by itself from the beginning; see `Database.compact_within`."""
 
     @property
     def compaction_bytes(self) -> int:
@@ -103,7 +103,7 @@ def _options(tuning: Tuning, *, create: bool, compacting: bool) -> Options:
     return options
 
 
-class Engine:
+class Database:
     """An open database. Its errors are those of `gapless.errors`."""
 
     def __init__(self, directory: Path, tuning: Tuning, *, create: bool, compacting: bool) -> None:

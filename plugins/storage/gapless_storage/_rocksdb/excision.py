@@ -16,23 +16,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gapless.errors import RecordsDamagedError, VolumeCorruptError, VolumeFailedError
-from gapless_storage._rocksdb.engine import Engine
+from gapless_storage._rocksdb.engine import Database
 from gapless_storage._rocksdb.files import PRIVATE_DIRECTORY, sync_directory
 from gapless_storage._rocksdb.keys import MARK_KEY
 from gapless_storage._rocksdb.layout import RECORD_KEY, Mark
-from gapless_storage._rocksdb.opening import DAMAGE_NOTE, REPAIRED, Opened
+from gapless_storage._rocksdb.opening import DAMAGE_NOTE, REPAIRED, OpenVolume
 from gapless_storage._rocksdb.seal import seal
 from gapless_storage._rocksdb.streams import RocksdbStream
 
 _COPY_BYTES = 4 << 20
 
 
-def copy_readable(opened: Opened, streams: Sequence[RocksdbStream], mark: Mark) -> None:
+def copy_readable(opened: OpenVolume, streams: Sequence[RocksdbStream], mark: Mark) -> None:
     """Step 1. Raises VolumeCorruptError if something cannot be read that was not given up."""
     target = opened.directory / REPAIRED
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(PRIVATE_DIRECTORY)
-    fresh = Engine(target, opened.tuning, create=True, compacting=True)
+    fresh = Database(target, opened.tuning, create=True, compacting=True)
     try:
         _copy(opened.engine, fresh, streams, mark)
     except BaseException:
@@ -45,7 +45,7 @@ def copy_readable(opened: Opened, streams: Sequence[RocksdbStream], mark: Mark) 
     sync_directory(opened.directory)
 
 
-def exchange(opened: Opened, mark: Mark) -> Path:
+def exchange(opened: OpenVolume, mark: Mark) -> Path:
     """Steps 2 to 4, for a database that is closed. Returns where the old one is now."""
     kept = next(path for path in _names(opened.directory) if not path.exists())
     seal(opened.seal_path, opened.directory / REPAIRED, mark)
@@ -58,7 +58,7 @@ def exchange(opened: Opened, mark: Mark) -> Path:
     return kept
 
 
-def _copy(source: Engine, fresh: Engine, streams: Sequence[RocksdbStream], mark: Mark) -> None:
+def _copy(source: Database, fresh: Database, streams: Sequence[RocksdbStream], mark: Mark) -> None:
     after = b""
     while pairs := source.pairs(after=after, max_bytes=_COPY_BYTES):
         after = pairs[-1][0]

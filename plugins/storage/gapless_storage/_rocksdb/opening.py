@@ -26,7 +26,7 @@ from pathlib import Path
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
 from gapless.spi import Create, VolumeIdentity
 from gapless_storage._rocksdb import wal
-from gapless_storage._rocksdb.engine import Engine, Tuning, says_damaged
+from gapless_storage._rocksdb.engine import Database, Tuning, says_damaged
 from gapless_storage._rocksdb.fence import Fence
 from gapless_storage._rocksdb.files import (
     PRIVATE_DIRECTORY,
@@ -76,12 +76,12 @@ _ADVICE = (
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenVolume:
     """An open volume's parts."""
 
     directory: Path
     lock: DirectoryLock
-    engine: Engine
+    engine: Database
     fence: Fence
     reserve: Reserve
     identity: VolumeIdentity
@@ -138,7 +138,7 @@ def note_damage(directory: Path, text: str) -> None:
 
 def open_directory(
     directory: Path, wanted: VolumeIdentity, tuning: Tuning, watchdog_seconds: float, reserve_bytes: int, create: Create
-) -> Opened:
+) -> OpenVolume:
     """Opens the volume in `directory`, or makes one if there is nothing and it may.
 
     Raises ConfigurationError (no such place), VolumeAbsentError, VolumeForeignError, VolumeLockedError,
@@ -193,7 +193,9 @@ def _claim(directory: Path, create: Create) -> None:
 # ---------------------------------------------------------------------------------------- creating
 
 
-def _create(directory: Path, lock: DirectoryLock, reserve: Reserve, identity: VolumeIdentity, tuning: Tuning) -> Opened:
+def _create(
+    directory: Path, lock: DirectoryLock, reserve: Reserve, identity: VolumeIdentity, tuning: Tuning
+) -> OpenVolume:
     database, fence_path = directory / "rocksdb", directory / "fence"
     _LOGGER.info("making a volume in %s for node %r of network %r", directory, identity.node, identity.network)
     shutil.rmtree(database, ignore_errors=True)
@@ -204,7 +206,7 @@ def _create(directory: Path, lock: DirectoryLock, reserve: Reserve, identity: Vo
     write_marker(directory, marker)
     _keep_aside(reserve, directory)
     database.mkdir(PRIVATE_DIRECTORY)
-    engine = Engine(database, tuning, create=True, compacting=True)
+    engine = Database(database, tuning, create=True, compacting=True)
     try:
         mark = Mark(volume, generation=1, opening=_random_opening(), previous=0, counter=1)
         engine.write(engine.marked_batch(mark))
@@ -216,7 +218,7 @@ def _create(directory: Path, lock: DirectoryLock, reserve: Reserve, identity: Vo
     except BaseException:
         engine.close()
         raise
-    return Opened(directory, lock, engine, fence, reserve, identity, created=True, tuning=tuning)
+    return OpenVolume(directory, lock, engine, fence, reserve, identity, created=True, tuning=tuning)
 
 
 def _keep_aside(reserve: Reserve, directory: Path) -> None:
@@ -232,7 +234,7 @@ def _keep_aside(reserve: Reserve, directory: Path) -> None:
 
 def _open(
     directory: Path, lock: DirectoryLock, reserve: Reserve, marker: Marker, tuning: Tuning, watchdog_seconds: float
-) -> Opened:
+) -> OpenVolume:
     try:
         fence = _open_fence(directory, marker)
         try:
@@ -242,7 +244,7 @@ def _open(
             raise
     except VolumeCorruptError as error:
         raise VolumeCorruptError(f"{error}. {_ADVICE}") from error
-    return Opened(directory, lock, engine, fence, reserve, marker.identity, created=False, tuning=tuning)
+    return OpenVolume(directory, lock, engine, fence, reserve, marker.identity, created=False, tuning=tuning)
 
 
 def _open_fence(directory: Path, marker: Marker) -> Fence:
@@ -253,7 +255,7 @@ def _open_fence(directory: Path, marker: Marker) -> Fence:
     return fence
 
 
-def _open_database(directory: Path, fence: Fence, tuning: Tuning, watchdog_seconds: float) -> Engine:
+def _open_database(directory: Path, fence: Fence, tuning: Tuning, watchdog_seconds: float) -> Database:
     database = directory / "rocksdb"
     if not database.is_dir() and (directory / REPAIRED).is_dir():
         _LOGGER.warning("%s: a repair was stopped at its last step, which is done now", directory)
@@ -274,8 +276,8 @@ def _open_database(directory: Path, fence: Fence, tuning: Tuning, watchdog_secon
     return _begun(database, fence, tuning, sealed=sealed, compacting=False)
 
 
-def _begun(database: Path, fence: Fence, tuning: Tuning, *, sealed: bool, compacting: bool) -> Engine:
-    engine = Engine(database, tuning, create=False, compacting=compacting)
+def _begun(database: Path, fence: Fence, tuning: Tuning, *, sealed: bool, compacting: bool) -> Database:
+    engine = Database(database, tuning, create=False, compacting=compacting)
     try:
         _begin_generation(engine, fence, database, sealed=sealed)
     except VolumeForeignError:
@@ -331,7 +333,7 @@ def _proven_chain(database: Path, found: Flushed, fence: Mark) -> wal.Chain:
     return chain
 
 
-def _begin_generation(engine: Engine, fence: Fence, database: Path, *, sealed: bool) -> None:
+def _begin_generation(engine: Database, fence: Fence, database: Path, *, sealed: bool) -> None:
     """Compares the open database with the fence, and begins the next generation in both."""
     default, log = (_decode(encoded, database) if encoded else None for encoded in _marks(engine, sealed=sealed))
     if default is None or default != log:
@@ -349,7 +351,7 @@ def _begin_generation(engine: Engine, fence: Fence, database: Path, *, sealed: b
     fence.advance(mark)
 
 
-def _marks(engine: Engine, *, sealed: bool) -> tuple[bytes | None, bytes | None]:
+def _marks(engine: Database, *, sealed: bool) -> tuple[bytes | None, bytes | None]:
     """The mark of each family. That of the log lies beside a stream's newest records, and is damaged with them.
 
     Behind a seal it is not needed: the files are those of a clean close, and so as new as the other family's.

@@ -12,7 +12,7 @@ from rocksdict import WriteBatch
 
 from gapless.errors import RecordsDamagedError, VolumeCorruptError
 from gapless.spi import GivenUp
-from gapless_storage._rocksdb.engine import Engine, says_damaged
+from gapless_storage._rocksdb.engine import Database, says_damaged
 from gapless_storage._rocksdb.layout import (
     INDEX_MAX,
     RECORD_KEY,
@@ -34,7 +34,7 @@ _RECORD_OVERHEAD_BYTES = RECORD_KEY.size
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StreamPosition:
     """A place in a stream; one object, so that another thread sees both values or neither."""
 
     index: int
@@ -48,7 +48,7 @@ class SizeNotes:
     Sizes must be known after a reopen, and after a chop at any index, without reading the records.
     """
 
-    def __init__(self, notes: Sequence[Place], end: Place | None = None) -> None:
+    def __init__(self, notes: Sequence[StreamPosition], end: StreamPosition | None = None) -> None:
         """`notes` increase in both; the first is where the lines begin. `end`: where they end, if that is known."""
         self._indexes = [note.index for note in notes]
         self._totals = [note.total for note in notes]
@@ -98,7 +98,7 @@ class RocksdbStream:
         self,
         name: str,
         stream_id: int,
-        engine: Engine,
+        engine: Database,
         staged: Callable[[], WriteBatch],
         chopping: list[RocksdbStream],
         growing: list[RocksdbStream],
@@ -119,7 +119,7 @@ class RocksdbStream:
         self._given_up = GivenUp(name, _read_given_up(engine, stream_id))
         self._is_growing = False
         self._chopped = _read_place(engine, chop_key(stream_id))
-        self._chop_staged: Place | None = None
+        self._chop_staged: StreamPosition | None = None
         self._reclaimed = _read_place(engine, reclaim_key(stream_id))
         self.has_rest = self._reclaimed.index > 0
         """Whether files may be left of what was removed: whoever removed it may have been stopped, or had no room."""
@@ -193,7 +193,7 @@ class RocksdbStream:
         upto = min(upto, self.last)
         if upto <= (self._chop_staged or self._chopped).index:
             return
-        place = Place(upto, self._sizes.total_upto(upto))
+        place = StreamPosition(upto, self._sizes.total_upto(upto))
         self._staged().put(chop_key(self.stream_id), _PLACE.pack(place.index, place.total))
         if self._chop_staged is None:
             self._chopping.append(self)
@@ -242,8 +242,8 @@ class Reclaim:
     """Chopped records of a stream that are to be removed from the disk."""
 
     stream: RocksdbStream
-    after: Place
-    upto: Place
+    after: StreamPosition
+    upto: StreamPosition
     notes: tuple[int, ...]
     """The size notes that go with them; the chop point has a total of its own."""
 
@@ -256,7 +256,7 @@ class Reclaim:
 class RocksdbTable:
     """A table of a RocksDB volume; see `gapless.spi.Table`."""
 
-    def __init__(self, name: str, table_id: int, engine: Engine, staged: Callable[[], WriteBatch]) -> None:
+    def __init__(self, name: str, table_id: int, engine: Database, staged: Callable[[], WriteBatch]) -> None:
         self.name = name
         self._prefix = row_prefix(table_id)
         self._engine = engine
@@ -283,24 +283,25 @@ class RocksdbTable:
         return iter([(key[skip:], value) for key, value in self._engine.scan(self._prefix + prefix)])
 
 
-def _read_place(engine: Engine, key: bytes) -> Place:
+def _read_place(engine: Database, key: bytes) -> StreamPosition:
     row = engine.get(key)
-    return Place(*_PLACE.unpack(row)) if row is not None else Place(0, 0)
+    return StreamPosition(*_PLACE.unpack(row)) if row is not None else StreamPosition(0, 0)
 
 
-def _read_given_up(engine: Engine, stream_id: int) -> list[tuple[int, int]]:
+def _read_given_up(engine: Database, stream_id: int) -> list[tuple[int, int]]:
     prefix = given_up_prefix(stream_id)
     return [(_INDEX.unpack(value)[0], _INDEX.unpack(key[len(prefix) :])[0]) for key, value in engine.scan(prefix)]
 
 
-def _read_notes(engine: Engine, stream_id: int) -> list[Place]:
+def _read_notes(engine: Database, stream_id: int) -> list[StreamPosition]:
     prefix = size_note_prefix(stream_id)
     return [
-        Place(_INDEX.unpack(key[len(prefix) :])[0], _NOTE_TOTAL.unpack(value)[0]) for key, value in engine.scan(prefix)
+        StreamPosition(_INDEX.unpack(key[len(prefix) :])[0], _NOTE_TOTAL.unpack(value)[0])
+        for key, value in engine.scan(prefix)
     ]
 
 
-def _records_after(engine: Engine, stream_id: int, after: int) -> Iterator[tuple[int, bytes]]:
+def _records_after(engine: Database, stream_id: int, after: int) -> Iterator[tuple[int, bytes]]:
     """The few records behind the last size note."""
     while records := engine.records(stream_id, after, INDEX_MAX, 4 * NOTE_BYTES):
         yield from records

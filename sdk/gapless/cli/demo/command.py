@@ -19,7 +19,7 @@ from gapless.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from gapless.cli.demo.report import Report
-    from gapless.cli.demo.run import Outcome, Run
+    from gapless.cli.demo.run import DemoOutcome, DemoRun
 
 ROWS = 336_776
 SUBSCRIBERS_MAX = 8
@@ -50,7 +50,7 @@ def demo(
     from gapless.cli.demo.data import flights
     from gapless.cli.demo.plan import kill_plan
     from gapless.cli.demo.report import print_outcome, report_for
-    from gapless.cli.demo.run import Run
+    from gapless.cli.demo.run import DemoRun
     from gapless.cli.demo.selections import SELECTIONS
     from gapless.cli.output import print_json
 
@@ -60,7 +60,7 @@ def demo(
     plan = kill_plan(seed, kills, [selection.name for selection in selections])
     rate = rows / (kills * SECONDS_PER_KILL) if kills else 0
     with directory(data, keep=keep) as place:
-        run = Run(flights(rows), selections, plan, seed, rate, place)
+        run = DemoRun(flights(rows), selections, plan, seed, rate, place)
         outcome = run_to_its_end(run, report_for(console))
         kept = str(place) if keep or data is not None else None
     if as_json:
@@ -89,11 +89,11 @@ def directory(data: Path | None, *, keep: bool) -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def run_to_its_end(run: Run, report: Report) -> Outcome:
+def run_to_its_end(run: DemoRun, report: Report) -> DemoOutcome:
     """Carries a run out; Ctrl-C and SIGTERM end its processes too."""
     from gapless.cli.demo.run import carry_out
 
-    async def main() -> Outcome:
+    async def main() -> DemoOutcome:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

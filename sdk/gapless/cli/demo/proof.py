@@ -10,7 +10,7 @@ _NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SubscriptionProof:
     """How one subscription did. Right only if every count of wrong rows is 0."""
 
     subscription: str
@@ -34,7 +34,7 @@ class Verdict:
         return not (self.missing or self.doubled or self.unselected or self.reordered)
 
 
-def prove(subscription: str, selector: str, expected: Sequence[str], consumed: Iterable[str]) -> Verdict:
+def prove(subscription: str, selector: str, expected: Sequence[str], consumed: Iterable[str]) -> SubscriptionProof:
     """Compares row by row; no row is expected twice."""
     places = {row: place for place, row in enumerate(expected)}
     seen = bytearray(len(expected))
@@ -57,7 +57,7 @@ def prove(subscription: str, selector: str, expected: Sequence[str], consumed: I
             reordered += place < highest
             highest = max(highest, place)
     missing = len(expected) - sum(seen)
-    return Verdict(
+    return SubscriptionProof(
         subscription,
         selector,
         len(expected),

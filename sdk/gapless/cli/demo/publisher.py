@@ -26,7 +26,7 @@ PORTION: Final = 64
 """Flights between two looks at the clock, when the rate is limited."""
 
 
-class Publishing:
+class PublisherLife:
     """One life of the publisher."""
 
     def __init__(self, path: Path, rate: float, stop: Stop) -> None:
@@ -68,7 +68,7 @@ async def _ends(connection: Connection) -> dict[str, int]:
 
 
 async def _main(url: str, path: Path, rate: float) -> None:
-    await Publishing(path, rate, Stop()).run(url)
+    await PublisherLife(path, rate, Stop()).run(url)
 
 
 def main() -> None:

@@ -13,9 +13,9 @@ from rich.progress import Progress as Bars
 from gapless.cli.output import table_of
 
 if TYPE_CHECKING:
-    from gapless.cli.demo.proof import Verdict
-    from gapless.cli.demo.run import Outcome, Run
-    from gapless.cli.demo.supervisor import Progress
+    from gapless.cli.demo.proof import SubscriptionProof
+    from gapless.cli.demo.run import DemoOutcome, DemoRun
+    from gapless.cli.demo.supervisor import DemoProgress
 
 EVERY: Final = 5.0
 """Seconds between two plain lines."""
@@ -40,13 +40,13 @@ _WIDE: Final = 120
 class Report(Protocol):
     """Hears how a run goes."""
 
-    def started(self, run: Run, expected: Mapping[str, int]) -> None:
+    def started(self, run: DemoRun, expected: Mapping[str, int]) -> None:
         """The processes are being started; so many rows are expected of each subscription."""
 
-    def progress(self, progress: Progress, kills: Mapping[str, int]) -> None:
+    def progress(self, progress: DemoProgress, kills: Mapping[str, int]) -> None:
         """So far it is."""
 
-    def killed(self, victim: str, progress: Progress) -> None:
+    def killed(self, victim: str, progress: DemoProgress) -> None:
         """A process was killed."""
 
     def close(self) -> None:
@@ -72,19 +72,19 @@ class BarReport:
         )
         self._tasks: dict[str, TaskID] = {}
 
-    def started(self, run: Run, expected: Mapping[str, int]) -> None:
+    def started(self, run: DemoRun, expected: Mapping[str, int]) -> None:
         """Draws the bars."""
         totals = {_PUBLISHED: len(run.flights), **expected}
         self._tasks = {name: self._bars.add_task(name, total=total, kills="") for name, total in totals.items()}
         self._bars.start()
 
-    def progress(self, progress: Progress, kills: Mapping[str, int]) -> None:
+    def progress(self, progress: DemoProgress, kills: Mapping[str, int]) -> None:
         """Moves the bars."""
         for name, count in {_PUBLISHED: progress.published, **progress.consumed}.items():
             times = kills.get("publisher" if name == _PUBLISHED else name, 0)
             self._bars.update(self._tasks[name], completed=count, kills=f"killed {times} ×" if times else "")
 
-    def killed(self, victim: str, progress: Progress) -> None:
+    def killed(self, victim: str, progress: DemoProgress) -> None:
         """Writes a line above the bars."""
         self._bars.console.print(_killed(victim, progress), highlight=False)
 
@@ -100,7 +100,7 @@ class LineReport:
         self._console = console
         self._due = 0.0
 
-    def started(self, run: Run, expected: Mapping[str, int]) -> None:
+    def started(self, run: DemoRun, expected: Mapping[str, int]) -> None:
         """Says what is going to be done."""
         self._say(
             f"publishing {len(run.flights):,} flights to {len(expected)} subscribers, with {len(run.plan)} kills"
@@ -108,14 +108,14 @@ class LineReport:
         )
         self._due = monotonic() + EVERY
 
-    def progress(self, progress: Progress, kills: Mapping[str, int]) -> None:
+    def progress(self, progress: DemoProgress, kills: Mapping[str, int]) -> None:
         """Says how far it is, if that was not said just now."""
         if monotonic() >= self._due:
             self._due = monotonic() + EVERY
             consumed = ", ".join(f"{name} {count:,}" for name, count in progress.consumed.items())
             self._say(f"published {progress.published:,}; consumed: {consumed}")
 
-    def killed(self, victim: str, progress: Progress) -> None:
+    def killed(self, victim: str, progress: DemoProgress) -> None:
         """Says who was killed."""
         self._say(_killed(victim, progress))
 
@@ -126,7 +126,7 @@ class LineReport:
         self._console.print(text, highlight=False, soft_wrap=True)
 
 
-def print_outcome(console: Console, outcome: Outcome) -> None:
+def print_outcome(console: Console, outcome: DemoOutcome) -> None:
     """Prints the final table, and what it means."""
     rows: list[dict[str, Any]] = [
         {name: getattr(verdict, name) for name in _COLUMNS if name != "kills"}
@@ -142,7 +142,7 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def conclusion(outcome: Outcome) -> list[str]:
+def conclusion(outcome: DemoOutcome) -> list[str]:
     """What a run has shown, in sentences."""
     counts = f"{outcome.published:,} flights published, {outcome.consumed:,} consumed in {outcome.seconds:.1f} s"
     lines = [f"{counts}; killed: {_kills(outcome.kills)}."]
@@ -155,7 +155,7 @@ def conclusion(outcome: Outcome) -> list[str]:
     return [*lines, f"--seed {outcome.seed} draws the same kills again."]
 
 
-def _wrong_rows(verdict: Verdict) -> str:
+def _wrong_rows(verdict: SubscriptionProof) -> str:
     counts = {
         "missing": verdict.missing,
         "doubled": verdict.doubled,
@@ -170,5 +170,5 @@ def _kills(kills: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count} ×" for name, count in kills.items() if count) or "nobody"
 
 
-def _killed(victim: str, progress: Progress) -> str:
+def _killed(victim: str, progress: DemoProgress) -> str:
     return f"kill -9 {victim} (published {progress.published:,}, consumed {sum(progress.consumed.values()):,})"

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gapless.cli.demo.data import fields_of
 from gapless.cli.demo.plan import BROKER, PUBLISHER, Kill
-from gapless.cli.demo.proof import Verdict, prove
-from gapless.cli.demo.selections import Selection
+from gapless.cli.demo.proof import SubscriptionProof, prove
+from gapless.cli.demo.selections import DemoSubscription
 from gapless.cli.demo.subscriber import consumed_flights
-from gapless.cli.demo.supervisor import Progress, Supervisor
+from gapless.cli.demo.supervisor import DemoProgress, Supervisor
 
 if TYPE_CHECKING:
     from gapless.cli.demo.report import Report
@@ -25,12 +25,12 @@ LOOK: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DemoRun:
     """What a run is to do."""
 
     flights: Sequence[str]
     """What is published, in this order."""
-    selections: Sequence[Selection]
+    selections: Sequence[DemoSubscription]
     plan: Sequence[Kill]
     seed: int
     rate: float
@@ -39,7 +39,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """How a run went."""
 
     seed: int
@@ -48,7 +48,7 @@ class Outcome:
     stalled: bool
     """Whether it was given up because nothing moved any more."""
     kills: Mapping[str, int]
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[SubscriptionProof]
 
     @property
     def is_right(self) -> bool:
@@ -79,7 +79,7 @@ class Outcome:
         }
 
 
-def expectations(flights: Sequence[str], selections: Sequence[Selection]) -> dict[str, list[str]]:
+def expectations(flights: Sequence[str], selections: Sequence[DemoSubscription]) -> dict[str, list[str]]:
     """What each subscriber has to consume: from the data, without gapless."""
     expected: dict[str, list[str]] = {selection.name: [] for selection in selections}
     for line in flights:
@@ -90,7 +90,7 @@ def expectations(flights: Sequence[str], selections: Sequence[Selection]) -> dic
     return expected
 
 
-async def carry_out(run: Run, report: Report) -> Outcome:
+async def carry_out(run: DemoRun, report: Report) -> DemoOutcome:
     """Carries a run out to its proof. Raises WorkerFailedError when a process fails by itself."""
     expected = expectations(run.flights, run.selections)
     began = monotonic()
@@ -103,12 +103,12 @@ async def carry_out(run: Run, report: Report) -> Outcome:
                 await supervisor.stop_all()
     seconds = monotonic() - began
     verdicts = verdicts_of(run.selections, expected, supervisor)
-    return Outcome(run.seed, supervisor.progress.published, seconds, stalled, supervisor.kills, verdicts)
+    return DemoOutcome(run.seed, supervisor.progress.published, seconds, stalled, supervisor.kills, verdicts)
 
 
 def verdicts_of(
-    selections: Sequence[Selection], expected: Mapping[str, Sequence[str]], supervisor: Supervisor
-) -> list[Verdict]:
+    selections: Sequence[DemoSubscription], expected: Mapping[str, Sequence[str]], supervisor: Supervisor
+) -> list[SubscriptionProof]:
     """What each subscriber has in its database, held against what it should have."""
     return [
         prove(
@@ -142,7 +142,7 @@ async def shown(supervisor: Supervisor, report: Report) -> AsyncIterator[None]:
 
 async def _kill_and_wait(plan: Sequence[Kill], total: int, supervisor: Supervisor, report: Report) -> bool:
     """Kills as planned and waits for the end. Returns False when nothing moves any more."""
-    progress: Progress = supervisor.progress
+    progress: DemoProgress = supervisor.progress
     for kill in plan:
         if not await progress.until(lambda at=kill.at: progress.done >= at * total):  # type: ignore[misc]
             return False

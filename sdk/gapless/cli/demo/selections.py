@@ -15,7 +15,7 @@ Fields: TypeAlias = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class DemoSubscription:
     """One durable subscription of the demo."""
 
     name: str
@@ -44,23 +44,23 @@ def _is_very_late(flight: Fields) -> bool:
 
 EVERY_ORIGIN: Final = f"{TOPIC}.*"
 SELECTIONS: Final = (
-    Selection("everything", f"{TOPIC}.#", "", _is_a_flight),
-    Selection("late-from-jfk", EVERY_ORIGIN, "origin = 'JFK' AND dep_delay > 60", _is_late_from_jfk),
-    Selection(
+    DemoSubscription("everything", f"{TOPIC}.#", "", _is_a_flight),
+    DemoSubscription("late-from-jfk", EVERY_ORIGIN, "origin = 'JFK' AND dep_delay > 60", _is_late_from_jfk),
+    DemoSubscription(
         "three-carriers",
         EVERY_ORIGIN,
         "carrier IN ('AA', 'B6', 'WN')",
         lambda flight: flight["carrier"] in {"AA", "B6", "WN"},
     ),
-    Selection(
+    DemoSubscription(
         "middle-distance",
         EVERY_ORIGIN,
         "distance BETWEEN 500 AND 1000",
         lambda flight: 500 <= int(flight["distance"]) <= 1000,
     ),
-    Selection("to-s", EVERY_ORIGIN, "dest LIKE 'S%'", lambda flight: flight["dest"].startswith("S")),
-    Selection("never-left", EVERY_ORIGIN, "dep_delay IS NULL", lambda flight: flight["dep_delay"] == ABSENT),
-    Selection("very-late", EVERY_ORIGIN, "NOT (arr_delay <= 120 OR carrier = 'UA')", _is_very_late),
-    Selection("from-laguardia", f"{TOPIC}.LGA", "", lambda flight: flight["origin"] == "LGA"),
+    DemoSubscription("to-s", EVERY_ORIGIN, "dest LIKE 'S%'", lambda flight: flight["dest"].startswith("S")),
+    DemoSubscription("never-left", EVERY_ORIGIN, "dep_delay IS NULL", lambda flight: flight["dep_delay"] == ABSENT),
+    DemoSubscription("very-late", EVERY_ORIGIN, "NOT (arr_delay <= 120 OR carrier = 'UA')", _is_very_late),
+    DemoSubscription("from-laguardia", f"{TOPIC}.LGA", "", lambda flight: flight["origin"] == "LGA"),
 )
 """In the order in which a run takes them."""

@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from gapless.cli.demo.data import write_lines
 from gapless.cli.demo.plan import BROKER, PUBLISHER
-from gapless.cli.demo.selections import Selection
+from gapless.cli.demo.selections import DemoSubscription
 from gapless.cli.demo.worker import Worker
 
 IDLE_MAX: Final = 30.0
@@ -34,10 +34,10 @@ address = {address}
 """
 
 
-class Progress:
+class DemoProgress:
     """How far a run is."""
 
-    def __init__(self, selections: Sequence[Selection]) -> None:
+    def __init__(self, selections: Sequence[DemoSubscription]) -> None:
         self.published = 0
         self.consumed = {selection.name: 0 for selection in selections}
         self.positions: dict[str, Mapping[str, int]] = {}
@@ -89,9 +89,9 @@ class Supervisor:
     """
 
     def __init__(
-        self, directory: Path, flights: Sequence[str], selections: Sequence[Selection], rate: float = 0
+        self, directory: Path, flights: Sequence[str], selections: Sequence[DemoSubscription], rate: float = 0
     ) -> None:
-        self.progress = Progress(selections)
+        self.progress = DemoProgress(selections)
         self._directory = directory
         self._flights = directory / "flights.csv"
         self._selections = selections
@@ -124,7 +124,7 @@ class Supervisor:
         """How often each process was killed."""
         return {name: worker.kills for name, worker in self._workers.items()}
 
-    def database(self, selection: Selection) -> Path:
+    def database(self, selection: DemoSubscription) -> Path:
         """Where a subscriber keeps what it has consumed, and its token."""
         return self._directory / f"{selection.name}.sqlite"
 
@@ -177,7 +177,7 @@ class Supervisor:
         options = ["--url", self._url.result(), "--flights", str(self._flights), "--rate", str(self._rate)]
         return [sys.executable, "-m", "gapless.cli.demo.publisher", *options]
 
-    def _subscriber(self, selection: Selection) -> Callable[[], list[str]]:
+    def _subscriber(self, selection: DemoSubscription) -> Callable[[], list[str]]:
         def command() -> list[str]:
             options = {
                 "url": self._url.result(),

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from gapless import plugins
 from gapless.cli.app import app
-from gapless.cli.scrub import LOG, PFS, Findings, Hole, Pace, Progress, read_all
+from gapless.cli.scrub import LOG, PFS, Findings, Hole, Pace, ScrubProgress, read_all
 from gapless.errors import VolumeCorruptError
 from gapless.spi import Create, VolumeIdentity
 from gapless_phb.core.log import stream_of
@@ -25,7 +25,7 @@ AT = 912_784_338_214_843_392
 def scrubbed(disk: MemoryDisk) -> Findings:
     volume = disk.open(IDENTITY)
     with closing(volume):
-        return read_all(volume, Pace(0), Progress(volume, quiet=True))
+        return read_all(volume, Pace(0), ScrubProgress(volume, quiet=True))
 
 
 def written() -> MemoryDisk:
@@ -81,7 +81,7 @@ def test_a_table_that_cannot_be_read_is_found(monkeypatch: pytest.MonkeyPatch) -
         raise VolumeCorruptError("checksum mismatch")
 
     monkeypatch.setattr(volume.table("t"), "scan", scan)
-    found = read_all(volume, Pace(0), Progress(volume, quiet=True))
+    found = read_all(volume, Pace(0), ScrubProgress(volume, quiet=True))
 
     assert found.tables == {"t": "checksum mismatch"}
     assert found.records == 10

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from gapless import Batch, CheckpointToken, ConfigurationError, Event, Gap, InvalidTokenError, Subscription
-from gapless.cli.subscribe import Consumer, start_of
+from gapless.cli.subscribe import EventPrinter, start_of
 from gapless.cli.tokens import read_token
 from unit.gapless.cli.conftest import Gapless
 
@@ -130,14 +130,14 @@ def batch(*ticks: int) -> Batch:
     return Batch("default@1", events, CheckpointToken("here", {"default@1": ticks[-1]}))
 
 
-async def consume_all(consumer: Consumer, *items: Batch | Gap) -> FakeSubscription:
+async def consume_all(consumer: EventPrinter, *items: Batch | Gap) -> FakeSubscription:
     subscription = FakeSubscription(items)
     await consumer.consume(cast("Subscription[Any, Any]", subscription))
     return subscription
 
 
 async def test_a_gap_is_printed_in_its_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    consumer = Consumer(tmp_path / "position", None, ack=True, as_json=True)
+    consumer = EventPrinter(tmp_path / "position", None, ack=True, as_json=True)
 
     await consume_all(consumer, batch(1, 2), Gap("default@1", 2, 8, "released"), batch(9))
 
@@ -149,7 +149,7 @@ async def test_a_gap_is_printed_in_its_place(capsys: pytest.CaptureFixture[str],
 
 async def test_the_token_is_kept_before_it_is_acknowledged(tmp_path: Path) -> None:
     """And both after printing: what is killed in between comes again."""
-    consumer = Consumer(tmp_path / "position", None, ack=True, as_json=False)
+    consumer = EventPrinter(tmp_path / "position", None, ack=True, as_json=False)
     seen: list[CheckpointToken | None] = []
 
     class Watched(FakeSubscription):
@@ -163,7 +163,7 @@ async def test_the_token_is_kept_before_it_is_acknowledged(tmp_path: Path) -> No
 
 
 async def test_it_asks_for_no_more_than_it_was_told_to(tmp_path: Path) -> None:
-    consumer = Consumer(None, 3, ack=False, as_json=True)
+    consumer = EventPrinter(None, 3, ack=False, as_json=True)
 
     subscription = await consume_all(consumer, batch(1, 2), batch(3), batch(4))
 

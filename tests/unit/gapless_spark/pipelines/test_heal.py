@@ -12,7 +12,7 @@ from gapless.client import archives
 from gapless.client.archives import Part
 from gapless.core.stream.events import Extras
 from gapless.core.stream.ticks import STEP
-from gapless_spark.pipelines.heal import Healable, Healing, gap_of, gaps_in
+from gapless_spark.pipelines.heal import Healable, SubscriptionHealing, gap_of, gaps_in
 from unit.gapless.client.fake_archive import FakeArchive, events_of
 from unit.gapless.client.fake_broker import BASE, PUBEND, FakeBroker
 
@@ -67,9 +67,9 @@ def broker() -> FakeBroker:
     return broker
 
 
-def healing(broker: FakeBroker, connection: Connection | None = None, **archive: Any) -> Healing:
+def healing(broker: FakeBroker, connection: Connection | None = None, **archive: Any) -> SubscriptionHealing:
     fake: Any = Connection() if connection is None else connection
-    return Healing(FakeArchive(broker, **archive), fake, "late")
+    return SubscriptionHealing(FakeArchive(broker, **archive), fake, "late")
 
 
 def test_the_gap_ahead_is_what_lies_between_the_application_and_what_is_left(broker: FakeBroker) -> None:
@@ -151,7 +151,7 @@ def test_an_archive_that_cannot_do_it_is_refused(
 def test_a_subscription_that_there_is_not(broker: FakeBroker) -> None:
     fake: Any = Connection()
     with pytest.raises(gapless.SubscriptionNotFoundError, match="no durable subscription 'other' of client 'desk'"):
-        Healing(FakeArchive(broker), fake, "other")
+        SubscriptionHealing(FakeArchive(broker), fake, "other")
 
 
 def test_gaps_are_named_or_found_among_what_subscribe_printed() -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from gapless.cli.app import Commands
 from gapless_spark.pipelines import heal_command
-from gapless_spark.pipelines.heal import Healing
+from gapless_spark.pipelines.heal import SubscriptionHealing
 from gapless_spark.pipelines.heal_command import heal
 from unit.gapless.client.fake_archive import FakeArchive
 from unit.gapless.client.fake_broker import PUBEND, FakeBroker
@@ -48,9 +48,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
 
     @contextmanager
-    def healing(path: Path, name: str, url: str, client_id: str, wait: float) -> Iterator[Healing]:
+    def healing(path: Path, name: str, url: str, client_id: str, wait: float) -> Iterator[SubscriptionHealing]:
         fake: Any = world.connection
-        yield Healing(FakeArchive(world.broker, holes=world.holes), fake, name)
+        yield SubscriptionHealing(FakeArchive(world.broker, holes=world.holes), fake, name)
 
     monkeypatch.setattr(heal_command, "_healing", healing)
     return world

@@ -19,7 +19,7 @@ from gapless_spark.pipelines import replay as module
 from gapless_spark.pipelines.archive_reader import Archive
 from gapless_spark.pipelines.compaction import compact
 from gapless_spark.pipelines.manifest import ArchiveFolder
-from gapless_spark.pipelines.replay import Range, Replayed, gaps_in, message_of, replay
+from gapless_spark.pipelines.replay import Replayed, ReplayRange, gaps_in, message_of, replay
 from unit.gapless_spark.pipelines.archives import P, Q, add_batch, make_archive, tick
 
 
@@ -269,8 +269,8 @@ def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, target: Target) -
 def test_what_the_archive_lacks(folder: ArchiveFolder) -> None:
     archive = Archive(folder.path)
 
-    assert gaps_in(archive, P, Range()) == [(tick(10), tick(14))]
-    assert gaps_in(archive, P, Range(tick(12), tick(13))) == [(tick(12), tick(13))]
-    assert gaps_in(archive, P, Range(tick(14), FOREVER)) == []
-    assert gaps_in(archive, P, Range(tick(0) - 5, tick(3))) == [(tick(0) - 5, tick(0))]
-    assert gaps_in(archive, "r@1", Range()) == []
+    assert gaps_in(archive, P, ReplayRange()) == [(tick(10), tick(14))]
+    assert gaps_in(archive, P, ReplayRange(tick(12), tick(13))) == [(tick(12), tick(13))]
+    assert gaps_in(archive, P, ReplayRange(tick(14), FOREVER)) == []
+    assert gaps_in(archive, P, ReplayRange(tick(0) - 5, tick(3))) == [(tick(0) - 5, tick(0))]
+    assert gaps_in(archive, "r@1", ReplayRange()) == []

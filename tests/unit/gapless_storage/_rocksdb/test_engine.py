@@ -15,7 +15,7 @@ from gapless.errors import (
     VolumeFullError,
     VolumeLockedError,
 )
-from gapless_storage._rocksdb.engine import Engine, Tuning, _meaning
+from gapless_storage._rocksdb.engine import Database, Tuning, _meaning
 from gapless_storage._rocksdb.layout import RECORD_KEY, Mark
 
 TUNING = Tuning(write_buffer_bytes=64 << 10, compression="none")
@@ -23,13 +23,13 @@ MARK = Mark(bytes(16), 1, 1, 0, 1)
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = Engine(tmp_path / "database", TUNING, create=True, compacting=True)
+def engine(tmp_path: Path) -> Iterator[Database]:
+    engine = Database(tmp_path / "database", TUNING, create=True, compacting=True)
     yield engine
     engine.close()
 
 
-def put(engine: Engine, stream: int, *indexes: int, size: int = 10) -> None:
+def put(engine: Database, stream: int, *indexes: int, size: int = 10) -> None:
     batch = engine.marked_batch(MARK)
     for index in indexes:
         batch.put(RECORD_KEY.pack(stream, index), b"%d " % index * (size // 2), engine.log_handle)
@@ -54,30 +54,30 @@ def test_errors_are_told_apart_by_their_text(text: str, kind: type[StorageError]
     assert type(_meaning(text)) is kind
 
 
-def test_a_second_one_is_locked_out(engine: Engine, tmp_path: Path) -> None:
+def test_a_second_one_is_locked_out(engine: Database, tmp_path: Path) -> None:
     with pytest.raises(VolumeLockedError):
-        Engine(tmp_path / "database", TUNING, create=False, compacting=True)
+        Database(tmp_path / "database", TUNING, create=False, compacting=True)
 
 
-def test_an_existing_database_is_not_created(engine: Engine, tmp_path: Path) -> None:
+def test_an_existing_database_is_not_created(engine: Database, tmp_path: Path) -> None:
     engine.close()
 
     with pytest.raises(VolumeFailedError, match="exists"):
-        Engine(tmp_path / "database", TUNING, create=True, compacting=True)
+        Database(tmp_path / "database", TUNING, create=True, compacting=True)
 
 
 def test_a_missing_database_is_not_opened(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
-        Engine(tmp_path / "database", TUNING, create=False, compacting=True)
+        Database(tmp_path / "database", TUNING, create=False, compacting=True)
 
 
-def test_marks_are_in_both_families(engine: Engine) -> None:
+def test_marks_are_in_both_families(engine: Database) -> None:
     put(engine, 1, 1)
 
     assert (engine.mark(), engine.log_mark()) == (MARK.encode(), MARK.encode())
 
 
-def test_a_repeating_batch_leaves_the_log_family_alone(engine: Engine) -> None:
+def test_a_repeating_batch_leaves_the_log_family_alone(engine: Database) -> None:
     put(engine, 1, 1)
     engine.write(engine.repeating_batch(MARK.next()))
 
@@ -85,7 +85,7 @@ def test_a_repeating_batch_leaves_the_log_family_alone(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("flushed", [True, False])
-def test_streams_end_at_their_borders(engine: Engine, flushed: bool) -> None:
+def test_streams_end_at_their_borders(engine: Database, flushed: bool) -> None:
     put(engine, 1, 1, 2**63 - 1)
     put(engine, 2, 5)
     if flushed:
@@ -96,13 +96,13 @@ def test_streams_end_at_their_borders(engine: Engine, flushed: bool) -> None:
     assert engine.records(3, 0, 2**63, 1 << 20) == []
 
 
-def test_an_empty_range_is_never_deleted(engine: Engine) -> None:
+def test_an_empty_range_is_never_deleted(engine: Database) -> None:
     """An inverted one would poison the database until it is reopened."""
     with pytest.raises(AssertionError):
         engine.delete_records(engine.repeating_batch(MARK), 1, after=5, upto=5)
 
 
-def test_a_deleted_range_is_alone_in_its_file(engine: Engine) -> None:
+def test_a_deleted_range_is_alone_in_its_file(engine: Database) -> None:
     """Beside new records it would span all keys, and drag every file into each compaction."""
     put(engine, 1, *range(1, 200), size=500)
     engine.flush_log_family()
@@ -131,7 +131,7 @@ def spoil(directory: Path, wanted: bytes) -> None:
     raise AssertionError(f"{wanted!r} is in no data file")
 
 
-def spoilt_engine(engine: Engine, tmp_path: Path) -> Engine:
+def spoilt_engine(engine: Database, tmp_path: Path) -> Database:
     """With a record 100 that cannot be read."""
     put(engine, 1, *range(1, 201), size=500)
     batch = engine.marked_batch(MARK)
@@ -141,10 +141,10 @@ def spoilt_engine(engine: Engine, tmp_path: Path) -> Engine:
     engine.close()
     spoil(tmp_path / "database", b"100 100 100 ")
     spoil(tmp_path / "database", b"value 100value 100")
-    return Engine(tmp_path / "database", TUNING, create=False, compacting=True)
+    return Database(tmp_path / "database", TUNING, create=False, compacting=True)
 
 
-def test_a_scan_over_a_spoilt_block_raises(engine: Engine, tmp_path: Path) -> None:
+def test_a_scan_over_a_spoilt_block_raises(engine: Database, tmp_path: Path) -> None:
     """The iteration of rocksdict itself ends there without a word."""
     opened = spoilt_engine(engine, tmp_path)
     silent = [key for key in opened._database.keys(from_key=b"\x06") if isinstance(key, bytes)]
@@ -163,7 +163,7 @@ def test_a_scan_over_a_spoilt_block_raises(engine: Engine, tmp_path: Path) -> No
     assert len(silent) < 200  # the trap that this closes is still there
 
 
-def test_the_record_behind_a_spoilt_block_is_found(engine: Engine, tmp_path: Path) -> None:
+def test_the_record_behind_a_spoilt_block_is_found(engine: Database, tmp_path: Path) -> None:
     opened = spoilt_engine(engine, tmp_path)
     before = opened.records(1, 0, 2**63, 1 << 30)[-1][0]
     readable = []
@@ -179,7 +179,7 @@ def test_the_record_behind_a_spoilt_block_is_found(engine: Engine, tmp_path: Pat
     opened.close()
 
 
-def test_what_is_merged_no_more_is_written_on(engine: Engine, tmp_path: Path) -> None:
+def test_what_is_merged_no_more_is_written_on(engine: Database, tmp_path: Path) -> None:
     """Whatever is merged with a spoilt block fails, and with it all writes."""
     opened = spoilt_engine(engine, tmp_path)
     opened.stop_compacting()
@@ -191,7 +191,7 @@ def test_what_is_merged_no_more_is_written_on(engine: Engine, tmp_path: Path) ->
     assert opened.close() is True
 
 
-def test_an_error_holds_no_iterator(engine: Engine, tmp_path: Path) -> None:
+def test_an_error_holds_no_iterator(engine: Database, tmp_path: Path) -> None:
     """A live one would keep the database, and its lock, open."""
     opened = spoilt_engine(engine, tmp_path)
     with pytest.raises(VolumeCorruptError) as of_records:
@@ -200,12 +200,12 @@ def test_an_error_holds_no_iterator(engine: Engine, tmp_path: Path) -> None:
         opened.scan(b"\x06")
     opened.close()
 
-    Engine(tmp_path / "database", TUNING, create=False, compacting=True).close()
+    Database(tmp_path / "database", TUNING, create=False, compacting=True).close()
 
     assert of_records.value is not of_scan.value
 
 
-def test_a_closed_one_says_so(engine: Engine) -> None:
+def test_a_closed_one_says_so(engine: Database) -> None:
     assert engine.close() is True
 
     for call in (

@@ -25,7 +25,7 @@ from gapless.errors import (
 )
 from gapless.spi import Create
 from gapless_storage._rocksdb import fence, opening, wal
-from gapless_storage._rocksdb.engine import Engine
+from gapless_storage._rocksdb.engine import Database
 from gapless_storage._rocksdb.fence import Fence
 from gapless_storage._rocksdb.logformat import intact_records
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
@@ -357,9 +357,9 @@ def fail(*_: object, **__: object) -> None:
     ("target", "name"),
     [
         (opening, "write_marker"),
-        (Engine, "__init__"),
-        (Engine, "write"),
-        (Engine, "sync_log"),
+        (Database, "__init__"),
+        (Database, "write"),
+        (Database, "sync_log"),
         (Fence, "create"),
         (Fence, "__init__"),
     ],
@@ -374,7 +374,7 @@ def test_a_creation_that_stopped_begins_anew(
         place.open()
 
     with closing(place.open()) as volume:
-        assert volume.created is (name != "__init__" or target is Engine)
+        assert volume.created is (name != "__init__" or target is Database)
         write_batch(volume, 1)
         volume.sync()
     assert place.newest() == 1
@@ -382,7 +382,7 @@ def test_a_creation_that_stopped_begins_anew(
 
 @pytest.mark.parametrize(
     ("target", "name"),
-    [(opening, "inspect_within"), (wal, "cut"), (Engine, "write"), (Engine, "sync_log"), (Fence, "advance")],
+    [(opening, "inspect_within"), (wal, "cut"), (Database, "write"), (Database, "sync_log"), (Fence, "advance")],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_an_opening_that_stopped_changes_nothing(
@@ -590,17 +590,17 @@ def test_a_log_whose_newest_records_are_damaged_opens_behind_a_seal(
 ) -> None:
     """Its mark lies beside them. After a clean close nothing can be missing; after a crash nobody knows."""
 
-    def fail_to_read(_: Engine) -> bytes:
+    def fail_to_read(_: Database) -> bytes:
         raise VolumeCorruptError("block checksum mismatch")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "log_mark", fail_to_read)
+        patch.setattr(Database, "log_mark", fail_to_read)
         with pytest.raises(VolumeCorruptError, match="block checksum mismatch"):
             place.open()
     place.newest()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "log_mark", fail_to_read)
+        patch.setattr(Database, "log_mark", fail_to_read)
         assert place.newest() == SYNCED
 
     assert "newest records of a stream are damaged" in caplog.text

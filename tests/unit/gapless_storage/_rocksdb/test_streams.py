@@ -5,18 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless_storage._rocksdb.streams import NOTE_BYTES, Place, SizeNotes
+from gapless_storage._rocksdb.streams import NOTE_BYTES, SizeNotes, StreamPosition
 
 
 def test_the_end_is_beyond_the_last_note_where_it_is_known() -> None:
-    notes = SizeNotes([Place(0, 0), Place(100, 10_000)], Place(150, 11_000))
+    notes = SizeNotes([StreamPosition(0, 0), StreamPosition(100, 10_000)], StreamPosition(150, 11_000))
 
     assert (notes.last, notes.total) == (150, 11_000)
     assert [notes.total_upto(index) for index in (50, 100, 125, 150, 999)] == [5_000, 10_000, 10_500, 11_000, 11_000]
 
 
 def test_between_two_notes_lies_a_straight_line() -> None:
-    notes = SizeNotes([Place(0, 0), Place(100, 10_000), Place(200, 40_000)])
+    notes = SizeNotes([StreamPosition(0, 0), StreamPosition(100, 10_000), StreamPosition(200, 40_000)])
 
     assert [notes.total_upto(index) for index in (0, 50, 100, 150, 200, 999)] == [
         0,
@@ -29,7 +29,7 @@ def test_between_two_notes_lies_a_straight_line() -> None:
 
 
 def test_a_note_is_due_now_and_then() -> None:
-    notes = SizeNotes([Place(0, 0)])
+    notes = SizeNotes([StreamPosition(0, 0)])
 
     due = [index for index in range(1, 101) if notes.add(index, NOTE_BYTES // 10)]
 
@@ -43,7 +43,7 @@ def test_a_note_is_due_now_and_then() -> None:
 )
 def test_totals_stay_near_the_truth(records: list[tuple[int, int]], percents: list[int]) -> None:
     """Off by no more than what lies between two notes, forgotten ones or not; exact at the end."""
-    notes = SizeNotes([Place(0, 0)])
+    notes = SizeNotes([StreamPosition(0, 0)])
     totals = {0: 0}
     index = total = 0
     for gap, size in records:

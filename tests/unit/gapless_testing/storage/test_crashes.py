@@ -6,7 +6,7 @@ import pytest
 
 from conformance import broken_storages as broken
 from conformance.broken_storages import Breach, notices
-from gapless_storage._memory import Log
+from gapless_storage._memory import Records
 from gapless_storage.memory import MemoryDisk, MemoryVolume
 from gapless_testing.storage.crashes import CrashTests as Suite
 
@@ -20,7 +20,7 @@ BREACHES = [
     Breach(MemoryVolume, "close", broken.close_without_sync, Suite.test_closing_syncs),
     Breach(MemoryVolume, "sync", broken.sync_too_little, Suite.test_a_synced_chop_stays),
     Breach(MemoryVolume, "sync", broken.sync_too_little, Suite.test_reclaimed_space_stays_reclaimed),
-    Breach(Log, "reclaim", broken.reclaim_unsettled, Suite.test_a_chop_that_is_lost_brings_its_records_back),
+    Breach(Records, "reclaim", broken.reclaim_unsettled, Suite.test_a_chop_that_is_lost_brings_its_records_back),
 ]
 
 

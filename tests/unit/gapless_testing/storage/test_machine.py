@@ -6,7 +6,7 @@ import pytest
 
 from conformance import broken_storages as broken
 from conformance.storages import MemoryHarness
-from gapless_storage._memory import Log, Rows
+from gapless_storage._memory import Records, Rows
 from gapless_storage.memory import MemoryDisk, MemoryTable, MemoryVolume
 from gapless_testing.storage.machine import ModelStream, PropertyTests
 
@@ -51,10 +51,10 @@ def crash_with_a_hole(disk: MemoryDisk, keep: int = 0) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "replacement"),
     [
-        (Log, "read", broken.read_exclusive),
-        (Log, "read", broken.read_all),
-        (Log, "chop", broken.chop_and_forget_last),
-        (Log, "reclaim", broken.reclaim_too_much),
+        (Records, "read", broken.read_exclusive),
+        (Records, "read", broken.read_all),
+        (Records, "chop", broken.chop_and_forget_last),
+        (Records, "reclaim", broken.reclaim_too_much),
         (Rows, "scan", broken.scan_to_a_bound),
         (MemoryTable, "delete", broken.delete_what_is_there),
         (MemoryVolume, "close", broken.close_and_write),
@@ -77,7 +77,7 @@ def test_a_breach_is_found_by_a_history(
 
 def test_one_long_history_finds_something_too(monkeypatch: pytest.MonkeyPatch) -> None:
     PropertyTests().test_one_long_history(MemoryHarness())
-    monkeypatch.setattr(Log, "reclaim", broken.reclaim_too_much)
+    monkeypatch.setattr(Records, "reclaim", broken.reclaim_too_much)
 
     with pytest.raises(AssertionError):
         PropertyTests().test_one_long_history(MemoryHarness())

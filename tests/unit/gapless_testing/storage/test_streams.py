@@ -6,7 +6,7 @@ import pytest
 
 from conformance import broken_storages as broken
 from conformance.broken_storages import Breach
-from gapless_storage._memory import Log
+from gapless_storage._memory import Records
 from gapless_storage.memory import MemoryStream, MemoryVolume
 from gapless_testing.storage.streams import StreamTests as Suite
 
@@ -28,16 +28,16 @@ BREACHES = [
         Suite.test_an_index_that_does_not_increase_is_refused,
         {"index": 6},
     ),
-    Breach(Log, "put", broken.put_truncated, Suite.test_a_record_comes_back_as_it_was, {"size": 100_000}),
+    Breach(Records, "put", broken.put_truncated, Suite.test_a_record_comes_back_as_it_was, {"size": 100_000}),
     Breach(
-        Log,
+        Records,
         "read",
         broken.read_exclusive,
         Suite.test_a_read_returns_what_overlaps,
         {"after": 0, "upto": 5, "expected": [10]},
     ),
     Breach(
-        Log,
+        Records,
         "read",
         broken.read_inclusive,
         Suite.test_a_read_returns_what_overlaps,
@@ -51,10 +51,14 @@ BREACHES = [
         {"after": 10, "upto": 10, "expected": []},
     ),
     Breach(
-        Log, "read", broken.read_all, Suite.test_a_read_ends_once_max_bytes_are_reached, {"max_bytes": 200, "count": 2}
+        Records,
+        "read",
+        broken.read_all,
+        Suite.test_a_read_ends_once_max_bytes_are_reached,
+        {"max_bytes": 200, "count": 2},
     ),
     Breach(
-        Log,
+        Records,
         "read",
         broken.read_at_most,
         Suite.test_a_read_ends_once_max_bytes_are_reached,
@@ -63,10 +67,12 @@ BREACHES = [
     Breach(MemoryStream, "chop", broken.chop_at_once, Suite.test_a_chop_takes_effect_once_it_is_written),
     Breach(MemoryStream, "chop", broken.chop_beyond, Suite.test_a_chop_ends_at_the_last_record, {"upto": 1000}),
     Breach(MemoryStream, "chop", broken.chop_beyond, Suite.test_chopping_an_empty_stream_does_nothing),
-    Breach(Log, "chop", broken.chop_back, Suite.test_a_chop_never_goes_back),
-    Breach(Log, "chop", lambda *_: None, Suite.test_a_chop_may_fall_between_records, {"upto": 15, "expected": [20]}),
-    Breach(Log, "chop", lambda *_: None, Suite.test_a_record_and_its_chop_in_one_batch),
-    Breach(Log, "chop", lambda *_: None, Suite.test_size_follows_puts_and_chops),
+    Breach(Records, "chop", broken.chop_back, Suite.test_a_chop_never_goes_back),
+    Breach(
+        Records, "chop", lambda *_: None, Suite.test_a_chop_may_fall_between_records, {"upto": 15, "expected": [20]}
+    ),
+    Breach(Records, "chop", lambda *_: None, Suite.test_a_record_and_its_chop_in_one_batch),
+    Breach(Records, "chop", lambda *_: None, Suite.test_size_follows_puts_and_chops),
     Breach(MemoryStream, "last", broken.last_of_what_is_there, Suite.test_last_outlives_the_record),
     Breach(MemoryVolume, "stream", broken.one_stream, Suite.test_streams_do_not_mix),
     Breach(MemoryVolume, "stream", broken.new_stream, Suite.test_one_name_is_one_object),

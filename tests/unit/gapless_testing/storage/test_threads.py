@@ -6,7 +6,7 @@ import pytest
 
 from conformance import broken_storages as broken
 from conformance.broken_storages import notices
-from gapless_storage._memory import Log
+from gapless_storage._memory import Records
 from gapless_storage.memory import MemoryVolume
 from gapless_testing.storage.threads import ThreadTests as Suite
 from gapless_testing.storage.threads import in_threads
@@ -35,7 +35,7 @@ def test_a_sync_that_covers_too_little_is_noticed(monkeypatch: pytest.MonkeyPatc
 def test_a_reclaim_that_takes_too_much_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not notices(Suite.test_reclaim_beside_writes_and_syncs)
 
-    monkeypatch.setattr(Log, "reclaim", broken.reclaim_too_much)
+    monkeypatch.setattr(Records, "reclaim", broken.reclaim_too_much)
 
     assert notices(Suite.test_reclaim_beside_writes_and_syncs)
 

@@ -7,7 +7,7 @@ import pytest
 from conformance import broken_storages as broken
 from conformance.broken_storages import Breach
 from gapless.spi import VolumeIdentity
-from gapless_storage._memory import Log
+from gapless_storage._memory import Records
 from gapless_storage.memory import MemoryDisk, MemoryStream, MemoryVolume
 from gapless_testing.storage.volumes import VolumeTests as Suite
 
@@ -32,13 +32,13 @@ BREACHES = [
     Breach(MemoryVolume, "close", broken.close_without_sync, Suite.test_closing_keeps_what_was_written),
     Breach(MemoryVolume, "close", broken.close_and_write, Suite.test_closing_drops_what_was_only_staged),
     Breach(MemoryDisk, "owned_by", broken.owned_by_anyone, Suite.test_a_closed_volume_takes_nothing),
-    Breach(Log, "chop", broken.chop_and_forget_last, Suite.test_first_and_last_outlive_records_and_closings),
+    Breach(Records, "chop", broken.chop_and_forget_last, Suite.test_first_and_last_outlive_records_and_closings),
     Breach(MemoryVolume, "stream", broken.one_stream, Suite.test_names_keep_their_contents),
     Breach(MemoryStream, "size", property(lambda _: 7), Suite.test_size_is_known_after_reopening),
     Breach(MemoryVolume, "free_bytes", property(lambda _: -1), Suite.test_free_bytes),
-    Breach(Log, "reclaim", broken.reclaim_too_much, Suite.test_reclaim_keeps_what_is_live),
-    Breach(Log, "reclaim", broken.reclaim_nothing, Suite.test_reclaim_keeps_what_is_live),
-    Breach(Log, "reclaim", broken.reclaim_too_much, Suite.test_reclaiming_again_and_again),
+    Breach(Records, "reclaim", broken.reclaim_too_much, Suite.test_reclaim_keeps_what_is_live),
+    Breach(Records, "reclaim", broken.reclaim_nothing, Suite.test_reclaim_keeps_what_is_live),
+    Breach(Records, "reclaim", broken.reclaim_too_much, Suite.test_reclaiming_again_and_again),
     Breach(MemoryVolume, "reclaim", lambda _: 7, Suite.test_nothing_staged_is_nothing_to_do),
     Breach(MemoryVolume, "identity", property(lambda _: None, lambda *_: None), Suite.test_it_is_a_volume),
 ]

@@ -10,14 +10,14 @@ from gapless_testing.transport.frames import FrameTests as Suite
 from gapless_testing.transport.frames import LimitTests
 from gapless_transport import memory_link
 from gapless_transport.memory_link import MemoryLink
-from gapless_transport.outbox import Outbox
+from gapless_transport.send_queue import SendQueue
 
 BREACHES = [
     Breach(memory_link, "_whole", broken.whole_cut, Suite.test_frames_of_every_size_arrive_whole),
     Breach(memory_link, "_whole", broken.whole_cut, Suite.test_large_frames_arrive_whole),
     Breach(memory_link, "_whole", broken.whole_as_bytearray, Suite.test_payloads_are_bytes),
     Breach(memory_link, "_whole", broken.whole_first, Suite.test_a_pair_is_one_payload),
-    Breach(Outbox, "put", broken.put_first, Suite.test_calls_keep_their_order),
+    Breach(SendQueue, "put", broken.put_first, Suite.test_calls_keep_their_order),
     Breach(memory_link, "_whole", broken.whole_backwards, Suite.test_both_directions_at_once),
     Breach(MemoryLink, "send", broken.send_once_accepted, Suite.test_a_handler_may_send_from_accept),
     Breach(memory_link, "_size", broken.size_unchecked, Suite.test_an_empty_payload_is_refused_and_nothing_sent),

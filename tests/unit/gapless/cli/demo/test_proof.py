@@ -6,23 +6,23 @@ import random
 
 import pytest
 
-from gapless.cli.demo.proof import Verdict, prove
+from gapless.cli.demo.proof import SubscriptionProof, prove
 
 EXPECTED = ["a", "b", "c", "d"]
 
 
-def verdict(consumed: list[str]) -> Verdict:
+def verdict(consumed: list[str]) -> SubscriptionProof:
     return prove("late", "delay > 60", EXPECTED, iter(consumed))
 
 
-def counts(verdict: Verdict) -> tuple[int, int, int, int]:
+def counts(verdict: SubscriptionProof) -> tuple[int, int, int, int]:
     return verdict.missing, verdict.doubled, verdict.unselected, verdict.reordered
 
 
 def test_exactly_the_expected_rows_are_right() -> None:
     found = verdict(["a", "b", "c", "d"])
 
-    assert found == Verdict("late", "delay > 60", 4, 4, 0, 0, 0, 0, "")
+    assert found == SubscriptionProof("late", "delay > 60", 4, 4, 0, 0, 0, 0, "")
     assert found.is_right
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import gapless
 from gapless.cli.demo.data import made_up_flights, properties_of, topic_of, write_lines
-from gapless.cli.demo.publisher import NAME, Publishing
+from gapless.cli.demo.publisher import NAME, PublisherLife
 from gapless.cli.demo.reporting import Stop
 
 FLIGHTS = made_up_flights(200, seed=5)
@@ -36,7 +36,7 @@ class Countdown:
 
 
 async def publish(url: str, path: Path, stop: object, rate: float = 0) -> None:
-    await Publishing(path, rate, cast("Stop", stop)).run(url)
+    await PublisherLife(path, rate, cast("Stop", stop)).run(url)
 
 
 async def logged(url: str) -> list[tuple[str, bytes, Any]]:

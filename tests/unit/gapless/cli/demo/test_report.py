@@ -13,12 +13,12 @@ from rich.text import Text
 from gapless.cli.demo.plan import kill_plan
 from gapless.cli.demo.proof import prove
 from gapless.cli.demo.report import BarReport, LineReport, conclusion, print_outcome, report_for
-from gapless.cli.demo.run import Outcome, Run
+from gapless.cli.demo.run import DemoOutcome, DemoRun
 from gapless.cli.demo.selections import SELECTIONS
-from gapless.cli.demo.supervisor import Progress
+from gapless.cli.demo.supervisor import DemoProgress
 
 FLIGHTS = ["a", "b", "c"]
-RIGHT = Outcome(
+RIGHT = DemoOutcome(
     seed=7,
     published=3,
     seconds=1.5,
@@ -30,10 +30,10 @@ WRONG = replace(RIGHT, stalled=True, verdicts=[*RIGHT.verdicts[:1], prove("to-s"
 
 
 @pytest.fixture
-def run_of_two(tmp_path: Path) -> Run:
+def run_of_two(tmp_path: Path) -> DemoRun:
     selections = SELECTIONS[:2]
     plan = kill_plan(7, 2, [selection.name for selection in selections])
-    return Run(FLIGHTS, selections, plan, 7, 0, tmp_path)
+    return DemoRun(FLIGHTS, selections, plan, 7, 0, tmp_path)
 
 
 def console(*, terminal: bool, width: int = 160) -> Console:
@@ -46,12 +46,12 @@ def printed(console: Console) -> str:
 
 
 async def test_without_a_terminal_there_is_a_line_now_and_then(
-    run_of_two: Run, monkeypatch: pytest.MonkeyPatch
+    run_of_two: DemoRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gapless.cli.demo.report.EVERY", 0)
     out = console(terminal=False)
     report = report_for(out)
-    progress = Progress(run_of_two.selections)
+    progress = DemoProgress(run_of_two.selections)
 
     report.started(run_of_two, {"everything": 3, "late-from-jfk": 1})
     progress.published = 2
@@ -67,21 +67,21 @@ async def test_without_a_terminal_there_is_a_line_now_and_then(
     ]
 
 
-async def test_lines_come_now_and_then_only(run_of_two: Run) -> None:
+async def test_lines_come_now_and_then_only(run_of_two: DemoRun) -> None:
     out = console(terminal=False)
     report = report_for(out)
 
     report.started(run_of_two, {})
     for _ in range(100):
-        report.progress(Progress(run_of_two.selections), {})
+        report.progress(DemoProgress(run_of_two.selections), {})
 
     assert len(printed(out).splitlines()) == 1
 
 
-async def test_a_terminal_gets_bars(run_of_two: Run) -> None:
+async def test_a_terminal_gets_bars(run_of_two: DemoRun) -> None:
     out = console(terminal=True)
     report = report_for(out)
-    progress = Progress(run_of_two.selections)
+    progress = DemoProgress(run_of_two.selections)
 
     report.started(run_of_two, {"everything": 3, "late-from-jfk": 1})
     progress.published = progress.consumed["everything"] = 3

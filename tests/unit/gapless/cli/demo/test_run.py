@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gapless.cli.demo.data import made_up_flights
 from gapless.cli.demo.proof import prove
-from gapless.cli.demo.run import Outcome, expectations
+from gapless.cli.demo.run import DemoOutcome, expectations
 from gapless.cli.demo.selections import SELECTIONS
 
 
@@ -21,10 +21,10 @@ def test_what_is_expected_comes_from_the_data() -> None:
     assert all(0 < len(expected[name]) < len(flights) for name in ("late-from-jfk", "to-s", "never-left"))
 
 
-def outcome() -> Outcome:
+def outcome() -> DemoOutcome:
     kills = {"broker": 2, "publisher": 1, "everything": 3, "to-s": 4}
     verdicts = [prove("everything", "", ["a", "b"], ["a", "b"]), prove("to-s", "dest LIKE 'S%'", ["b"], ["b"])]
-    return Outcome(7, 2, 1.23456, stalled=False, kills=kills, verdicts=verdicts)
+    return DemoOutcome(7, 2, 1.23456, stalled=False, kills=kills, verdicts=verdicts)
 
 
 def test_an_outcome_is_one_json_object() -> None:

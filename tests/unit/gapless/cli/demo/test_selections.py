@@ -6,7 +6,7 @@ import pytest
 
 from gapless import Selector
 from gapless.cli.demo.data import fields_of, made_up_flights, properties_of
-from gapless.cli.demo.selections import SELECTIONS, Selection
+from gapless.cli.demo.selections import SELECTIONS, DemoSubscription
 
 FLIGHTS = made_up_flights(5000, seed=1)
 OTHERS = [
@@ -21,7 +21,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=lambda selection: selection.name)
-def test_both_sayings_agree(selection: Selection) -> None:
+def test_both_sayings_agree(selection: DemoSubscription) -> None:
     """At the edges too: a delay of exactly 60, distances of 499 to 1001, and what is unknown."""
     selector = Selector(selection.selector)
     if selection.topic == "flights.LGA":

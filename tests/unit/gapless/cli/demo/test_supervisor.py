@@ -8,11 +8,11 @@ import pytest
 
 from gapless.cli.demo import supervisor
 from gapless.cli.demo.selections import SELECTIONS
-from gapless.cli.demo.supervisor import Progress
+from gapless.cli.demo.supervisor import DemoProgress
 
 
-def progress_of_two() -> Progress:
-    return Progress(SELECTIONS[:2])
+def progress_of_two() -> DemoProgress:
+    return DemoProgress(SELECTIONS[:2])
 
 
 async def test_it_is_complete_when_everybody_stands_behind_everything() -> None:

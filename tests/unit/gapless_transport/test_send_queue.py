@@ -3,14 +3,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless_transport.outbox import Outbox, WaterMark
+from gapless_transport.send_queue import SendQueue, WaterMark
 
 puts = st.lists(st.tuples(st.integers(1, 30), st.booleans()))
 
 
 @given(puts, st.integers(1, 60))
 def test_everything_leaves_in_order_urgent_first(items: list[tuple[int, bool]], room: int) -> None:
-    outbox: Outbox[tuple[int, int]] = Outbox()
+    outbox: SendQueue[tuple[int, int]] = SendQueue()
     for number, (size, urgent) in enumerate(items):
         outbox.put((number, size), size, urgent=urgent)
     left: list[list[tuple[int, int]]] = []
@@ -26,7 +26,7 @@ def test_everything_leaves_in_order_urgent_first(items: list[tuple[int, bool]], 
 
 @given(puts, st.integers(1, 60))
 def test_its_size_is_that_of_what_waits(items: list[tuple[int, bool]], room: int) -> None:
-    outbox: Outbox[int] = Outbox()
+    outbox: SendQueue[int] = SendQueue()
     for size, urgent in items:
         outbox.put(size, size, urgent=urgent)
     total = sum(size for size, _ in items)
@@ -38,7 +38,7 @@ def test_its_size_is_that_of_what_waits(items: list[tuple[int, bool]], room: int
 
 
 def test_what_is_urgent_later_overtakes_what_waited() -> None:
-    outbox: Outbox[str] = Outbox()
+    outbox: SendQueue[str] = SendQueue()
     for item in ("data 1", "data 2", "data 3"):
         outbox.put(item, 10)
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 
-class Outbox(Generic[Item]):
+class SendQueue(Generic[Item]):
     """Two queues of items with sizes: the urgent ones leave first, each queue in its order."""
 
     def __init__(self) -> None:
