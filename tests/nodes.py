@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from gapless.core.gauges import Family, Gauge
-from gapless.core.network import facts as routing
-from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
+from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict, Wake
 from gapless.core.network.seam import Effects, RouterBase, RouterContext, RouterHandler
 from gapless.core.ports import ClientSession, Handler, Put, Read, ReadResult, RequestHandler, SessionEnded, Tell, Write
 from gapless.core.wire.messages import ListPubends, PubendList, PubendRow, TickRun
@@ -18,19 +17,20 @@ STREAM = "log"
 LAST = Family("gapless_log_last", "The last index.")
 
 
-class StraightRouter:
-    """Every call is noted; what is placed goes to the role of this node."""
+class StraightRouter(RouterBase):
+    """What it is told is noted; what is placed goes to the role of this node."""
 
     name = "straight"
-    needs_stream_links = False
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, Any]] = []
+        self.told: list[object] = []
         self.context: RouterContext | None = None
         self.wake_at: int | None = None
 
     def handlers(self) -> Mapping[type, RouterHandler]:
-        return RouterBase.handlers(self)  # type: ignore[arg-type]
+        straight = dict.fromkeys((Submit, SubmitOpen, Submitted), self._pass_on)
+        own: dict[type, RouterHandler] = {RouterContext: self.start, Wake: self.wake}
+        return dict.fromkeys(super().handlers(), self._note) | straight | own
 
     def start(self, now: int, context: RouterContext) -> Effects:
         self.context = context
@@ -39,28 +39,16 @@ class StraightRouter:
     def next_wake(self) -> int | None:
         return self.wake_at
 
-    def wake(self, now: int) -> Effects:
+    def wake(self, now: int, said: Wake) -> Effects:
         self.wake_at = None
-        self.calls.append(("wake", now))
+        return self._note(now, said)
+
+    def _pass_on(self, now: int, said: Submit | SubmitOpen | Submitted) -> Effects:
+        return [said]
+
+    def _note(self, now: int, fact: object) -> Effects:
+        self.told.append(fact)
         return []
-
-    def open(self, now: int, request: routing.OpenRequest, reply_to: Hashable) -> Effects:
-        return [SubmitOpen(request, reply_to)]
-
-    def place(self, now: int, pub: routing.Pub, reply_to: Hashable) -> Effects:
-        return [Submit(pub, reply_to)]
-
-    def submitted(self, now: int, reply_to: Hashable, pubend: str, outcome: Outcome) -> Effects:
-        return [Submitted(reply_to, pubend, outcome)]
-
-    def __getattr__(self, name: str) -> Callable[..., Effects]:
-        def call(now: int, *arguments: Any) -> Effects:
-            self.calls.append((name, arguments))
-            return []
-
-        if name not in dir(RouterBase):
-            raise AttributeError(name)
-        return call
 
 
 class LogRole:

@@ -10,7 +10,7 @@ import inspect
 import random
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,16 +18,16 @@ from msgspec.structs import replace
 
 from gapless.core.network.facts import (
     AskInterest,
-    BrokerId,
     Enrol,
     Held,
     Hold,
     Interest,
     Know,
+    Opened,
     Outcome,
+    Post,
+    Probe,
     Progress,
-    Pub,
-    PubendMeta,
     Released,
     Save,
     Seen,
@@ -41,8 +41,7 @@ from gapless.core.network.interest import InterestTable
 from gapless.core.network.seam import Effect, Effects, Router, RouterContext
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.events import encode_event
-from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import PubendId, ShbId, Tick
+from gapless.core.stream.ticks import PubendId, ShbId
 from gapless_routing.local import LocalRouter
 from gapless_testing.routing import ALONE, Clause, ContractError, RouterHarness
 
@@ -121,22 +120,22 @@ def nothing(*_: object, **__: object) -> Effects:
 class InventsSilence(LocalRouter):
     """It takes the time for the pubend's word."""
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
-        return super().know(now, replace(knowledge, hi=knowledge.hi + 1), reply_to)
+    def know(self, now: int, said: Know) -> Effects:
+        return super().know(now, replace(said, knowledge=replace(said.knowledge, hi=said.knowledge.hi + 1)))
 
 
 class LosesEvents(LocalRouter):
     """It cannot hold much, and says that the rest is silent."""
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
-        return super().know(now, replace(knowledge, data=EMPTY), reply_to)
+    def know(self, now: int, said: Know) -> Effects:
+        return super().know(now, replace(said, knowledge=replace(said.knowledge, data=EMPTY)))
 
 
 class HidesLoss(LocalRouter):
     """It calls silence what the pubend calls lost."""
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
-        return super().know(now, replace(knowledge, lost=0), reply_to)
+    def know(self, now: int, said: Know) -> Effects:
+        return super().know(now, replace(said, knowledge=replace(said.knowledge, lost=0)))
 
 
 class Filtering(LocalRouter):
@@ -156,13 +155,14 @@ class Filtering(LocalRouter):
         known = self._pubends.get(pubend)
         return known is not None and all(shb in known.members for shb in self._versions)
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+    def know(self, now: int, said: Know) -> Effects:
+        knowledge = said.knowledge
         decision = self.table.decide(None, list(self._versions))
-        if reply_to is None and not decision.flood and self.may_filter(knowledge.pubend):
+        if said.reply_to is None and not decision.flood and self.may_filter(knowledge.pubend):
             wanted = self.wanted(knowledge.pubend, knowledge.data)
             data = knowledge.data.select(wanted) if wanted else EMPTY
-            knowledge = replace(knowledge, data=data, stamp=decision.stamp)
-        return super().know(now, knowledge, reply_to)
+            said = replace(said, knowledge=replace(knowledge, data=data, stamp=decision.stamp))
+        return super().know(now, said)
 
     def wanted(self, pubend: PubendId, data: EventBatch) -> int:
         return self.table.matches(pubend, data) if data else 0
@@ -215,33 +215,33 @@ class ForgetsEverything(LocalRouter):
 class NeverPushes(LocalRouter):
     """It answers wants alone."""
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
-        effects = super().know(now, knowledge, reply_to)
-        return effects if reply_to is not None else []
+    def know(self, now: int, said: Know) -> Effects:
+        effects = super().know(now, said)
+        return effects if said.reply_to is not None else []
 
 
 class PushesEventsAlone(LocalRouter):
     """Nobody hears of a pubend as long as it is idle."""
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
-        effects = super().know(now, knowledge, reply_to)
-        return effects if reply_to is not None or knowledge.data else []
+    def know(self, now: int, said: Know) -> Effects:
+        effects = super().know(now, said)
+        return effects if said.reply_to is not None or said.knowledge.data else []
 
 
 class PushesWantedEventsAlone(Filtering):
     """Nobody hears of events that are for others."""
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
-        said = [effect.knowledge for effect in super().know(now, knowledge, reply_to) if isinstance(effect, Know)]
-        if knowledge.data:
-            said = [known for known in said if known.data]
-        return [Know(known) for known in said]
+    def know(self, now: int, said: Know) -> Effects:
+        effects = super().know(now, said)
+        if not said.knowledge.data:
+            return effects
+        return [effect for effect in effects if isinstance(effect, Know) and effect.knowledge.data]
 
 
 class KeepsProbes(LocalRouter):
     """Nobody hears that an acknowledgement is overdue."""
 
-    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+    def probe(self, now: int, probe: Probe) -> Effects:
         return []
 
 
@@ -266,11 +266,12 @@ def raised(effects: Effects) -> list[Effect]:
 class ReleasesUnheard(LocalRouter):
     """A membership that is handed over again does not interest it: it has its minima."""
 
-    def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
-        known = self._pubends.get(meta.pubend)
+    def pubend(self, now: int, opened: Opened) -> Effects:
+        pubend = opened.meta.pubend
+        known = self._pubends.get(pubend)
         minima = known.releases.minima() if known else None
-        effects = list(super().pubend(now, meta, members))
-        return effects if minima is None else [*effects, Released(meta.pubend, *minima)]
+        effects = list(super().pubend(now, opened))
+        return effects if minima is None else [*effects, Released(pubend, *minima)]
 
 
 class ReleasesFall(LocalRouter):
@@ -348,9 +349,9 @@ class SaysOnce(LocalRouter):
 class ReadsTheClock(LocalRouter):
     """It wants to know how late it is."""
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+    def know(self, now: int, said: Know) -> Effects:
         self.late = time.monotonic_ns() - now
-        return super().know(now, knowledge, reply_to)
+        return super().know(now, said)
 
 
 class StartsAThread(LocalRouter):
@@ -366,16 +367,16 @@ class StartsAThread(LocalRouter):
 class ReadsAFile(LocalRouter):
     """It looks up what it should do."""
 
-    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+    def probe(self, now: int, probe: Probe) -> Effects:
         with Path(__file__).open("rb"):
-            return super().probe(now, pubend, upto)
+            return super().probe(now, probe)
 
 
 class ThrowsDice(LocalRouter):
     """With dice of its own."""
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
-        return [] if random.random() < 0.1 else super().know(now, knowledge, reply_to)
+    def know(self, now: int, said: Know) -> Effects:
+        return [] if random.random() < 0.1 else super().know(now, said)
 
 
 class GoesThroughASet(LocalRouter):
@@ -435,9 +436,9 @@ class KeepsEverything(LocalRouter):
         super().__init__()
         self.kept: list[object] = []
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
-        self.kept.append(knowledge)
-        return super().know(now, knowledge, reply_to)
+    def know(self, now: int, said: Know) -> Effects:
+        self.kept.append(said)
+        return super().know(now, said)
 
     def want(self, now: int, want: Want) -> Effects:
         self.kept.append((want, bytes(1024)))
@@ -447,16 +448,16 @@ class KeepsEverything(LocalRouter):
         self.kept.append((interest, bytes(1024)))
         return super().interest(now, interest)
 
-    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
-        self.kept.append(pub)
-        return super().place(now, pub, reply_to)
+    def place(self, now: int, batch: Submit) -> Effects:
+        self.kept.append(batch)
+        return super().place(now, batch)
 
 
 class Chatters(LocalRouter):
     """It says everything a thousand times, though there is nobody."""
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
-        return [*super().know(now, knowledge, reply_to), *[SendFrame(1, b"")] * 1000]
+    def know(self, now: int, said: Know) -> Effects:
+        return [*super().know(now, said), *[SendFrame(1, b"")] * 1000]
 
 
 class NeverSleeps(LocalRouter):
@@ -470,37 +471,38 @@ class NeverSleeps(LocalRouter):
 
 
 class AnswersTwice(LocalRouter):
-    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
-        return [*super().submitted(now, reply_to, pubend, outcome)] * 2
+    def submitted(self, now: int, submitted: Submitted) -> Effects:
+        return [*super().submitted(now, submitted)] * 2
 
 
 class NeverAnswers(LocalRouter):
     """It answers openings, but no batch that does not exist here."""
 
-    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
-        return [] if outcome.verdict is Verdict.REJECTED else super().submitted(now, reply_to, pubend, outcome)
+    def submitted(self, now: int, submitted: Submitted) -> Effects:
+        return [] if submitted.outcome.verdict is Verdict.REJECTED else super().submitted(now, submitted)
 
 
 class NeverLogs(LocalRouter):
     """Nobody can publish."""
 
-    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
-        return [Submitted(reply_to, pub.pubend, Outcome(Verdict.RETRY, "later"))]
+    def place(self, now: int, batch: Submit) -> Effects:
+        return [Submitted(batch.reply_to, batch.pub.pubend, Outcome(Verdict.RETRY, "later"))]
 
 
 class AnswersAhead(LocalRouter):
     """It does not wait for the log."""
 
-    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+    def place(self, now: int, batch: Submit) -> Effects:
+        pub = batch.pub
         outcome = Outcome(Verdict.OK, sequence=pub.first + pub.events.count - 1)
-        return [Submit(pub, None), Submitted(reply_to, pub.pubend, outcome)]
+        return [Submit(pub, None), Submitted(batch.reply_to, pub.pubend, outcome)]
 
 
 class ChangesBatches(LocalRouter):
     """It submits something else than it was given."""
 
-    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
-        return [Submit(replace(pub, first=pub.first + 1), reply_to)]
+    def place(self, now: int, batch: Submit) -> Effects:
+        return [replace(batch, pub=replace(batch.pub, first=batch.pub.first + 1))]
 
 
 class KeepsHolds(LocalRouter):
@@ -519,19 +521,19 @@ class AnswersHoldsItself(LocalRouter):
 
 
 class LosesMail(LocalRouter):
-    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
+    def post(self, now: int, mail: Post) -> Effects:
         return []
 
 
 class ChangesMail(LocalRouter):
     """It has a buffer, and that is too small."""
 
-    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
-        return super().post(now, to_node, role, data[:1024])
+    def post(self, now: int, mail: Post) -> Effects:
+        return super().post(now, replace(mail, data=mail.data[:1024]))
 
 
 class DeliversMailToAnybody(LocalRouter):
     """Whoever is there gets it."""
 
-    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
-        return super().post(now, to_node, "shb", data)
+    def post(self, now: int, mail: Post) -> Effects:
+        return super().post(now, replace(mail, role="shb"))

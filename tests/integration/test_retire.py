@@ -8,7 +8,6 @@ speaks for: it has everything at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ from typer.testing import CliRunner
 import gapless
 from gapless import hookspecs, plugins
 from gapless.cli.app import app
-from gapless.core.network.facts import Enrol, Progress, PubendMeta
+from gapless.core.network.facts import Enrol, Know, Opened, Progress
 from gapless.core.network.seam import Effects
-from gapless.core.stream.knowledge import Knowledge
 from gapless.plugins import hookimpl
 from gapless_routing.local import LocalRouter
 from integration.nodes_in_process import running_node
@@ -38,13 +36,14 @@ ANOTHER = "another@disk"
 class WithAnother(LocalRouter):
     """The local router, and an SHB elsewhere that is done with everything as soon as it is said."""
 
-    def pubend(self, now: int, meta: PubendMeta, members: Mapping[str, int]) -> Effects:
-        asks = [] if ANOTHER in members else [Enrol(meta.pubend, ANOTHER)]
-        return [*super().pubend(now, meta, members), *asks]
+    def pubend(self, now: int, opened: Opened) -> Effects:
+        asks = [] if ANOTHER in opened.members else [Enrol(opened.meta.pubend, ANOTHER)]
+        return [*super().pubend(now, opened), *asks]
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Any = None) -> Effects:
+    def know(self, now: int, said: Know) -> Effects:
+        knowledge = said.knowledge
         done = Progress(ANOTHER, knowledge.pubend, knowledge.hi, knowledge.hi)
-        return [*super().know(now, knowledge, reply_to), *self.progress(now, done)]
+        return [*super().know(now, said), *self.progress(now, done)]
 
 
 class Plugin:

@@ -18,16 +18,17 @@ from gapless.core.network.facts import (
     AskPubend,
     BrokerId,
     Enrol,
+    Enrolled,
     Held,
     Hold,
     Interest,
     Know,
-    OpenRequest,
+    Opened,
     Outcome,
+    Post,
     Posted,
     Probe,
     Progress,
-    Pub,
     PubendMeta,
     Released,
     Seen,
@@ -39,7 +40,6 @@ from gapless.core.network.facts import (
 )
 from gapless.core.network.release import ReleaseTable
 from gapless.core.network.seam import Effects, Router, RouterBase, RouterContext
-from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
@@ -77,7 +77,7 @@ class LocalPubend:
         """A member's progress; told onwards when it moves a minimum, which never falls."""
         self.releases.report(progress)
         minima = self.releases.take_risen()
-        return [] if minima is None else [Released(self.meta.pubend, *minima)]
+        return () if minima is None else [Released(self.meta.pubend, *minima)]
 
 
 class LocalRouter(RouterBase):
@@ -97,42 +97,46 @@ class LocalRouter(RouterBase):
     def start(self, now: int, context: RouterContext) -> Effects:
         """It is told who it is."""
         self._broker = context.broker
-        return []
+        return ()
 
     # The local PHB core.
 
-    def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
+    def pubend(self, now: int, opened: Opened) -> Effects:
         """A pubend is open or sealed here, with this durable membership, which replaces the one before."""
+        meta = opened.meta
         pubend = self._pubends.setdefault(meta.pubend, LocalPubend(meta, {}, meta.stable))
-        pubend.hand_over(meta, members)
+        pubend.hand_over(meta, opened.members)
         return [effect for shb in self._versions for effect in pubend.introduce(shb)]
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+    def know(self, now: int, said: Know) -> Effects:
         """Facts go to the SHB as they are, whether it asked or not."""
+        knowledge = said.knowledge
         pubend = self._pubends.get(knowledge.pubend)
         if pubend is not None:
             pubend.stable = max(pubend.stable, knowledge.hi)
-        return [Know(knowledge)] if self._versions else []
+        if not self._versions:
+            return ()
+        return (said if said.reply_to is None else Know(knowledge),)
 
-    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+    def probe(self, now: int, probe: Probe) -> Effects:
         """Progress up to here is overdue."""
-        return [Probe(pubend, upto)]
+        return (probe,)
 
-    def enrolled(self, now: int, pubend: PubendId, shb: ShbId, at: Tick) -> Effects:
+    def enrolled(self, now: int, enrolled: Enrolled) -> Effects:
         """The membership is durable: from now on the SHB counts, and nothing is released unheard of it."""
-        known = self._pubends.get(pubend)
-        if known is None:
-            return []
-        known.enrol(shb, at)
-        return known.introduce(shb)
+        pubend = self._pubends.get(enrolled.pubend)
+        if pubend is None:
+            return ()
+        pubend.enrol(enrolled.shb, enrolled.at)
+        return pubend.introduce(enrolled.shb)
 
     def held(self, now: int, held: Held) -> Effects:
         """A row of holds is durable."""
-        return [held]
+        return (held,)
 
-    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
+    def submitted(self, now: int, submitted: Submitted) -> Effects:
         """How an opening or a batch ended."""
-        return [Submitted(reply_to, pubend, outcome)]
+        return (submitted,)
 
     # The local SHB core.
 
@@ -152,39 +156,36 @@ class LocalRouter(RouterBase):
 
     def hold(self, now: int, row: Hold) -> Effects:
         """The SHB needs more kept than it reported."""
-        return [row] if row.pubend in self._pubends else []
+        return (row,) if row.pubend in self._pubends else ()
 
     def want(self, now: int, want: Want) -> Effects:
         """The pubend itself answers."""
-        return [AskPubend(want, want.shb)] if want.pubend in self._pubends else []
+        return (AskPubend(want, want.shb),) if want.pubend in self._pubends else ()
 
     def progress(self, now: int, progress: Progress) -> Effects:
         """The SHB's durable progress."""
         pubend = self._pubends.get(progress.pubend)
-        return [] if pubend is None else pubend.report(progress)
+        return () if pubend is None else pubend.report(progress)
 
     # Local clients.
 
-    def open(self, now: int, request: OpenRequest, reply_to: Hashable) -> Effects:
+    def open(self, now: int, opening: SubmitOpen) -> Effects:
         """The PHB of this node decides which pubend it is."""
-        if not self._pubends:
-            return [self._nothing_here(reply_to, request.pubend)]
-        return [SubmitOpen(request, reply_to)]
+        return (opening if self._pubends else _nothing_here(opening.reply_to, opening.request.pubend),)
 
-    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+    def place(self, now: int, batch: Submit) -> Effects:
         """The PHB of this node logs it, or says why not."""
-        if not self._pubends:
-            return [self._nothing_here(reply_to, pub.pubend)]
-        return [Submit(pub, reply_to)]
+        return (batch if self._pubends else _nothing_here(batch.reply_to, batch.pub.pubend),)
 
     # Mail.
 
-    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
+    def post(self, now: int, mail: Post) -> Effects:
         """There is no other node that mail could go to."""
-        return [Posted(to_node, role, data)] if to_node == self._broker else []
+        return (Posted(mail.to_node, mail.role, mail.data),) if mail.to_node == self._broker else ()
 
-    def _nothing_here(self, reply_to: Hashable, pubend: PubendId) -> Submitted:
-        return Submitted(reply_to, pubend, Outcome(Verdict.RETRY, "no pubend is open at this broker"))
+
+def _nothing_here(reply_to: Hashable, pubend: PubendId) -> Submitted:
+    return Submitted(reply_to, pubend, Outcome(Verdict.RETRY, "no pubend is open at this broker"))
 
 
 @hookimpl

@@ -87,10 +87,10 @@ class PublisherSide:
         for broker in self._mesh.with_role("shb"):
             self._push(hosted, broker, knowledge)
 
-    def probe(self, pubend: PubendId, upto: Tick) -> None:
+    def probe(self, probe: Probe) -> None:
         """Progress up to here is overdue."""
         for broker in self._mesh.with_role("shb"):
-            self._mesh.send(broker, Probe(pubend, upto))
+            self._mesh.send(broker, probe)
 
     def enrolled(self, pubend: PubendId, shb: ShbId, at: Tick) -> None:
         """The membership is durable: nothing is released unheard of this SHB (T20)."""

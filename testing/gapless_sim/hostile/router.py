@@ -12,31 +12,38 @@ Its configuration names every broker, this one too, with its roles; all brokers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from gapless.core.network.facts import (
     BrokerId,
+    Enrolled,
+    FrameArrived,
     Hangup,
     Held,
     Hold,
     Interest,
-    LinkId,
+    Know,
+    LinkDown,
+    LinkUp,
+    Opened,
     OpenRequest,
-    Outcome,
+    Post,
     Posted,
     Probe,
     Progress,
     Pub,
-    PubendMeta,
     Seen,
+    Submit,
+    SubmitOpen,
+    Submitted,
+    Wake,
     Want,
 )
 from gapless.core.network.frames import Address, Answer, InterestQuestion, InterestSummary, decode
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless_sim.hostile.entry import Entry
 from gapless_sim.hostile.following import SubscriberSide
@@ -98,7 +105,7 @@ class HostileRouter(RouterBase):
         """When a timer is due."""
         return self._station.timers.next()
 
-    def wake(self, now: int) -> Effects:
+    def wake(self, now: int, _: Wake) -> Effects:
         """Something is due."""
         self._station.now = now
         for kind, *arguments in self._station.timers.take_due(now):
@@ -107,60 +114,60 @@ class HostileRouter(RouterBase):
 
     # The network.
 
-    def link_up(self, now: int, link: LinkId, peer: BrokerId, roles: frozenset[str], incarnation: int) -> Effects:
+    def link_up(self, now: int, up: LinkUp) -> Effects:
         """A link is there; who is at its end is told everything that it may have use for."""
         self._station.now = now
-        if self._mesh.link_up(link, peer, sorted(roles), incarnation):
-            self._hosted.on_new_peer(peer)
-        self._following.on_new_peer(peer)
+        if self._mesh.link_up(up.link, up.peer, sorted(up.roles), up.incarnation):
+            self._hosted.on_new_peer(up.peer)
+        self._following.on_new_peer(up.peer)
         return self._effects()
 
-    def link_down(self, now: int, link: LinkId) -> Effects:
+    def link_down(self, now: int, down: LinkDown) -> Effects:
         """A link is gone; it is dialled again after a while."""
         self._station.now = now
-        self._mesh.link_down(link)
+        self._mesh.link_down(down.link)
         return self._effects()
 
-    def frame(self, now: int, link: LinkId, frame: bytes) -> Effects:
+    def frame(self, now: int, arrived: FrameArrived) -> Effects:
         """A frame of another broker; who sends nonsense is hung up on."""
         self._station.now = now
-        peer = self._mesh.peer_of(link)
+        peer = self._mesh.peer_of(arrived.link)
         if peer is None:
             return []
         try:
-            message, address = decode(frame)
+            message, address = decode(arrived.frame)
         except RemoteProtocolError:
-            return [Hangup(link)]
+            return [Hangup(arrived.link)]
         if tuple(map(type, address)) != _ADDRESSES.get(type(message), ()) or type(message) not in self._on_message:
-            return [Hangup(link)]
+            return [Hangup(arrived.link)]
         self._on_message[type(message)](peer, message, address)
         return self._effects()
 
     # The local PHB core.
 
-    def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
+    def pubend(self, now: int, opened: Opened) -> Effects:
         """A pubend of this node, as it is now."""
         self._station.now = now
         self._mesh.has_role(self._station.broker, ("phb",))
-        self._hosted.pubend(meta, members)
+        self._hosted.pubend(opened.meta, opened.members)
         return self._effects()
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+    def know(self, now: int, said: Know) -> Effects:
         """Facts of a pubend of this node."""
         self._station.now = now
-        self._hosted.know(knowledge, reply_to)
+        self._hosted.know(said.knowledge, said.reply_to)
         return self._effects()
 
-    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+    def probe(self, now: int, probe: Probe) -> Effects:
         """Progress is overdue."""
         self._station.now = now
-        self._hosted.probe(pubend, upto)
+        self._hosted.probe(probe)
         return self._effects()
 
-    def enrolled(self, now: int, pubend: PubendId, shb: ShbId, at: Tick) -> Effects:
+    def enrolled(self, now: int, enrolled: Enrolled) -> Effects:
         """A membership is durable."""
         self._station.now = now
-        self._hosted.enrolled(pubend, shb, at)
+        self._hosted.enrolled(enrolled.pubend, enrolled.shb, enrolled.at)
         return self._effects()
 
     def held(self, now: int, held: Held) -> Effects:
@@ -169,10 +176,10 @@ class HostileRouter(RouterBase):
         self._hosted.held(held)
         return self._effects()
 
-    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
+    def submitted(self, now: int, submitted: Submitted) -> Effects:
         """How an opening or a batch ended."""
         self._station.now = now
-        self._requests.submitted(reply_to, pubend, outcome)
+        self._requests.submitted(submitted.reply_to, submitted.pubend, submitted.outcome)
         return self._effects()
 
     # The local SHB core.
@@ -203,23 +210,23 @@ class HostileRouter(RouterBase):
 
     # Local clients and storage.
 
-    def open(self, now: int, request: OpenRequest, reply_to: Hashable) -> Effects:
+    def open(self, now: int, opening: SubmitOpen) -> Effects:
         """A client opens a publisher."""
         self._station.now = now
-        self._entry.open(request, reply_to)
+        self._entry.open(opening.request, opening.reply_to)
         return self._effects()
 
-    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+    def place(self, now: int, batch: Submit) -> Effects:
         """A client publishes."""
         self._station.now = now
-        self._entry.place(pub, reply_to)
+        self._entry.place(batch.pub, batch.reply_to)
         return self._effects()
 
-    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
+    def post(self, now: int, mail: Post) -> Effects:
         """Mail for a role."""
         self._station.now = now
-        if self._mesh.knows(to_node):
-            self._mesh.send(to_node, Posted(self._station.broker, role, data))
+        if self._mesh.knows(mail.to_node):
+            self._mesh.send(mail.to_node, Posted(self._station.broker, mail.role, mail.data))
         return self._effects()
 
     # For who drives a simulation.

@@ -8,7 +8,7 @@ assert silence that `know` did not (protocol: contract; C1 to C9).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, field
@@ -27,17 +27,12 @@ from gapless.core.network.facts import (
     Interest,
     Know,
     LinkDown,
-    LinkId,
     LinkUp,
     Opened,
-    OpenRequest,
-    Outcome,
     Post,
     Posted,
     Probe,
     Progress,
-    Pub,
-    PubendMeta,
     Released,
     Save,
     Saved,
@@ -49,8 +44,6 @@ from gapless.core.network.facts import (
     Wake,
     Want,
 )
-from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import PubendId, ShbId, Tick
 
 
 class RouterContext(Struct, frozen=True, gc=False):
@@ -127,7 +120,7 @@ class Router(Protocol):
 
 
 class RouterBase:
-    """For authors of routers: a method for each fact, by the name of what it means. None of them wants anything yet."""
+    """For authors of routers: a method for each kind of fact, by the name of what it means. None wants anything yet."""
 
     name = ""
     needs_stream_links = False
@@ -136,110 +129,110 @@ class RouterBase:
         """The methods below, by what they take."""
         return {
             RouterContext: self.start,
-            Wake: lambda now, _: self.wake(now),
-            LinkUp: lambda now, said: self.link_up(now, said.link, said.peer, said.roles, said.incarnation),
-            LinkDown: lambda now, said: self.link_down(now, said.link),
-            FrameArrived: lambda now, said: self.frame(now, said.link, said.frame),
-            Opened: lambda now, said: self.pubend(now, said.meta, said.members),
-            Know: lambda now, said: self.know(now, said.knowledge, said.reply_to),
-            Probe: lambda now, said: self.probe(now, said.pubend, said.upto),
-            Enrolled: lambda now, said: self.enrolled(now, said.pubend, said.shb, said.at),
+            Wake: self.wake,
+            LinkUp: self.link_up,
+            LinkDown: self.link_down,
+            FrameArrived: self.frame,
+            Opened: self.pubend,
+            Know: self.know,
+            Probe: self.probe,
+            Enrolled: self.enrolled,
             Held: self.held,
-            Submitted: lambda now, said: self.submitted(now, said.reply_to, said.pubend, said.outcome),
+            Submitted: self.submitted,
             Interest: self.interest,
             Hold: self.hold,
             Want: self.want,
             Progress: self.progress,
-            SubmitOpen: lambda now, said: self.open(now, said.request, said.reply_to),
-            Submit: lambda now, said: self.place(now, said.pub, said.reply_to),
-            Post: lambda now, said: self.post(now, said.to_node, said.role, said.data),
-            Saved: lambda now, said: self.saved(now, said.cookie),
+            SubmitOpen: self.open,
+            Submit: self.place,
+            Post: self.post,
+            Saved: self.saved,
         }
 
     def start(self, now: int, context: RouterContext) -> Effects:
         """The first call."""
-        return []
+        return ()
 
     def next_wake(self) -> int | None:
         """When `wake` wants to be called: monotonic nanoseconds, or None."""
         return None
 
-    def wake(self, now: int) -> Effects:
+    def wake(self, now: int, _: Wake) -> Effects:
         """The time of `next_wake` has come."""
-        return []
+        return ()
 
     # The network.
-    def link_up(self, now: int, link: LinkId, peer: BrokerId, roles: frozenset[str], incarnation: int) -> Effects:
+    def link_up(self, now: int, up: LinkUp) -> Effects:
         """A link to another broker is there."""
-        return []
+        return ()
 
-    def link_down(self, now: int, link: LinkId) -> Effects:
+    def link_down(self, now: int, down: LinkDown) -> Effects:
         """A link is gone."""
-        return []
+        return ()
 
-    def frame(self, now: int, link: LinkId, frame: bytes) -> Effects:
+    def frame(self, now: int, arrived: FrameArrived) -> Effects:
         """A frame arrived."""
-        return []
+        return ()
 
     # The local PHB core.
-    def pubend(self, now: int, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> Effects:
-        """A pubend is open here, or sealed; its durable membership. May be called again, and replaces it."""
-        return []
+    def pubend(self, now: int, opened: Opened) -> Effects:
+        """A pubend is open here, or sealed; its durable membership. May be said again, and replaces it."""
+        return ()
 
-    def know(self, now: int, knowledge: Knowledge, reply_to: Hashable = None) -> Effects:
+    def know(self, now: int, said: Know) -> Effects:
         """Committed facts, RAW; with `reply_to`, the answer to an AskPubend."""
-        return []
+        return ()
 
-    def probe(self, now: int, pubend: PubendId, upto: Tick) -> Effects:
+    def probe(self, now: int, probe: Probe) -> Effects:
         """An acknowledgement up to here is overdue."""
-        return []
+        return ()
 
-    def enrolled(self, now: int, pubend: PubendId, shb: ShbId, at: Tick) -> Effects:
+    def enrolled(self, now: int, enrolled: Enrolled) -> Effects:
         """The membership is durable."""
-        return []
+        return ()
 
     def held(self, now: int, held: Held) -> Effects:
         """A row of holds is durable."""
-        return []
+        return ()
 
-    def submitted(self, now: int, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> Effects:
+    def submitted(self, now: int, submitted: Submitted) -> Effects:
         """How a SubmitOpen or a Submit ended."""
-        return []
+        return ()
 
     # The local SHB core.
     def interest(self, now: int, interest: Interest) -> Effects:
         """The SHB's interest changed, or is said again."""
-        return []
+        return ()
 
     def hold(self, now: int, row: Hold) -> Effects:
         """Fire once; the core repeats until held."""
-        return []
+        return ()
 
     def want(self, now: int, want: Want) -> Effects:
         """Fire once; the core repeats."""
-        return []
+        return ()
 
     def progress(self, now: int, progress: Progress) -> Effects:
         """The SHB's durable progress; repeated now and then."""
-        return []
+        return ()
 
     # Local clients and storage.
-    def open(self, now: int, request: OpenRequest, reply_to: Hashable) -> Effects:
+    def open(self, now: int, opening: SubmitOpen) -> Effects:
         """Place a publisher; ends in exactly one Submitted.
 
         Openings of one name are submitted in the order in which they were placed at a broker: one that comes
         behind a later one, from a process that is over, fences the process which took its place.
         """
-        return []
+        return ()
 
-    def place(self, now: int, pub: Pub, reply_to: Hashable) -> Effects:
+    def place(self, now: int, batch: Submit) -> Effects:
         """Place a batch; ends in exactly one Submitted."""
-        return []
+        return ()
 
-    def post(self, now: int, to_node: BrokerId, role: str, data: bytes) -> Effects:
+    def post(self, now: int, mail: Post) -> Effects:
         """Mail for a role, here or elsewhere: what is repeated for ever has to arrive, unchanged, and nowhere else."""
-        return []
+        return ()
 
-    def saved(self, now: int, cookie: Hashable) -> Effects:
+    def saved(self, now: int, saved: Saved) -> Effects:
         """A Save is durable."""
-        return []
+        return ()

@@ -147,39 +147,23 @@ def test_the_end_of_a_session_that_a_role_asked_for_is_told_to_all_roles(rig: Ri
     assert rig.role.calls == [("ended", wire.session)]
 
 
-def test_what_cores_say_to_the_router_reaches_the_method_of_that_meaning(rig: Rig) -> None:
-    meta = routing.PubendMeta(PUBEND, "node")
-    knowledge = Knowledge(PUBEND, 0, 5)
-    row = routing.Hold("shb", PUBEND, 1, {})
-    held = routing.Held("shb", PUBEND, 1, {})
-    interest = routing.Interest("shb", 0, 1, {})
-    want = routing.Want(PUBEND, ((0, 5),), None, "shb")
-    progress = routing.Progress("shb", PUBEND, 1, 2)
-    rig.role.effects += [
-        routing.Opened(meta, {"shb": 3}),
-        routing.Know(knowledge, "you"),
+def test_what_cores_say_to_the_router_reaches_it_in_order(rig: Rig) -> None:
+    facts: list[object] = [
+        routing.Opened(routing.PubendMeta(PUBEND, "node"), {"shb": 3}),
+        routing.Know(Knowledge(PUBEND, 0, 5), "you"),
         routing.Probe(PUBEND, 9),
         routing.Enrolled(PUBEND, "shb", 4),
-        held,
-        interest,
-        row,
-        want,
-        progress,
+        routing.Held("shb", PUBEND, 1, {}),
+        routing.Interest("shb", 0, 1, {}),
+        routing.Hold("shb", PUBEND, 1, {}),
+        routing.Want(PUBEND, ((0, 5),), None, "shb"),
+        routing.Progress("shb", PUBEND, 1, 2),
     ]
+    rig.role.effects += facts
 
     rig.machine.take_output()
 
-    assert rig.router.calls == [
-        ("pubend", (meta, {"shb": 3})),
-        ("know", (knowledge, "you")),
-        ("probe", (PUBEND, 9)),
-        ("enrolled", (PUBEND, "shb", 4)),
-        ("held", (held,)),
-        ("interest", (interest,)),
-        ("hold", (row,)),
-        ("want", (want,)),
-        ("progress", (progress,)),
-    ]
+    assert rig.router.told == facts
 
 
 def test_every_effect_of_the_seam_has_a_place(rig: Rig) -> None:
@@ -204,7 +188,7 @@ def test_a_save_goes_to_the_routers_table_and_is_answered(rig: Rig) -> None:
 
     assert output.operations[0] == Set("router", b"epoch", b"7")
     assert output.cookies == [(-1, "cookie")]
-    assert rig.router.calls == [("saved", ("cookie",))]
+    assert rig.router.told == [routing.Saved("cookie")]
 
 
 def test_frames_for_other_brokers_and_alarms_are_handed_out(rig: Rig) -> None:
@@ -224,7 +208,11 @@ def test_links_to_other_brokers_go_to_the_router(rig: Rig) -> None:
     rig.machine.on_broker_frame(3, b"x", NOW, WALL)
     rig.machine.on_broker_link_closed(3, NOW, WALL)
 
-    assert [name for name, _ in rig.router.calls] == ["link_up", "frame", "link_down"]
+    assert rig.router.told == [
+        routing.LinkUp(3, "b", frozenset({"phb"}), 1),
+        routing.FrameArrived(3, b"x"),
+        routing.LinkDown(3),
+    ]
 
 
 def test_the_deadline_is_the_earliest_of_all_and_only_those_due_are_called(rig: Rig) -> None:
@@ -235,7 +223,7 @@ def test_the_deadline_is_the_earliest_of_all_and_only_those_due_are_called(rig: 
 
     rig.role.calls.clear()
     rig.machine.on_deadline(NOW + 20, WALL)
-    assert rig.router.calls == [("wake", NOW + 20)]
+    assert rig.router.told == [routing.Wake()]
     assert rig.role.calls == []
 
     assert rig.machine.deadline() == NOW + 50
@@ -348,7 +336,7 @@ def test_mail_goes_to_the_role_of_that_name_and_to_no_other() -> None:
     rig.machine.take_output()
 
     assert (left.facts, right.facts) == ([mail[0]], [mail[1]])
-    assert rig.router.calls[-1] == ("post", ("far", "right", b"answer"))
+    assert rig.router.told[-1] == routing.Post("far", "right", b"answer")
 
 
 def test_mail_has_a_limit() -> None:

@@ -16,11 +16,16 @@ from gapless.core.network.facts import (
     AskPubend,
     Dial,
     Enrol,
+    Enrolled,
+    FrameArrived,
     Hangup,
     Held,
     Hold,
     Interest,
     Know,
+    LinkDown,
+    LinkUp,
+    Opened,
     OpenRequest,
     Outcome,
     Probe,
@@ -34,9 +39,10 @@ from gapless.core.network.facts import (
     SubmitOpen,
     Submitted,
     Verdict,
+    Wake,
     Want,
 )
-from gapless.core.network.seam import Effect, RouterContext
+from gapless.core.network.seam import Effect, RouterContext, Told
 from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
@@ -79,9 +85,9 @@ class Node:
         hostility.happens = watched  # type: ignore[method-assign]
         self.carry_out(effects)
 
-    def call(self, method: str, *arguments: Any) -> None:
-        """Calls the router, and does what it says."""
-        self.carry_out(getattr(self.router, method)(self.network.now, *arguments))
+    def tell(self, fact: Told) -> None:
+        """Tells the router, and does what it says."""
+        self.carry_out(self.router.handlers()[type(fact)](self.network.now, fact))
 
     def carry_out(self, effects: Iterable[Effect]) -> None:
         """Does what the router says; each answer is another call, later."""
@@ -98,9 +104,9 @@ class Node:
                 self.shb.told(effect)
         self.network.watch(self)
 
-    def later(self, method: str, *arguments: Any) -> None:
+    def later(self, fact: Told) -> None:
         """Calls the router after what is under way."""
-        self.network.after(0, lambda: self.call(method, *arguments))
+        self.network.after(0, lambda: self.tell(fact))
 
     def place(self, publisher: str, epoch: int, first: int, pubend: str, count: int = 1) -> Hashable:
         """A client places a batch; returns what it is answered under."""
@@ -108,14 +114,14 @@ class Node:
         self.placed[name] = []
         events = [encode_event("a.b", {"n": first + number}, None, b"x") for number in range(count)]
         pub = Pub(publisher, epoch, first, EventColumns.of(events, [1] * count), pubend, principal="anonymous")
-        self.call("place", pub, name)
+        self.tell(Submit(pub, name))
         return name
 
     def open(self, publisher: str, pubend: str = "", attempt: int = 1) -> Hashable:
         """A client opens a publisher."""
         name = f"{publisher}/{attempt}/{len(self.placed)}"
         self.placed[name] = []
-        self.call("open", OpenRequest(publisher, "i", attempt, None, pubend, principal="anonymous"), name)
+        self.tell(SubmitOpen(OpenRequest(publisher, "i", attempt, None, pubend, principal="anonymous"), name))
         return name
 
 
@@ -144,7 +150,7 @@ class Phb:
     def hand_over(self) -> None:
         """The router is told of it (again)."""
         meta = PubendMeta(self.pubend, self.node.name, stable=self.stable)
-        self.node.call("pubend", meta, dict(self.members))
+        self.node.tell(Opened(meta, dict(self.members)))
 
     def time(self) -> Tick:
         """The present, as a tick."""
@@ -155,7 +161,7 @@ class Phb:
         time = self.time()
         if time > self.stable:
             lo, self.stable = self.stable, time
-            self.node.call("know", Knowledge(self.pubend, lo, time))
+            self.node.tell(Know(Knowledge(self.pubend, lo, time)))
 
     def publish(self, *topics: str) -> list[Tick]:
         """Events of these topics, logged and told as one."""
@@ -163,7 +169,7 @@ class Phb:
         for number, topic in enumerate(topics):
             self.truth[first + number] = (topic, encode_event(topic, {}, None, b""))
         lo, self.stable = self.stable, first + len(topics) - 1
-        self.node.call("know", self.raw(lo, self.stable))
+        self.node.tell(Know(self.raw(lo, self.stable)))
         return list(range(first, first + len(topics)))
 
     def raw(self, lo: Tick, hi: Tick, *, reply: bool = False) -> Knowledge:
@@ -181,20 +187,20 @@ class Phb:
             for lo, hi in effect.want.ranges:
                 end = min(hi, self.stable)
                 if lo < end and self.answering:
-                    node.later("know", self.raw(lo, end, reply=True), effect.reply_to)
+                    node.later(Know(self.raw(lo, end, reply=True), effect.reply_to))
         elif isinstance(effect, Enrol):
             at = self.members.setdefault(effect.shb, self.stable)
-            node.later("enrolled", effect.pubend, effect.shb, at)
+            node.later(Enrolled(effect.pubend, effect.shb, at))
         elif isinstance(effect, Hold):
-            node.later("held", Held(effect.shb, effect.pubend, effect.version, effect.at))
+            node.later(Held(effect.shb, effect.pubend, effect.version, effect.at))
         elif isinstance(effect, Released):
             self.check_released(effect)
         elif isinstance(effect, SubmitOpen):
             epoch = self.epochs[effect.request.publisher] = self.epochs.get(effect.request.publisher, 0) + 1
-            node.later("submitted", effect.reply_to, self.pubend, Outcome(Verdict.OK, epoch=epoch))
+            node.later(Submitted(effect.reply_to, self.pubend, Outcome(Verdict.OK, epoch=epoch)))
         elif isinstance(effect, Submit):
             self.submits += 1
-            node.later("submitted", effect.reply_to, self.pubend, self.take(effect.pub))
+            node.later(Submitted(effect.reply_to, self.pubend, self.take(effect.pub)))
 
     def take(self, pub: Pub) -> Outcome:
         """Logs what has the next sequence, as a pubend does."""
@@ -258,30 +264,30 @@ class Shb:
         self.version += 1
         self.filters = {sid: one for sid, one in {**self.filters, **add}.items() if sid not in drop}
         self.history[self.version] = self.filters
-        self.node.call("interest", Interest(self.shb, self.version - 1, self.version, add, drop))
+        self.node.tell(Interest(self.shb, self.version - 1, self.version, add, drop))
         return self.version
 
     def announce_in_full(self) -> None:
         """All of it."""
-        self.node.call("interest", Interest(self.shb, 0, self.version, self.filters, full=True))
+        self.node.tell(Interest(self.shb, 0, self.version, self.filters, full=True))
 
     def repeat(self) -> None:
         """Version and progress, now and then."""
-        self.node.call("interest", Interest(self.shb, self.version, self.version, {}))
+        self.node.tell(Interest(self.shb, self.version, self.version, {}))
         for pubend, head in self.heads.items():
             self.report(pubend, head)
 
     def report(self, pubend: str, head: Tick) -> None:
         """It is done with everything up to its head."""
         self.progress[pubend] = (head, head)
-        self.node.call("progress", Progress(self.shb, pubend, head, head))
+        self.node.tell(Progress(self.shb, pubend, head, head))
 
     def want(self) -> None:
         """Asks for what is missing, as often as it takes."""
         for pubend, stream in self.streams.items():
             missing = stream.unknown(self.heads[pubend], max(self.stable[pubend], stream.known_upto), self.need(pubend))
             if missing and self.wanting:
-                self.node.call("want", Want(pubend, missing, self.need(pubend), self.shb))
+                self.node.tell(Want(pubend, missing, self.need(pubend), self.shb))
 
     def need(self, pubend: str) -> dict[str, int]:
         """Which version silence must honour from the head on."""
@@ -417,7 +423,7 @@ class Network:
         node.waking = None
         due = node.router.next_wake()
         if due is not None and due <= self.now:
-            node.call("wake")
+            node.tell(Wake())
         else:
             self.watch(node)
 
@@ -451,7 +457,7 @@ class Network:
 
     def _arrive(self, end: tuple[str, int], frame: bytes) -> None:
         if end in self._links:
-            self.nodes[end[0]].call("frame", end[1], frame)
+            self.nodes[end[0]].tell(FrameArrived(end[1], frame))
 
     def connect(self, one: str, other: str) -> None:
         """A link between two brokers, if they have none."""
@@ -462,7 +468,7 @@ class Network:
         for (name, link), (peer, far) in (ends, ends[::-1]):
             self._links[name, link] = (peer, far)
         for (name, link), (peer, _) in (ends, ends[::-1]):
-            self.nodes[name].call("link_up", link, peer, frozenset(self.roles[peer]), 1)
+            self.nodes[name].tell(LinkUp(link, peer, frozenset(self.roles[peer]), 1))
 
     def cut(self, name: str, link: int) -> None:
         """A link breaks."""
@@ -470,7 +476,7 @@ class Network:
             return
         for end in ((name, link), self._links[name, link]):
             del self._links[end]
-            self.nodes[end[0]].call("link_down", end[1])
+            self.nodes[end[0]].tell(LinkDown(end[1]))
 
     def cut_all(self) -> None:
         """Every link breaks."""

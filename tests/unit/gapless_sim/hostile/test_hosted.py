@@ -207,7 +207,7 @@ def test_how_far_a_pubend_is_decided_is_told_as_far_as_it_was_pushed(side: Side)
 
 
 def test_probes_go_to_every_shb(side: Side) -> None:
-    side.side.probe(P, 15)
+    side.side.probe(Probe(P, 15))
 
     assert sorted(sent.peer for sent in side.parts.sent() if sent.message == Probe(P, 15)) == ["here", "there"]
 

@@ -11,7 +11,19 @@ from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import AskPubend, Enrol, Hangup, Hold, Know, SendFrame, Submitted
+from gapless.core.network.facts import (
+    AskPubend,
+    Enrol,
+    FrameArrived,
+    Hangup,
+    Hold,
+    Know,
+    LinkUp,
+    Probe,
+    Saved,
+    SendFrame,
+    Submitted,
+)
 from gapless.core.network.frames import InterestQuestion, Private, encode
 from gapless.core.network.interest import InterestTable
 from gapless.core.network.seam import Router, RouterContext
@@ -150,7 +162,7 @@ def test_holds_are_carried_there_and_back() -> None:
     network.run(3)
     shb, pubend = network["c"].shb, network.phbs()[0].pubend
     assert shb is not None
-    network["c"].call("hold", Hold(shb.shb, pubend, 4, {1: 0}))
+    network["c"].tell(Hold(shb.shb, pubend, 4, {1: 0}))
     network.run(1)
 
     assert [(held.pubend, held.version) for held in shb.held] == [(pubend, 4)]
@@ -159,7 +171,7 @@ def test_holds_are_carried_there_and_back() -> None:
 def test_probes_are_carried_to_every_shb() -> None:
     network = Network(TWO_AND_TWO)
     network.run(3)
-    network["b"].call("probe", network["b"].phb.pubend, 7)  # type: ignore[union-attr]
+    network["b"].tell(Probe(network["b"].phb.pubend, 7))  # type: ignore[union-attr]
     network.run(1)
 
     assert [[probed.upto for probed in shb.probed] for shb in network.shbs()] == [[7], [7]]
@@ -243,17 +255,17 @@ def test_a_lie_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_sends_nonsense_is_hung_up_on(frame: bytes) -> None:
     router = HostileRouter()
     router.start(0, RouterContext("a", 1, {}))
-    router.link_up(0, 7, "b", frozenset(), 1)
+    router.link_up(0, LinkUp(7, "b", frozenset(), 1))
 
-    assert router.frame(0, 7, frame) == [Hangup(7)]
+    assert router.frame(0, FrameArrived(7, frame)) == [Hangup(7)]
 
 
 def test_frames_of_links_that_are_gone_mean_nothing() -> None:
     router = HostileRouter()
     router.start(0, RouterContext("a", 1, {}))
 
-    assert router.frame(0, 7, b"nonsense") == []
-    assert router.saved(0, None) == []
+    assert router.frame(0, FrameArrived(7, b"nonsense")) == []
+    assert list(router.saved(0, Saved(None))) == []
 
 
 # ----------------------------------------------------------------------------------------------- purity

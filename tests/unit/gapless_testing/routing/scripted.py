@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gapless.core.network.seam import Effect, Effects, Router, RouterBase, RouterContext, RouterHandler
+from msgspec.structs import astuple
+
+from gapless.core.network.facts import Held, Hold, Interest, Progress, Want
+from gapless.core.network.seam import Effect, Router, RouterBase, RouterContext, RouterHandler
 from gapless_testing.routing import CHAIN, PAIR, RouterHarness, Topology
 from gapless_testing.routing.network import Network
 
 Answer = Callable[["ScriptedRouter", str, tuple[Any, ...]], "list[Effect]"]
 
 
+WHOLE = (RouterContext, Interest, Hold, Want, Progress, Held)
+"""Noted as they are, not in parts."""
+
+
 class ScriptedRouter:
-    """It notes every fact as the call of a method with its parts, and says what `answer` gives for it."""
+    """It notes every fact by the name of its method, with its parts, and says what `answer` gives for it."""
 
     name = "scripted"
 
@@ -24,16 +31,16 @@ class ScriptedRouter:
         self.wake_at: int | None = None
         self._answer = answer
 
-    def __getattr__(self, method: str) -> Callable[..., Effects]:
-        return lambda now, *arguments: self._note(method, now, arguments)
-
     def handlers(self) -> Mapping[type, RouterHandler]:
-        return RouterBase.handlers(self)  # type: ignore[arg-type]
+        def noted(method: str) -> RouterHandler:
+            return lambda now, fact: self._note(method, now, (fact,) if type(fact) in WHOLE else astuple(fact))
+
+        return {kind: noted(handler.__name__) for kind, handler in RouterBase().handlers().items()}
 
     def next_wake(self) -> int | None:
         return self.wake_at
 
-    def _note(self, method: str, now: int, arguments: tuple[Any, ...]) -> Effects:
+    def _note(self, method: str, now: int, arguments: tuple[Any, ...]) -> list[Effect]:
         self.calls.append((method, now, arguments))
         if method == "start":
             (self.context,) = arguments
