@@ -95,6 +95,8 @@ class SubscriberHostingBroker:
         """Whether something has happened whose consequences are still to be drawn."""
         self._now = self._wall = 0
         """When it happened."""
+        self._due: int | None = None
+        """The deadline, as of the end of the last turn."""
         recover(self._hosting, context)
 
     def start(self, now: int, wall: int) -> None:
@@ -166,11 +168,11 @@ class SubscriberHostingBroker:
         self._subscribing.complete_creations(now, wall)
         self._ranges.answer_ready(now, wall)
         # Whoever was let in by that may complete a creation, for which others wait in turn.
-        while self._subscribing.complete_creations(now, wall):
+        while self._subscribing.may_complete:
+            self._subscribing.complete_creations(now, wall)
             self._ranges.answer_ready(now, wall)
-        self._checkpoints.send_holds(now)
-        for stream in self._streams():
-            stream.send_wants(now)
+        for stream in self._hosting.streams.values():
+            stream.send_due(now)
             self._hosting.unsaved |= stream.pfs.has_open
         if self._hosting.unsaved:
             self._hosting.unsaved = False
@@ -179,6 +181,7 @@ class SubscriberHostingBroker:
             self._deadlines.set_earlier(Timer.CHECKPOINT, now)
         if self._listings.telling:
             self._deadlines.set_earlier(Timer.LISTING, now + _MILLISECOND)
+        self._due = self._earliest_deadline()
 
     # ---------------------------------------------------------------------------------- what routers say
 
@@ -324,6 +327,9 @@ class SubscriberHostingBroker:
 
     def deadline(self) -> int | None:
         """The earliest of its own deadlines, its holds' and its pubends'."""
+        return self._earliest_deadline() if self._unfinished else self._due
+
+    def _earliest_deadline(self) -> int | None:
         due = self._deadlines.next()
         of_ranges = self._ranges.deadline
         if of_ranges is not None:
@@ -358,8 +364,9 @@ class SubscriberHostingBroker:
 
     def take_effects(self) -> list[object]:
         """What to do."""
-        if self._unfinished:
-            self._finish_turn()
+        if not self._unfinished:
+            return []
+        self._finish_turn()
         return self._hosting.take_effects()
 
     def gauges(self) -> Iterator[Gauge]:

@@ -169,13 +169,6 @@ class Checkpoints:
             row = [position_row(sid, stream.pubend, position)] if stream.is_durable(sid) else []
             self._hosting.write_holds(stream, *row)
 
-    def send_holds(self, now: int) -> None:
-        """Sends the rows of holds that are due."""
-        for stream in self._hosting.streams.values():
-            row = stream.holds.due(now)
-            if row is not None:
-                self._hosting.outbox.emit(row)
-
 
 def released(stream: Constream) -> Tick:
     """Up to where nobody needs anything, once everything up to the head is durable. It never falls.

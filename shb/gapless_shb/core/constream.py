@@ -327,8 +327,11 @@ class Constream:
             self._asked_ahead = True
             self._curiosity.add(((self.head, FOREVER),), self._need(), now, urgent=True)
 
-    def send_wants(self, now: int) -> None:
-        """Says what is wanted now, for the first time or again."""
+    def send_due(self, now: int) -> None:
+        """Says what is held and what is wanted, for the first time or again, where that is due."""
+        row = self.holds.due(now)
+        if row is not None:
+            self._around.outbox.emit(row)
         for ranges, need in self._curiosity.due(now):
             self._around.outbox.emit(Want(self.pubend, ranges, need, self._around.shb))
 

@@ -264,14 +264,13 @@ class Subscribing:
             subscription.start = {**subscription.start, stream.pubend: at}
             stream.touch(sid, position)
 
-    def complete_creations(self, now: int, wall: int) -> bool:
-        """Acknowledges every creation that waits for nothing any more; returns whether any was looked at."""
+    def complete_creations(self, now: int, wall: int) -> None:
+        """Acknowledges every creation that waits for nothing any more."""
         if not self.may_complete:
-            return False
+            return
         self.may_complete = False
         for creation in list(self._creations.values()):
             self._go_on(creation, now, wall)
-        return True
 
     def _go_on(self, creation: Creation, now: int, wall: int) -> None:
         if not self._is_ready(creation):

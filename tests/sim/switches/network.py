@@ -99,7 +99,7 @@ CURIOSITY = (
         "What was asked for four times without an answer is taken for silence.",
         (
             Edit(
-                f"{_CONSTREAM}.send_wants",
+                f"{_CONSTREAM}.send_due",
                 "    for ranges, need in self._curiosity.due(now):",
                 "    for lo, hi, curious in tuple(self._curiosity._runs):\n"
                 "        if curious.tries >= 4 and hi <= self._target and curious.need is not None:\n"

@@ -202,11 +202,11 @@ class KnowledgeStream:
 
         Silence under a lower stamp is no silence to whom it was not computed for.
         """
-        return self._without_events(lo, hi, need, Kind.LOST)
+        return self._without_events(lo, hi, need, Kind.LOST) if lo < self._lost else ()
 
     def damaged_in(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
         """The same of what was given up as damaged."""
-        return self._without_events(lo, hi, need, Kind.DAMAGED) if self._damaged.ranges else ()
+        return self._without_events(lo, hi, need, Kind.DAMAGED) if self._damaged else ()
 
     def _without_events(self, lo: Tick, hi: Tick, need: Stamp, kind: Kind) -> Ranges:
         lost = IntervalSet((run.lo, run.hi) for run in self._judged(lo, hi, need) if run.kind is kind)
@@ -320,7 +320,8 @@ class KnowledgeStream:
             return
         self._base = upto
         self._events.trim(upto)
-        self._damaged.remove(0, upto)
+        if self._damaged:
+            self._damaged.remove(0, upto)
         self._runs.trim(upto)
         self._upto = max(self._upto, upto)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.network.facts import Held, Hold
+from gapless.core.network.facts import AskInterest, Held, Hold, Seen
 from gapless.core.ports import SessionEnded
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, STEP
 from gapless.core.wire import messages as m
@@ -50,7 +50,7 @@ def test_a_creation_that_waits_does_not_outlive_its_removal() -> None:
     desk.ask(1, name="orders", start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, FAR)])
     version = asked_for(desk)
     unsubscribe = m.Unsubscribe(8, "orders", "c")
-    desk.world.shb._subscribing.on_unsubscribe(desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
     desk.world.pump()
     desk.world.sync()
 
@@ -206,6 +206,7 @@ def test_a_position_that_an_earlier_version_took_is_put_right() -> None:
     position.acked = position.quiet_from = FOREVER
     position.start = FAR
     desk.world.shb._hosting.write([position_row(sid, PUBEND, position)])
+    say(desk.world.shb, AskInterest(), desk.world.now, desk.world.wall)
     desk.world.pump()
     desk.world.sync()
     desk.world.crash()
@@ -227,9 +228,8 @@ def test_a_token_of_lost_data_is_found_out_when_its_void_is_heard_of() -> None:
     desk.ask(2, positions=[m.Position(PUBEND, FAR)], in_use=m.InUse.TAKEOVER)
 
     void = (FAR - STEP, FAR + SECOND)
-    stream.learn(replace(stream.meta, voids=(void,), residue=FAR % STEP, stable=void[1] + 1))
-    stream.catch_up(void[1] + 1, desk.world.now)
-    desk.world.shb._ahead.on_heard(stream, desk.world.now, desk.world.wall)
+    meta = replace(stream.meta, voids=(void,), residue=FAR % STEP, stable=void[1] + 1)
+    say(desk.world.shb, Seen(meta, None), desk.world.now, desk.world.wall)
     desk.world.pump()
 
     (told,) = detached(desk, 2)

@@ -162,9 +162,7 @@ def test_who_returns_to_what_is_removed_meanwhile_is_refused() -> None:
     office.pass_beats(3)
 
     office.ask(2)
-    office.world.shb._subscribing.on_unsubscribe(
-        office.session(2), m.Unsubscribe(3, "s", "c"), office.world.now, office.world.wall
-    )
+    ask(office.world.shb, office.session(2), m.Unsubscribe(3, "s", "c"), office.world.now, office.world.wall)
     office.world.pump()
     office.world.sync()
 
@@ -242,9 +240,7 @@ def test_a_removed_subscription_leaves_nothing_behind() -> None:
     office.come(1)
     office.leave(1)
     office.pass_beats(2)
-    office.world.shb._subscribing.on_unsubscribe(
-        office.session(2), m.Unsubscribe(2, "s", "c"), office.world.now, office.world.wall
-    )
+    ask(office.world.shb, office.session(2), m.Unsubscribe(2, "s", "c"), office.world.now, office.world.wall)
     office.world.pump()
     office.world.sync()
 
@@ -389,7 +385,7 @@ class TestItsReturn:
         unsubscribe = m.Unsubscribe(7, "s", "c")
 
         for _ in range(2):
-            office.world.shb._subscribing.on_unsubscribe(office.session(2), unsubscribe, office.world.now, 0)
+            ask(office.world.shb, office.session(2), unsubscribe, office.world.now, 0)
             office.world.pump()
             office.world.sync()
 

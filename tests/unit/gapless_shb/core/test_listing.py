@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.ports import ReadResult, Tell
+from gapless.core.ports import ClientSession, ReadResult, Tell
 from gapless.core.stream.ticks import FOREVER, SECOND, wall_at
 from gapless.core.wire import messages as m
 from gapless_shb.core import listing
@@ -25,7 +25,7 @@ def listed(world: World) -> m.SubscriptionRow:
             do(effect)
 
     world._do = spy  # type: ignore[method-assign]
-    world.shb._listings.on_list(1, 5)
+    ask(world.shb, ClientSession(1, "c", "i1", ""), m.ListSubscriptions(5), world.now, world.wall)
     for _ in range(10):
         world.pump()
         world.answer_reads()

@@ -211,7 +211,7 @@ def test_a_creation_that_is_taken_back_is_answered() -> None:
     subscription = desk.world.shb._hosting.registry.get(1)
     assert subscription is not None
     unsubscribe = m.Unsubscribe(7, subscription.name, subscription.client_id)
-    desk.world.shb._subscribing.on_unsubscribe(desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
     desk.world.sync()
 
     assert isinstance(desk.answer(1), m.RequestFailed)
@@ -424,9 +424,7 @@ def test_a_zombies_acknowledgement_is_ignored() -> None:
 def test_unsubscribing_is_durable_before_it_is_answered_and_its_id_is_never_used_again() -> None:
     """T34; its consumer is told."""
     desk, subscribed = attached()
-    desk.world.shb._subscribing.on_unsubscribe(
-        desk.session(2), m.Unsubscribe(8, "s", "c"), desk.world.now, desk.world.wall
-    )
+    ask(desk.world.shb, desk.session(2), m.Unsubscribe(8, "s", "c"), desk.world.now, desk.world.wall)
     desk.world.pump()
     assert not any(isinstance(message, m.Done) for _, message in desk.told)
     assert any(isinstance(message, m.Detached) and message.code is m.Code.UNSUBSCRIBED for _, message in desk.told)
@@ -441,9 +439,7 @@ def test_unsubscribing_is_durable_before_it_is_answered_and_its_id_is_never_used
 def test_unsubscribing_what_is_not_there_says_so() -> None:
     """And changes nothing."""
     desk = Desk()
-    desk.world.shb._subscribing.on_unsubscribe(
-        desk.session(1), m.Unsubscribe(8, "s", "c"), desk.world.now, desk.world.wall
-    )
+    ask(desk.world.shb, desk.session(1), m.Unsubscribe(8, "s", "c"), desk.world.now, desk.world.wall)
     desk.world.pump()
     assert desk.world.disk.pending[-1].operations == []
     desk.world.sync()
@@ -455,7 +451,7 @@ def test_unsubscribing_what_is_not_there_says_so() -> None:
 def test_unsubscribing_says_whose_subscription_of_that_name_there_is() -> None:
     desk, _ = attached()
     unsubscribe = m.Unsubscribe(8, "s", "another")
-    desk.world.shb._subscribing.on_unsubscribe(desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
+    ask(desk.world.shb, desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
     desk.world.pump()
     desk.world.sync()
 
@@ -473,7 +469,7 @@ def test_that_a_subscription_is_gone_is_said_only_when_it_can_not_come_back() ->
     desk, _ = attached()
     for session, request in ((2, 8), (3, 9)):
         unsubscribe = m.Unsubscribe(request, "s", "c")
-        desk.world.shb._subscribing.on_unsubscribe(desk.session(session), unsubscribe, desk.world.now, desk.world.wall)
+        ask(desk.world.shb, desk.session(session), unsubscribe, desk.world.now, desk.world.wall)
         desk.world.pump()
     assert desk.world.disk.crashed().tables["shb/subscriptions"], "a crash would bring it back"
     assert desk.answer(3) is None

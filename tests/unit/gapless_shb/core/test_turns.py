@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.network.facts import PubendMeta, Seen
+from gapless.core.network.facts import AskInterest, PubendMeta, Seen
 from gapless.core.ports import ReadResult
 from gapless.core.stream.ticks import SECOND
 from gapless.core.wire import messages as m
@@ -188,6 +188,7 @@ def test_an_answer_to_an_earlier_reader_is_not_taken_for_its_own() -> None:
     reader.on_read = lambda *_: pytest.fail("it asked for nothing")  # type: ignore[method-assign]
 
     stream.turns.on_read(client.sid, reader.number - 1, ReadResult(None, [], 0, "bad"), world.now, world.wall)
+    say(world.shb, AskInterest(), world.now, world.wall)
     world.pump()
 
     assert world.alarms == [f"the PFS of {PUBEND} cannot be read, events are fetched instead: bad"]
