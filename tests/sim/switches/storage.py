@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
-_LOG = "gapless_storage._memory:Log"
+_LOG = "gapless_storage._memory:Records"
 
 STORAGE = (
     Switch(
