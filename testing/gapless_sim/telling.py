@@ -283,8 +283,9 @@ def _answer(said: routing_frames.Answer, _: Names) -> Told:
     return Told("receipt", f"{outcome.verdict.value}, up to number {outcome.sequence}{reason}")
 
 
-def _progress(said: r.Progress, names: Names) -> Told:
-    return Told("progress", f"{names.shb(said.shb)}: {_minima(said.pubend, said.delivered, said.released, names)}")
+def _progress(said: routing_frames.ProgressRows, names: Names) -> Told:
+    rows = (f"{names.shb(row.shb)}: {_minima(row.pubend, row.delivered, row.released, names)}" for row in said.rows)
+    return Told("progress", "; ".join(rows))
 
 
 def _minima(pubend: str, delivered: int, released: int, names: Names) -> str:
@@ -309,7 +310,7 @@ _ROUTING: dict[type, Callable[[Any, Names], Told]] = {
     routing_frames.InterestQuestion: lambda said, names: Told(
         "interest check", f"what does {names.shb(said.shb) if said.shb else 'everybody'} want?"
     ),
-    r.Progress: _progress,
+    routing_frames.ProgressRows: _progress,
     r.Posted: lambda said, _: Told("mail", f"{len(said.data)} bytes from {said.from_node} for {said.role}"),
     r.Hold: _hold,
     r.Held: _held,

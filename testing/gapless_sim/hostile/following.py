@@ -21,7 +21,7 @@ from gapless.core.network.facts import (
     Seen,
     Want,
 )
-from gapless.core.network.frames import Address, InterestQuestion, InterestSummary, Message
+from gapless.core.network.frames import Address, InterestQuestion, InterestSummary, Message, ProgressRows, portions
 from gapless.core.network.interest import InterestTable
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
@@ -32,6 +32,8 @@ from gapless_sim.hostile.timers import MILLISECOND, SECOND
 
 MERGED_WITHIN = 200 * MILLISECOND
 """How long a piece of knowledge waits for the next."""
+ROWS_WITHIN = 50 * MILLISECOND
+"""How long a row of progress waits for others."""
 LATE_MAX = 200
 INTEREST_DELAY = 2 * SECOND
 WANT_DELAY = 1 * SECOND
@@ -64,6 +66,7 @@ class SubscriberSide:
         self._own = InterestTable()
         self._pubends: dict[PubendId, Followed] = {}
         self._late: dict[int, Interest | Want | Progress] = {}
+        self._rows: list[Progress] = []
         self._count = 0
         self._tell: dict[type, Callable[..., None]] = {
             Interest: self._tell_interest,
@@ -125,7 +128,24 @@ class SubscriberSide:
         self._send_to_owner(want.pubend, want)
 
     def _tell_progress(self, progress: Progress) -> None:
-        self._send_to_owner(progress.pubend, progress)
+        """It waits a little for other rows: one frame takes them all to a broker."""
+        self._rows.append(progress)
+        if len(self._rows) >= LATE_MAX:
+            self.say_rows()
+        elif ("rows",) not in self._station.timers:
+            self._station.timers.set(("rows",), self._station.now + ROWS_WITHIN)
+
+    def say_rows(self) -> None:
+        """Every pubend's broker is told the rows of its pubends."""
+        self._station.timers.cancel(("rows",))
+        rows: dict[BrokerId, list[Progress]] = {}
+        for row in self._rows:
+            if row.pubend in self._station.owners:
+                rows.setdefault(self._station.owners[row.pubend], []).append(row)
+        self._rows.clear()
+        for owner, own in rows.items():
+            for portion in portions(own):
+                self._mesh.send(owner, ProgressRows(tuple(portion)))
 
     def _send_to_owner(self, pubend: PubendId, message: Message) -> None:
         owner = self._station.owners.get(pubend)
@@ -208,6 +228,7 @@ class SubscriberSide:
         """As if it had just begun: the interest is asked for, and where pubends are must be heard again."""
         self._own = InterestTable()
         self._pubends.clear()
+        self._rows.clear()
         if self._shb:
             self._station.effects.append(AskInterest())
 

@@ -15,13 +15,12 @@ from gapless.core.network.facts import (
     Hold,
     Interest,
     Probe,
-    Progress,
     PubendMeta,
     Released,
     Seen,
     Want,
 )
-from gapless.core.network.frames import InterestQuestion, InterestSummary
+from gapless.core.network.frames import InterestQuestion, InterestSummary, ProgressRows
 from gapless.core.network.interest import InterestTable
 from gapless.core.network.release import ReleaseTable
 from gapless.core.stream.intervals import IntervalSet
@@ -137,15 +136,16 @@ class PublisherSide:
             want = replace(want, ranges=self._widened(want))
         self._station.effects.append(AskPubend(want, (broker, want.shb, need)))
 
-    def on_progress(self, _broker: BrokerId, progress: Progress) -> None:
-        """An SHB's durable progress; passed on when it moves a minimum, which never falls."""
-        hosted = self.pubends.get(progress.pubend)
-        if hosted is None:
-            return
-        hosted.releases.report(progress)
-        minima = hosted.releases.take_risen()
-        if minima is not None:
-            self._station.effects.append(Released(progress.pubend, *minima))
+    def on_progress(self, _broker: BrokerId, said: ProgressRows) -> None:
+        """SHBs' durable progress; passed on when it moves a minimum, which never falls."""
+        for row in said.rows:
+            hosted = self.pubends.get(row.pubend)
+            if hosted is None:
+                continue
+            hosted.releases.report(row)
+            minima = hosted.releases.take_risen()
+            if minima is not None:
+                self._station.effects.append(Released(row.pubend, *minima))
 
     def on_hold(self, broker: BrokerId, row: Hold) -> None:
         """An SHB needs more kept than it reported."""

@@ -41,7 +41,7 @@ from gapless.core.network.facts import (
     Wake,
     Want,
 )
-from gapless.core.network.frames import Address, Answer, InterestQuestion, InterestSummary, decode
+from gapless.core.network.frames import Address, Answer, InterestQuestion, InterestSummary, ProgressRows, decode
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
 from gapless.core.stream.knowledge import Knowledge
 from gapless.errors import ConfigurationError, RemoteProtocolError
@@ -259,7 +259,7 @@ class HostileRouter(RouterBase):
             Interest: lambda peer, said, _: hosted.on_interest(peer, said),
             InterestSummary: lambda peer, said, _: hosted.on_summary(peer, said),
             Want: lambda peer, said, _: hosted.on_want(peer, said),
-            Progress: lambda peer, said, _: hosted.on_progress(peer, said),
+            ProgressRows: lambda peer, said, _: hosted.on_progress(peer, said),
             Hold: lambda peer, said, _: hosted.on_hold(peer, said),
             OpenRequest: self._requests.on_request,
             Pub: self._requests.on_request,
@@ -275,6 +275,7 @@ class HostileRouter(RouterBase):
             "late": self._mesh.send_late,
             "silence": self._hosted.flush,
             "said": self._following.say_late,
+            "rows": self._following.say_rows,
             "merge": self._following.deliver_waiting,
             "question": self._entry.repeat,
             "submit": self._requests.submit_late,

@@ -132,7 +132,10 @@ ROUTING: list[tuple[routing_frames.Message, Told]] = [
     ),
     (routing_frames.InterestSummary("s@1", 2, 99), Told("interest check", "s is at version 2")),
     (routing_frames.InterestQuestion(), Told("interest check", "what does everybody want?")),
-    (r.Progress("s@1", "p@1", ONE, TWO), Told("progress", "s: p delivered 2.000, released 1.000")),
+    (
+        routing_frames.ProgressRows((r.Progress("s@1", "p@1", ONE, TWO), r.Progress("s@1", "q@1", ONE, ONE))),
+        Told("progress", "s: p delivered 2.000, released 1.000; s: q delivered 1.000, released 1.000"),
+    ),
     (r.Posted("a", "phb", b"hello"), Told("mail", "5 bytes from a for phb")),
     (r.Hold("s@1", "p@1", 1, {1: 0, 2: ONE}), Told("hold", "s: keep p from the earliest, 1.000")),
     (r.Held("s@1", "p@1", 1, {1: ONE}), Told("hold", "p is kept for s from 1.000")),

@@ -50,7 +50,7 @@ class Interest(Struct, frozen=True, gc=False):
     full: bool = False
 
 
-class Progress(Struct, array_like=True, frozen=True, gc=False, tag=6):
+class Progress(Struct, array_like=True, frozen=True, gc=False):
     """What an SHB is done with. Both are durable there, and released <= delivered."""
 
     shb: ShbId

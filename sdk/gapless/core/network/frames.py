@@ -9,18 +9,22 @@ but for those that hold what msgpack does not know (`gapless.core.network.wire`)
 (tick, length, length of the body) each, then all events one behind the other, as the bytes that their publisher sent;
 nobody encodes one again.
 
+A frame has at most `FRAME_BYTES_MAX` bytes, unless one event or one batch of a publisher has more. What is said of
+many goes many to a frame (`portions`).
+
 What does not parse raises RemoteProtocolError, and so does what no correct router can say: ranges out of
-order, events outside of their knowledge, a filter that cannot be. Nothing here nests itself, so no depth
-can be forged; the length of a frame was limited before it came here.
+order, events outside of their knowledge, a filter that cannot be, a field too few or too many. There is one way to
+write a message, and another one does not parse. Nothing here nests itself, so no depth can be forged; the length of a
+frame was limited before it came here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from struct import unpack_from
-from typing import Annotated, Any, NamedTuple, TypeAlias, cast
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -53,6 +57,11 @@ Address: TypeAlias = "tuple[str | int, ...]"
 ADDRESS_MAX = 4096
 """How many strings and integers an address may hold."""
 
+FRAME_BYTES_MAX: Final = 256 << 10
+"""No frame is larger, but for one that holds a single event or a publisher's batch: what is behind it waits for it."""
+PORTION_BYTES: Final = 192 << 10
+"""So much of what is said of many goes into one frame: the rest is for what is said once, and for the address."""
+
 # ------------------------------------------------------------- what only routers say to each other
 
 
@@ -68,6 +77,12 @@ class InterestQuestion(Struct, array_like=True, frozen=True, gc=False, tag=5):
     """Say the whole interest of an SHB; "" asks for every SHB that is there."""
 
     shb: ShbId = ""
+
+
+class ProgressRows(Struct, array_like=True, frozen=True, gc=False, tag=6):
+    """What SHBs are done with: a row for each of them and each pubend, in any order."""
+
+    rows: tuple[Progress, ...]
 
 
 class Answer(Struct, array_like=True, frozen=True, gc=False, tag=15):
@@ -90,7 +105,7 @@ Message: TypeAlias = (
     | Interest
     | InterestSummary
     | InterestQuestion
-    | Progress
+    | ProgressRows
     | Hold
     | Held
     | Seen
@@ -119,7 +134,7 @@ Travelling: TypeAlias = (
     | Want
     | InterestSummary
     | InterestQuestion
-    | Progress
+    | ProgressRows
     | Hold
     | Held
     | Seen
@@ -155,10 +170,30 @@ def decode(frame: bytes) -> Frame:
     """The message of a frame, and its address. Raises RemoteProtocolError."""
     try:
         address, parsed = _decoder.decode(frame)
+        if type(parsed) not in _COLUMNS and _encode((address, parsed)) != frame:
+            raise ValueError("a field too few or too many, or not written as it should be")
         unpack = _UNPACK.get(type(parsed))
         return Frame(cast("Message", parsed) if unpack is None else unpack(parsed), address)
     except (msgspec.MsgspecError, ValueError, InvalidTopicError, InvalidSelectorError, RecursionError) as error:
         raise RemoteProtocolError(f"a frame of another broker's router does not parse: {error}") from error
+
+
+Row = TypeVar("Row")
+
+
+def portions(rows: Iterable[Row], plain: Callable[[Row], object] = lambda row: row) -> Iterator[list[Row]]:
+    """Rows in portions of at most `PORTION_BYTES`, or of one row; `plain` gives a row as it travels."""
+    portion: list[Row] = []
+    total = 0
+    for row in rows:
+        size = len(_encode(plain(row)))
+        if portion and total + size > PORTION_BYTES:
+            yield portion
+            portion, total = [], 0
+        portion.append(row)
+        total += size
+    if portion:
+        yield portion
 
 
 # ------------------------------------------------------------------------- messages to the wire
@@ -276,6 +311,8 @@ def _check_seen(seen: Seen) -> Seen:
     return seen
 
 
+_COLUMNS = (wire.KnowledgeWire, wire.InterestWire, wire.PubWire)
+"""The large ones, which have no field that may be left out."""
 _UNPACK: dict[type, Callable[[Any], Message]] = {
     wire.KnowledgeWire: _unpack_knowledge,
     wire.InterestWire: _unpack_interest,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from gapless.core.network.facts import Real
 
 
-class KnowledgeWire(Struct, array_like=True, frozen=True, gc=False, tag=1):
+class KnowledgeWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True, tag=1):
     """Knowledge: `rows` as `gapless.core.stream.columns.ROW`, `events` one behind the other."""
 
     pubend: str
@@ -26,7 +26,7 @@ class KnowledgeWire(Struct, array_like=True, frozen=True, gc=False, tag=1):
     damaged: bool
 
 
-class InterestWire(Struct, array_like=True, frozen=True, gc=False, tag=3):
+class InterestWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True, tag=3):
     """Interest: a filter is its patterns and its selector."""
 
     shb: str
@@ -37,7 +37,7 @@ class InterestWire(Struct, array_like=True, frozen=True, gc=False, tag=3):
     full: bool
 
 
-class PubWire(Struct, array_like=True, frozen=True, gc=False, tag=14):
+class PubWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True, tag=14):
     """A batch of a publisher: its columns as they came."""
 
     publisher: str

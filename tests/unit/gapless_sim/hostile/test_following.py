@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.core.network.facts import AskInterest, Held, Hold, Interest, Know, Probe, Progress, PubendMeta, Seen, Want
-from gapless.core.network.frames import InterestQuestion, InterestSummary
+from gapless.core.network.frames import InterestQuestion, InterestSummary, ProgressRows
 from gapless.core.network.interest import digest
 from gapless.core.network.seam import Effect
 from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
 from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import FOREVER
 from gapless.selectors.filters import Filter
-from gapless_sim.hostile.following import MERGED_WITHIN, SubscriberSide
+from gapless_sim.hostile.following import LATE_MAX, MERGED_WITHIN, ROWS_WITHIN, SubscriberSide
 from unit.gapless_sim.hostile.parts import LIFE, SHB, P, Parts, Sent, full, knowledge
 
 META = PubendMeta(P, "far", stable=10)
@@ -89,14 +89,36 @@ def test_a_new_process_with_pubends_is_told_the_whole(side: Side) -> None:
     assert side.parts.sent() == [Sent("far", full(3, SHB, a="a"), ())]
 
 
-def test_wants_progress_and_holds_go_to_the_pubends_broker(side: Side) -> None:
-    said = [Want(P, ((1, 2),), RAW, SHB), Progress(SHB, P, 1, 2), Hold(SHB, P, 1, {})]
-    side.side.want(said[0])  # type: ignore[arg-type]
-    side.side.progress(said[1])  # type: ignore[arg-type]
-    side.side.hold(said[2])  # type: ignore[arg-type]
+def test_wants_and_holds_go_to_the_pubends_broker(side: Side) -> None:
+    want, row = Want(P, ((1, 2),), RAW, SHB), Hold(SHB, P, 1, {})
+    side.side.want(want)
+    side.side.hold(row)
     side.side.want(Want("q@1", ((1, 2),), RAW, SHB))
 
-    assert side.parts.sent() == [Sent("far", message, ()) for message in said]  # type: ignore[arg-type]
+    assert side.parts.sent() == [Sent("far", want, ()), Sent("far", row, ())]
+
+
+def test_rows_of_progress_go_together_to_each_pubends_broker(side: Side) -> None:
+    side.parts.station.owners["o@1"] = "far"
+    rows = [Progress(SHB, pubend, 1, 2) for pubend in (P, "nowhere@1", "o@1")]
+    for row in rows:
+        side.side.progress(row)
+    assert side.parts.sent() == []
+
+    assert ("rows",) in side.parts.pass_time(ROWS_WITHIN)
+    side.side.say_rows()
+    side.side.say_rows()
+
+    assert side.parts.sent() == [Sent("far", ProgressRows((rows[0], rows[2])), ())]
+
+
+def test_rows_do_not_pile_up(side: Side) -> None:
+    for number in range(LATE_MAX):
+        side.side.progress(Progress(SHB, P, number, number))
+
+    (message,) = side.parts.messages()
+    assert isinstance(message, ProgressRows)
+    assert len(message.rows) == LATE_MAX
 
 
 @pytest.mark.parametrize("behaviour", ["drop_want", "drop_progress", "drop_interest"])
@@ -105,8 +127,9 @@ def test_what_is_dropped_goes_nowhere(behaviour: str) -> None:
     side.side.want(Want(P, ((1, 2),), RAW, SHB))
     side.side.progress(Progress(SHB, P, 1, 2))
     side.side.interest(Interest(SHB, 3, 4, {}))
+    side.side.say_rows()
 
-    kinds = {type(message).__name__ for message in side.parts.messages()}
+    kinds = {type(message).__name__.removesuffix("Rows") for message in side.parts.messages()}
     assert kinds == {"Want", "Progress", "Interest"} - {behaviour.partition("_")[2].capitalize()}
     assert side.parts.pass_time(10**12) == []
 
@@ -119,13 +142,15 @@ def test_what_is_delayed_is_said_in_the_end(behaviour: str) -> None:
     side.side.want(Want(P, ((1, 2),), RAW, SHB))
     side.side.progress(Progress(SHB, P, 1, 2))
     side.side.interest(Interest(SHB, 3, 4, {}))
+    side.side.say_rows()
     early = {type(message).__name__ for message in side.parts.messages()}
 
     for _, number in side.parts.pass_time(10**12):
         side.side.say_late(int(number))
+    side.side.say_rows()
 
     (late,) = {type(message).__name__ for message in side.parts.messages()}
-    assert {*early, late} == {"Want", "Progress", "Interest"}
+    assert {*early, late} == {"Want", "ProgressRows", "Interest"}
     assert late not in early
 
 

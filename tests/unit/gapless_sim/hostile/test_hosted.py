@@ -20,7 +20,7 @@ from gapless.core.network.facts import (
     Seen,
     Want,
 )
-from gapless.core.network.frames import InterestQuestion, InterestSummary
+from gapless.core.network.frames import InterestQuestion, InterestSummary, ProgressRows
 from gapless.core.network.interest import digest
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW
@@ -337,32 +337,32 @@ def test_holds_and_their_answers(side: Side) -> None:
 
 def test_nothing_is_released_before_every_member_was_heard() -> None:
     side = Side(members={THERE: 5, SHB: 5})
-    side.side.on_progress("there", Progress(THERE, P, 9, 12))
+    side.side.on_progress("there", ProgressRows((Progress(THERE, P, 9, 12),)))
     assert side.parts.effects() == []
 
-    side.side.on_progress("here", Progress(SHB, P, 7, 15))
+    side.side.on_progress("here", ProgressRows((Progress(SHB, P, 7, 15),)))
     assert side.parts.effects() == [Released(P, 7, 12)]
 
 
 def test_a_membership_that_is_handed_over_must_be_heard_again(side: Side) -> None:
-    side.side.on_progress("there", Progress(THERE, P, 9, 12))
+    side.side.on_progress("there", ProgressRows((Progress(THERE, P, 9, 12),)))
     side.parts.effects()
 
     side.side.pubend(META, {THERE: 5, SHB: 5})
-    side.side.on_progress("there", Progress(THERE, P, 10, 13))
+    side.side.on_progress("there", ProgressRows((Progress(THERE, P, 10, 13),)))
     assert side.parts.effects() == []
 
 
 def test_what_was_forgotten_is_asked_for_and_heard_again() -> None:
     side = Side(members={THERE: 5, SHB: 5})
     side.side.on_interest("there", full(4, a="a"))
-    side.side.on_progress("there", Progress(THERE, P, 9, 12))
+    side.side.on_progress("there", ProgressRows((Progress(THERE, P, 9, 12),)))
     side.pushed(knowledge(10, 20, "b"))
 
     side.side.forget()
 
     assert side.parts.pass_time(10 * SILENCE) == [], "what waited is dropped, not said"
-    side.side.on_progress("here", Progress(SHB, P, 7, 15))
+    side.side.on_progress("here", ProgressRows((Progress(SHB, P, 7, 15),)))
     assert side.parts.effects() == []
     said = knowledge(20, 30, "b")
     assert side.pushed(said) == [said], "nothing is filtered by what nobody remembers"

@@ -31,15 +31,18 @@ from gapless.core.network.facts import (
 )
 from gapless.core.network.frames import (
     ADDRESS_MAX,
+    FRAME_BYTES_MAX,
     Address,
     Answer,
     InterestQuestion,
     InterestSummary,
     Message,
     Private,
+    ProgressRows,
     Travelling,
     decode,
     encode,
+    portions,
 )
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.events import encode_event
@@ -127,7 +130,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     ),
     st.builds(InterestSummary, names, numbers, st.integers(0, 2**64 - 1)),
     st.builds(InterestQuestion, names),
-    st.builds(Progress, names, names, numbers, numbers),
+    st.builds(ProgressRows, st.lists(st.builds(Progress, names, names, numbers, numbers), max_size=3).map(tuple)),
     st.builds(Hold, names, names, numbers, st.dictionaries(numbers, numbers, max_size=3)),
     st.builds(Held, names, names, numbers, st.dictionaries(numbers, numbers, max_size=3), numbers),
     st.builds(Seen, metas, st.none() | numbers),
@@ -318,7 +321,7 @@ def wrong_numbers(value: Any) -> Iterator[Any]:
     ("message", "numbers"),
     [
         (Want("p@1", ((1, 2),), {"s": 3}, "s"), 3),
-        (Progress("s", "p@1", 1, 2), 2),
+        (ProgressRows((Progress("s", "p@1", 1, 2), Progress("t", "p@1", 3, 4))), 4),
         (Hold("s", "p@1", 1, {2: 3}), 3),
         (Held("s", "p@1", 1, {2: 3}, 4), 4),
         (Seen(PubendMeta("p@1", "b", ("#",), None, 1, False, ((1, 2),), 3, 4), 5), 6),
@@ -336,6 +339,42 @@ def test_a_number_that_cannot_be_does_not_parse(message: Message, numbers: int) 
     for one in wrong:
         with pytest.raises(RemoteProtocolError, match="does not parse"):
             decode(msgspec.msgpack.encode([address, [kind, *one]]))
+
+
+def other_lengths(value: Any) -> Iterator[Any]:
+    """Copies of what a frame holds, in each of which one array has an element less or more at its end."""
+    if isinstance(value, list):
+        if value:
+            yield value[:-1]
+        yield [*value, None]
+        for place, part in enumerate(value):
+            yield from ([*value[:place], other, *value[place + 1 :]] for other in other_lengths(part))
+
+
+@given(messages)
+def test_a_field_less_or_more_does_not_parse(message: Message) -> None:
+    """There is a default for some, for whoever makes one; on the wire nothing is left out."""
+    parts = msgspec.msgpack.decode(encode(message), strict=False)
+
+    for other in other_lengths(parts[1]):
+        try:
+            read = decode(msgspec.msgpack.encode([parts[0], other])).message
+        except RemoteProtocolError:
+            continue
+        assert encode(read) == msgspec.msgpack.encode([parts[0], other]), "an array of any length, one shorter"
+        assert len(other) == len(parts[1])
+
+
+def test_portions_of_many_rows_fit_a_frame_each() -> None:
+    rows = [Progress(f"shb-{number}", "p" * 90, number, number) for number in range(9_000)]
+
+    cut = list(portions(rows))
+
+    assert [row for portion in cut for row in portion] == rows
+    assert len(cut) > 2
+    assert all(len(encode(ProgressRows(tuple(portion)))) <= FRAME_BYTES_MAX for portion in cut)
+    assert list(portions([])) == []
+    assert [len(portion) for portion in portions(["x" * FRAME_BYTES_MAX] * 2)] == [1, 1]
 
 
 def test_what_is_damaged_says_so_to_other_brokers() -> None:
