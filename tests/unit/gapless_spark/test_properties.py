@@ -21,7 +21,7 @@ def text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ALIKE | MIXED)
 def test_every_event_has_its_properties(properties: list[dict[str, Any]]) -> None:
     columns = columns_of(properties)

@@ -146,7 +146,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(EVENTS)
 def test_any_events_are_read_as_one_by_one(rows: list[Row]) -> None:
     """Against the decoder that applications use, event by event."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.deadlines import Deadlines
@@ -23,7 +23,6 @@ changes = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(changes)
 def test_the_table_is_what_a_list_would_say(changes: list[tuple[str, Timer, int]]) -> None:
     deadlines: Deadlines[Timer] = Deadlines()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from gapless.selectors.evaluate import truth_of
@@ -12,7 +11,6 @@ from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.parser import parse
 from gapless.selectors.values import Truth, Value
 
-unhurried = settings(deadline=None)
 """Machines that build and test are sometimes slow; no test here is about time."""
 
 NAMES = ("a", "b", "c")

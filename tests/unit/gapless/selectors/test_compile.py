@@ -8,12 +8,11 @@ from gapless.selectors.compile import MaskCompiler, SharedPredicate, event_test
 from gapless.selectors.normal import ALWAYS, NEVER, normal_form
 from gapless.selectors.parser import parse
 from gapless.selectors.values import Value
-from unit.gapless.selectors.strategies import events, headers, selectors, truth, unhurried
+from unit.gapless.selectors.strategies import events, headers, selectors, truth
 
 BITS = [1 << event for event in range(64)]
 
 
-@unhurried
 @given(selectors, st.lists(st.tuples(events, headers), max_size=8))
 def test_a_test_and_a_mask_say_what_the_rules_say(
     expression: str, rows: list[tuple[dict[str, Value], dict[str, Value]]]

@@ -11,7 +11,7 @@ from gapless.selectors.compile import MaskCompiler
 from gapless.selectors.group import Group
 from gapless.selectors.selector import Selector
 from gapless.selectors.values import Value
-from unit.gapless.selectors.strategies import events, headers, selectors, truth, unhurried
+from unit.gapless.selectors.strategies import events, headers, selectors, truth
 
 BITS = [1 << event for event in range(512)]
 COMPILER = MaskCompiler()
@@ -34,7 +34,6 @@ def found_alone(group: Group, properties: dict[str, Value], fields: dict[str, Va
     return found
 
 
-@unhurried
 @given(st.lists(selectors, max_size=12), st.lists(st.tuples(events, headers), min_size=1, max_size=6), st.data())
 @pytest.mark.parametrize("slots_always", [0, 256])
 def test_both_forms_find_what_the_rules_select(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gapless.selectors import BatchMatcher, Filter
 from gapless.selectors.index import TOPICS_CACHED_MAX
 from gapless.selectors.values import Value
-from unit.gapless.selectors.strategies import events, headers, patterns, selectors, topics, unhurried
+from unit.gapless.selectors.strategies import events, headers, patterns, selectors, topics
 
 filters = st.builds(
     lambda chosen, selector: Filter(tuple(chosen), selector),
@@ -50,7 +50,6 @@ def assert_finds(
         assert by_key(matcher.match([row[0]], [row[1]], [row[2]])) == dict.fromkeys(one, 1)
 
 
-@unhurried
 @given(st.data())
 def test_it_finds_what_each_filter_matches_whatever_came_and_went(data: st.DataObject) -> None:
     matcher = BatchMatcher()

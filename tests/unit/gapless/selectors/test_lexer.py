@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from gapless.errors import InvalidSelectorError
 from gapless.selectors.lexer import TokenKind, is_identifier, tokens
-from unit.gapless.selectors.strategies import unhurried
 
 
 def lexed(expression: str) -> list[tuple[TokenKind, object, int]]:
@@ -119,7 +118,6 @@ def test_keywords_are_ascii() -> None:
     assert is_identifier("lıke")
 
 
-@unhurried
 @given(st.text())
 def test_any_text_is_tokens_or_an_error_within_it(text: str) -> None:
     positions: list[int] = []

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.selectors.like import LikePattern, Segment
-from unit.gapless.selectors.strategies import unhurried
 
 
 def as_regular_expression(pattern: str, escape: str) -> re.Pattern[str]:
@@ -25,7 +24,6 @@ def as_regular_expression(pattern: str, escape: str) -> re.Pattern[str]:
 small = st.text(alphabet="ab_%\n🥕.", max_size=8)
 
 
-@unhurried
 @given(small, st.sampled_from(("", "a", "_", "%")), small)
 def test_it_matches_what_the_obvious_translation_matches(pattern: str, escape: str, text: str) -> None:
     expected = as_regular_expression(pattern, escape).fullmatch(text) is not None

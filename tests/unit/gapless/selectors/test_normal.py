@@ -8,14 +8,13 @@ from gapless.selectors.normal import ALWAYS, NEVER, AllOf, AnyOf, Normal, normal
 from gapless.selectors.parser import parse
 from gapless.selectors.predicates import Absent, Bound, Computed, Is, NoneOf, OneOf, Present, Refuted, Resembles
 from gapless.selectors.values import Kind, Value
-from unit.gapless.selectors.strategies import events, headers, selectors, truth, unhurried
+from unit.gapless.selectors.strategies import events, headers, selectors, truth
 
 
 def normal(expression: str) -> Normal:
     return normal_form(parse(expression))
 
 
-@unhurried
 @given(selectors, events, headers)
 def test_it_holds_exactly_where_the_condition_is_wanted(
     expression: str, properties: dict[str, Value], fields: dict[str, Value]

@@ -12,7 +12,7 @@ from gapless.selectors.normal import normal_form
 from gapless.selectors.parser import CHARACTERS_MAX, NESTING_MAX, parse
 from gapless.selectors.syntax import TRUE, And, Arithmetic, Comparison, Identifier, Literal, Not, NullTest, Or, Signed
 from gapless.selectors.values import Kind
-from unit.gapless.selectors.strategies import selectors, unhurried
+from unit.gapless.selectors.strategies import selectors
 
 A, B, C = Identifier("a"), Identifier("b"), Identifier("c")
 
@@ -215,7 +215,6 @@ def test_length_is_no_depth() -> None:
     assert parse("-" * 1001 + " a = 1") == parse("-a = 1")
 
 
-@unhurried
 @given(selectors)
 def test_every_selector_we_make_up_parses(expression: str) -> None:
     parse(expression)
@@ -245,7 +244,6 @@ WORDS = (
 )
 
 
-@unhurried
 @given(st.lists(st.sampled_from(WORDS)).map(" ".join))
 def test_any_row_of_tokens_is_a_tree_or_an_error(expression: str) -> None:
     with suppress(InvalidSelectorError):

@@ -21,7 +21,7 @@ from gapless.selectors.predicates import (
     Unary,
 )
 from gapless.selectors.values import Kind, Value
-from unit.gapless.selectors.strategies import NUMBERS, TEXTS, VALUES, events, headers, unhurried
+from unit.gapless.selectors.strategies import NUMBERS, TEXTS, VALUES, events, headers
 
 BITS = [1 << event for event in range(64)]
 
@@ -49,7 +49,7 @@ COMPUTED: list[Predicate] = [
 ]
 
 
-@settings(unhurried, max_examples=500)
+@settings(max_examples=500)
 @given(st.sampled_from([*UNARY, *REFUTED, *COMPUTED]), st.lists(st.tuples(events, headers), max_size=12))
 def test_both_forms_agree(predicate: Predicate, rows: list[tuple[dict[str, Value], dict[str, Value]]]) -> None:
     test = predicate.event_test()

@@ -9,10 +9,9 @@ from hypothesis import given
 from gapless.errors import InvalidSelectorError
 from gapless.selectors import Selector
 from gapless.selectors.values import Value
-from unit.gapless.selectors.strategies import events, headers, selectors, truth, unhurried
+from unit.gapless.selectors.strategies import events, headers, selectors, truth
 
 
-@unhurried
 @given(selectors, events, headers)
 def test_it_selects_what_is_true(expression: str, properties: dict[str, Value], fields: dict[str, Value]) -> None:
     assert Selector(expression).matches(properties, fields) is (truth(expression, properties, fields) is True)

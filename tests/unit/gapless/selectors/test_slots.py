@@ -9,7 +9,7 @@ from gapless.selectors.normal import normal_form
 from gapless.selectors.parser import parse
 from gapless.selectors.slots import ALTERNATIVES_MAX, SlotIndex, alternatives
 from gapless.selectors.values import Value
-from unit.gapless.selectors.strategies import events, headers, selectors, truth, unhurried
+from unit.gapless.selectors.strategies import events, headers, selectors, truth
 
 
 def index_of(expressions: dict[int, str]) -> SlotIndex[int]:
@@ -19,7 +19,6 @@ def index_of(expressions: dict[int, str]) -> SlotIndex[int]:
     return index
 
 
-@unhurried
 @given(st.lists(selectors, max_size=10), st.lists(st.tuples(events, headers), max_size=5), st.data())
 def test_it_finds_what_the_rules_select_whatever_came_and_went(
     expressions: list[str],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.network.facts import Interest
@@ -67,7 +67,6 @@ def message(shb: str, versions: History, version: int, *, whole: bool) -> Intere
     return delta(shb, version - 1, version, add, *(sid for sid in before if sid not in after))
 
 
-@settings(deadline=None)
 @given(histories, histories, messages)
 def test_whatever_is_lost_or_late_a_table_is_what_the_shb_wanted_at_its_version(
     first: list[dict[int, int | None]],
@@ -92,7 +91,6 @@ def test_whatever_is_lost_or_late_a_table_is_what_the_shb_wanted_at_its_version(
         assert len(table) == len(wanted)
 
 
-@settings(deadline=None)
 @given(histories, histories, messages, st.none() | st.dictionaries(st.sampled_from(SHBS), st.integers(0, 5)))
 def test_no_filter_that_was_honoured_contradicts_the_silence(
     first: list[dict[int, int | None]],

@@ -34,7 +34,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(steps)
 def test_the_minima_are_over_all_members_and_never_fall(steps: list[tuple[str, object]]) -> None:
     table = ReleaseTable()

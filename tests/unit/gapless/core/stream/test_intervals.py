@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.stream.intervals import IntervalMap, IntervalSet
@@ -28,7 +28,6 @@ def merged(members: set[int]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(los, his, strict=True))
 
 
-@settings(deadline=None)
 @given(lists)
 def test_a_set_is_held_as_its_maximal_intervals(ranges: list[tuple[int, int]]) -> None:
     held = IntervalSet(ranges)
@@ -39,7 +38,6 @@ def test_a_set_is_held_as_its_maximal_intervals(ranges: list[tuple[int, int]]) -
     assert IntervalSet(held.ranges) == held
 
 
-@settings(deadline=None)
 @given(lists, lists)
 def test_union_intersection_and_difference(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> None:
     one, other = IntervalSet(left), IntervalSet(right)
@@ -51,7 +49,6 @@ def test_union_intersection_and_difference(left: list[tuple[int, int]], right: l
     assert other == IntervalSet(right)
 
 
-@settings(deadline=None)
 @given(lists, st.lists(st.tuples(st.booleans(), intervals), max_size=8))
 def test_adding_and_removing(start: list[tuple[int, int]], changes: list[tuple[bool, tuple[int, int]]]) -> None:
     held, expected = IntervalSet(start), model(start)
@@ -66,7 +63,6 @@ def test_adding_and_removing(start: list[tuple[int, int]], changes: list[tuple[b
         assert held.ranges == merged(expected)
 
 
-@settings(deadline=None)
 @given(lists, intervals)
 def test_what_is_asked_of_one_interval(ranges: list[tuple[int, int]], asked: tuple[int, int]) -> None:
     held, members = IntervalSet(ranges), model(ranges)
@@ -78,7 +74,6 @@ def test_what_is_asked_of_one_interval(ranges: list[tuple[int, int]], asked: tup
     assert held.covers(*asked) == (outside == ())
 
 
-@settings(deadline=None)
 @given(lists, edges)
 def test_membership(ranges: list[tuple[int, int]], number: int) -> None:
     assert (number in IntervalSet(ranges)) == (number in model(ranges))
@@ -123,7 +118,6 @@ def filled(changes: list[tuple[tuple[int, int], int]]) -> tuple[IntervalMap[int]
     return held, expected
 
 
-@settings(deadline=None)
 @given(st.lists(joins, max_size=8), joins)
 def test_joining_says_where_it_changed_something(
     before: list[tuple[tuple[int, int], int]], change: tuple[tuple[int, int], int]
@@ -136,7 +130,6 @@ def test_joining_says_where_it_changed_something(
     assert changed == merged({number for number in new if new[number] != old.get(number)})
 
 
-@settings(deadline=None)
 @given(st.lists(joins, max_size=8))
 def test_runs_are_maximal_and_in_order(changes: list[tuple[tuple[int, int], int]]) -> None:
     held, expected = filled(changes)
@@ -147,7 +140,6 @@ def test_runs_are_maximal_and_in_order(changes: list[tuple[tuple[int, int], int]
     assert len(held) == len(runs(expected))
 
 
-@settings(deadline=None)
 @given(st.lists(joins, max_size=8), intervals)
 def test_what_overlaps_is_cut(changes: list[tuple[tuple[int, int], int]], asked: tuple[int, int]) -> None:
     held, expected = filled(changes)
@@ -156,7 +148,6 @@ def test_what_overlaps_is_cut(changes: list[tuple[tuple[int, int], int]], asked:
     assert list(held.overlapping(*asked)) == sorted(runs(inside))
 
 
-@settings(deadline=None)
 @given(st.lists(joins, max_size=8), intervals, edges)
 def test_what_is_removed_is_gone(
     changes: list[tuple[tuple[int, int], int]], removed: tuple[int, int], upto: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.stream.columns import EMPTY, EventBatch
@@ -38,7 +38,6 @@ def filled(masks: list[int]) -> tuple[EventSegments, list[int]]:
     return held, [tick for tick in range(TICKS + 1) if present >> tick & 1]
 
 
-@settings(deadline=None)
 @given(st.lists(masks, max_size=4), intervals)
 def test_events_come_out_in_order_however_they_came_in(masks: list[int], asked: tuple[int, int]) -> None:
     held, present = filled(masks)
@@ -54,7 +53,6 @@ def test_events_come_out_in_order_however_they_came_in(masks: list[int], asked: 
     assert held.size == sum(len(event(tick)) for tick in present)
 
 
-@settings(deadline=None)
 @given(st.lists(masks, max_size=4), st.lists(st.tuples(st.booleans(), intervals), max_size=4))
 def test_what_is_removed_is_gone(masks: list[int], removed: list[tuple[bool, tuple[int, int]]]) -> None:
     held, present = filled(masks)
@@ -69,7 +67,6 @@ def test_what_is_removed_is_gone(masks: list[int], removed: list[tuple[bool, tup
         assert held.size == sum(len(event(tick)) for tick in present)
 
 
-@settings(deadline=None)
 @given(st.lists(masks, max_size=4), masks)
 def test_fresh_events_are_those_that_are_not_here(masks: list[int], mask: int) -> None:
     held, present = filled(masks)
@@ -79,7 +76,6 @@ def test_fresh_events_are_those_that_are_not_here(masks: list[int], mask: int) -
     assert held.take(0, TICKS) == batch(*present)
 
 
-@settings(deadline=None)
 @given(st.lists(masks, min_size=1, max_size=4), masks, ticks)
 def test_an_event_that_differs_is_a_conflict(masks: list[int], mask: int, tick: int) -> None:
     held, present = filled(masks)

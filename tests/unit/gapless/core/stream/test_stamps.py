@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.stream.stamps import RAW, Stamp, covers, join, meet, restrict
@@ -18,7 +18,6 @@ def versions(stamp: Stamp) -> tuple[int, ...]:
     return tuple(INFINITE if stamp is None else stamp.get(shb, 0) for shb in SHBS)
 
 
-@settings(deadline=None)
 @given(stamps, stamps)
 def test_a_stamp_covers_what_is_lower_everywhere(left: Stamp, right: Stamp) -> None:
     expected = all(one >= other for one, other in zip(versions(left), versions(right), strict=True))
@@ -26,7 +25,6 @@ def test_a_stamp_covers_what_is_lower_everywhere(left: Stamp, right: Stamp) -> N
     assert covers(left, right) == expected
 
 
-@settings(deadline=None)
 @given(stamps, stamps)
 def test_meet_is_the_pointwise_minimum(left: Stamp, right: Stamp) -> None:
     lower = meet(left, right)
@@ -35,25 +33,21 @@ def test_meet_is_the_pointwise_minimum(left: Stamp, right: Stamp) -> None:
     assert lower in (left, right) or 0 not in (lower or {}).values(), "a version of 0 says nothing"
 
 
-@settings(deadline=None)
 @given(stamps, stamps)
 def test_join_is_the_pointwise_maximum(left: Stamp, right: Stamp) -> None:
     assert versions(join(left, right)) == tuple(map(max, versions(left), versions(right)))
 
 
-@settings(deadline=None)
 @given(stamps, stamps, stamps)
 def test_what_covers_two_covers_their_join(left: Stamp, right: Stamp, upper: Stamp) -> None:
     assert covers(upper, join(left, right)) == (covers(upper, left) and covers(upper, right))
 
 
-@settings(deadline=None)
 @given(stamps, stamps, stamps)
 def test_what_two_cover_their_meet_covers(left: Stamp, right: Stamp, lower: Stamp) -> None:
     assert covers(meet(left, right), lower) == (covers(left, lower) and covers(right, lower))
 
 
-@settings(deadline=None)
 @given(stamps, st.sets(st.sampled_from(SHBS)))
 def test_a_restricted_stamp_says_nothing_of_others(stamp: Stamp, shbs: set[str]) -> None:
     restricted = restrict(stamp, shbs)

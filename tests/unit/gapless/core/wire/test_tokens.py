@@ -8,7 +8,7 @@ from operator import ge, gt, le, lt
 from zlib import crc32
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gapless.core.stream.ticks import FOREVER
@@ -39,7 +39,6 @@ def token(**ticks: int) -> CheckpointToken:
 # --------------------------------------------------------------------------------------------- the order
 
 
-@settings(deadline=None)
 @given(few, few)
 def test_a_token_is_behind_another_if_it_is_in_every_pubend(left: dict[str, int], right: dict[str, int]) -> None:
     one, other = CheckpointToken("net", left), CheckpointToken("net", right)
@@ -52,7 +51,6 @@ def test_a_token_is_behind_another_if_it_is_in_every_pubend(left: dict[str, int]
     assert (one > other) == (ahead and not behind)
 
 
-@settings(deadline=None)
 @given(few, few)
 def test_a_merge_is_the_least_token_that_is_not_behind_either(left: dict[str, int], right: dict[str, int]) -> None:
     one, other = CheckpointToken("net", left), CheckpointToken("net", right)
@@ -103,7 +101,6 @@ def test_other_things_do_not_compare() -> None:
 # ------------------------------------------------------------------------------------------- the value
 
 
-@settings(deadline=None)
 @given(tokens)
 def test_text_and_pickle_give_the_same_token_back(original: CheckpointToken) -> None:
     for again in (CheckpointToken.parse(str(original)), pickle.loads(pickle.dumps(original))):
@@ -119,7 +116,6 @@ def test_text_and_pickle_give_the_same_token_back(original: CheckpointToken) -> 
         )
 
 
-@settings(deadline=None)
 @given(tokens, tokens)
 def test_tokens_are_equal_if_and_only_if_their_texts_are(one: CheckpointToken, other: CheckpointToken) -> None:
     assert (one == other) == (str(one) == str(other))
@@ -202,7 +198,6 @@ def test_thirty_two_pubends_fit_into_a_kibibyte() -> None:
     assert CheckpointToken.parse(text).ticks == positions
 
 
-@settings(deadline=None)
 @given(tokens)
 def test_a_text_is_safe_in_a_url_and_says_its_version(original: CheckpointToken) -> None:
     assert set(str(original)) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
@@ -218,7 +213,6 @@ def test_the_text_of_version_one_stays_as_it_is() -> None:
     assert CheckpointToken.parse(kept) == expected
 
 
-@settings(deadline=None)
 @given(tokens, st.data())
 def test_a_changed_character_is_refused(original: CheckpointToken, data: st.DataObject) -> None:
     text = str(original)
@@ -230,7 +224,6 @@ def test_a_changed_character_is_refused(original: CheckpointToken, data: st.Data
         CheckpointToken.parse(text[:place] + other + text[place + 1 :])
 
 
-@settings(deadline=None)
 @given(tokens, st.data())
 def test_a_text_that_is_cut_or_continued_is_refused(original: CheckpointToken, data: st.DataObject) -> None:
     text = str(original)
@@ -243,7 +236,6 @@ def test_a_text_that_is_cut_or_continued_is_refused(original: CheckpointToken, d
         CheckpointToken.parse(text + more)
 
 
-@settings(deadline=None)
 @given(st.text() | st.text("AZaz09-_.~").map("gl1.".__add__))
 def test_garbage_is_refused(text: str) -> None:
     with pytest.raises(InvalidTokenError):
