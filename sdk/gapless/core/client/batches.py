@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gapless.errors import RemoteProtocolError
@@ -120,43 +120,34 @@ class Batches:
     # Answers.
 
     def count_up_to(self, sequence: int) -> int:
-        """How many batches of the queue have sequences up to this one. It must end a batch that was sent.
-
-        Also one that a refusal has taken back: it may have been logged all the same.
-        """
-        for index, batch in enumerate(self._numbered()):
+        """How many batches of the queue have sequences up to this one. It must end a batch that is on its way."""
+        for index, batch in enumerate(islice(self._queue, self._sent)):
             if batch.last == sequence:
                 return index + 1
         raise RemoteProtocolError(f"sequence {sequence} ends no batch that was sent")
 
     def take_logged(self, count: int) -> list[Batch]:
-        """The first ones have their receipts, wherever they stood."""
+        """The first ones, which were on their way, have their receipts."""
         taken = [self._queue.popleft() for _ in range(count)]
         for batch in taken:
             self.logged = batch.last
             self.bytes -= batch.events.size
-            if self._sent:
-                self._sent -= 1
-                self._sent_bytes -= batch.events.size
+            self._sent_bytes -= batch.events.size
+        self._sent -= count
         return taken
 
     def rewind(self, sequence: int) -> None:
         """They are to be sent again from a sequence on. Whatever was sent may be logged all the same, by then."""
+        index = 0 if sequence == self.logged + 1 else self._index_of(sequence)
         for batch in islice(self._queue, self._sent):
             batch.uncertain = True
-        if sequence <= self.logged:
-            self.logged = sequence - 1
-            self._keep_sent(0)
-        else:
-            self._keep_sent(self._index_at(sequence))
+        self._keep_sent(index)
 
     def drop(self, sequence: int) -> Batch:
         """The batch that begins with a sequence is refused for good: the ones behind it lose their sequences."""
-        index = next((i for i, batch in enumerate(self._queue) if batch.first == sequence), None)
-        if index is None or not sequence:
-            raise RemoteProtocolError(f"sequence {sequence} begins no batch that was sent")
+        index = self._index_of(sequence)
         batch = self._queue[index]
-        for earlier in islice(self._queue, min(index, self._sent)):
+        for earlier in islice(self._queue, index):
             earlier.uncertain = True
         self._keep_sent(0)
         del self._queue[index]
@@ -167,24 +158,12 @@ class Batches:
 
     # How it is done.
 
-    def _index_at(self, sequence: int) -> int:
-        """The place in the queue of the batch to send next, if the broker asks for this sequence.
-
-        It may know of more than what counts as sent here: of batches that were taken back by an earlier refusal
-        and were logged after all. Then nothing is to be taken back.
-        """
-        following = self.logged + 1
-        for index, batch in enumerate(self._numbered()):
+    def _index_of(self, sequence: int) -> int:
+        """The place in the queue of the batch on its way that begins with a sequence."""
+        for index, batch in enumerate(islice(self._queue, self._sent)):
             if batch.first == sequence:
-                return min(index, self._sent)
-            following = batch.last + 1
-        if sequence == following:
-            return self._sent
+                return index
         raise RemoteProtocolError(f"sequence {sequence} begins no batch that was sent")
-
-    def _numbered(self) -> Iterator[Batch]:
-        """The batches that were ever sent under the sequences that they have: behind one that was not, none was."""
-        return takewhile(lambda batch: batch.first != 0, self._queue)
 
     def _keep_sent(self, count: int) -> None:
         self._sent = count

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from gapless.core.stream.columns import EventColumns
     from gapless.core.wire.messages import Welcome
 
-REWIND_PAUSE = 20 * MILLISECOND
-"""How long to wait before sending again from a sequence: batches that were on their way meanwhile are refused
-too, and must not make us start over for each of them."""
 RETRY_FIRST = 100 * MILLISECOND
 RETRY_MOST = 5 * SECOND
 
@@ -163,11 +160,12 @@ class PublisherCore:
             elif refused.code is Code.FORGOTTEN:
                 self._begin_anew(refused.reason)
             elif refused.code is Code.RESUME:
-                self._rewind(refused, now + REWIND_PAUSE)
+                self._rewind(refused)
+                self._send()
             elif refused.code in TEMPORARY:
-                # Batches behind one that is put off are refused as well: that is no new reason to wait longer.
-                delay = REWIND_PAUSE if self._paused else self._backoff.next()
-                self._rewind(refused, now + delay)
+                self._rewind(refused)
+                if self.phase is Phase.OPEN:
+                    self._pause(now + self._backoff.next())
                 self._stall(refused.reason)
             else:
                 self._drop(refused)
@@ -242,13 +240,16 @@ class PublisherCore:
                 self._outbox.tell(Notice(_lost_text(self.name, self.logged, sequence)))
             self._batches.follow(sequence)
 
-    def _rewind(self, refused: PublishRefused, due: int) -> None:
-        """Send again from a sequence on, after a pause."""
+    def _rewind(self, refused: PublishRefused) -> None:
+        """Send again from a sequence on.
+
+        Is one asked for that has its receipt, a batch has come late, behind the next one; or the broker has lost
+        what it had acknowledged. Another opening tells what it has: the queue follows that.
+        """
         if refused.sequence <= self.logged:
-            self._open_anew()  # the broker has less than it once acknowledged: what it has is what the queue follows
-            return
-        self._batches.rewind(refused.sequence)
-        self._pause(due)
+            self._open_anew()
+        else:
+            self._batches.rewind(refused.sequence)
 
     def _open_anew(self) -> None:
         self._batches.rewind(self.logged + 1)

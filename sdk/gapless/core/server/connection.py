@@ -10,7 +10,6 @@ from gapless.core.wire.numbering import Received
 
 if TYPE_CHECKING:
     from gapless.core.ports import ClientSession
-    from gapless.core.server.publishing import Publisher
 
 
 class Connection:
@@ -32,7 +31,6 @@ class Connection:
         "paused",
         "peer",
         "pending",
-        "publishers",
         "received",
         "said",
     )
@@ -51,7 +49,6 @@ class Connection:
         self.handshake = Handshake()
         self.client: ClientSession | None = None
         self.instance_key: tuple[str, str, str] = ("", "", "")
-        self.publishers: dict[int, Publisher] = {}
         self.received = Received()
 
     @property

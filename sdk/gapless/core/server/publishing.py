@@ -1,11 +1,14 @@
-"""The publishers of all sessions: batches go to the router, its answers back to the client, in order.
+"""The publishers of all sessions: windows, and the order of answers (protocol: publishing).
 
-A publisher's answers are given in the order in which it asked, whatever order the router answers in, so
-`Published(sequence)` can promise everything up to that sequence. Batches that are answered in one step
-share one `Published`.
+What this layer owes, and no more:
 
-The refusal of a batch speaks for all batches that its publisher had sent by then: they stand behind a gap
-now and cannot be logged, so their own answers are dropped, and the client may send them again at once.
+* a publisher has one opening or `window_batches` batches and `window_bytes` unanswered, never more;
+* answers leave in the order of the batches, whatever order the router answers in, so `Published(sequence)` can
+  promise everything up to that sequence. Batches that are answered in one step share one `Published`;
+* a refusal is the answer to all batches that its publisher sends before it knows of it: what comes behind is
+  ignored until the batch that was asked for comes, or another opening. So both ends count the same window.
+
+Whether a batch was logged before, or leaves a hole, is for the pubend's host to say (protocol: publishers).
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submit
 from gapless.core.server.connection import Connection
 from gapless.core.server.limits import Limits
 from gapless.core.server.outbox import Outbox
-from gapless.core.stream.ticks import PubendId
 from gapless.core.wire.messages import (
     ClosePublisher,
     Code,
@@ -53,87 +55,75 @@ class ReplyTo(Struct, frozen=True, gc=False):
     serial: int
 
 
-class Waiting:
-    """An opening or a batch that is not answered yet."""
+class UnansweredBatch:
+    """A batch that is not answered yet, or whose answer waits for an earlier one."""
 
-    __slots__ = ("acknowledged", "first", "opening", "placed", "size")
+    __slots__ = ("first", "outcome", "size")
 
-    def __init__(self, first: int, size: int, acknowledged: int, *, opening: bool) -> None:
+    def __init__(self, first: int, size: int) -> None:
         self.first = first
-        self.acknowledged = acknowledged
-        """The last event that was acknowledged when it was asked."""
         self.size = size
-        self.opening = opening
-        self.placed: Submitted | None = None
+        self.outcome: Outcome | None = None
 
 
-class Publisher:
-    """One publisher of one session."""
+class PublisherLink:
+    """One opening of a publisher in one session. Another opening begins with a new one of these."""
 
     __slots__ = (
         "connection",
-        "highest",
+        "durable",
+        "is_open",
         "number",
-        "pubend",
+        "opening",
         "request",
-        "sequence",
+        "resume_at",
+        "session",
         "ticks",
-        "waiting",
-        "waiting_bytes",
+        "unanswered",
+        "unanswered_bytes",
     )
 
-    def __init__(self, connection: Connection, number: int, request: OpenRequest) -> None:
+    def __init__(self, connection: Connection, session: int, number: int, request: OpenRequest, opening: int) -> None:
         self.connection = connection
+        self.session = session
         self.number = number
         self.request = request
-        """What was asked last of the router: to open it."""
-        self.pubend: PubendId = ""
-        """Where it was last opened; "" before that."""
-        self.waiting: dict[int, Waiting] = {}
-        """What is not answered, by serial, in the order it was asked."""
-        self.waiting_bytes = 0
-        self.highest = 0
-        """Where the batch begins that was placed last: the next one begins above it, or is sent again."""
-        self.sequence = 0
-        """Of the last event that was acknowledged since the publisher was opened; 0 before that."""
+        """How it was opened; names its pubend once that is known."""
+        self.is_open = False
+        """Whether batches may come: the opening was answered, and not by a refusal."""
+        self.opening = opening
+        """The serial of the opening as long as that has no answer, else 0."""
+        self.unanswered: dict[int, UnansweredBatch] = {}
+        """By serial, in the order in which they came."""
+        self.unanswered_bytes = 0
+        self.resume_at: int | None = None
+        """After a refusal: batches above this sequence were sent before the client knew of it."""
+        self.durable = 0
+        """The sequence up to which all is durable, as far as it was answered."""
         self.ticks: list[TickRun] = []
-        """Ticks of batches that are durable, up to `sequence`, but not told yet."""
+        """Ticks up to `durable` that are not sent yet."""
 
-    def wait(self, serial: int, first: int, size: int, *, opening: bool) -> None:
-        """Notes a question."""
-        self.waiting[serial] = Waiting(first, size, self.sequence, opening=opening)
-        self.waiting_bytes += size
+    def add(self, serial: int, batch: Publish) -> None:
+        """A batch is on its way to its pubend."""
+        size = batch.events.size
+        self.unanswered[serial] = UnansweredBatch(batch.first, size)
+        self.unanswered_bytes += size
 
-    def has_acknowledged(self, batch: Publish) -> bool:
-        """Whether a batch is a copy of what was acknowledged since the publisher was opened."""
-        return 0 < batch.first <= self.sequence - batch.events.count + 1
-
-    @property
-    def openings(self) -> int:
-        """How many openings are not answered."""
-        return sum(waiting.opening for waiting in self.waiting.values())
-
-    def take_answered(self) -> Waiting | None:
-        """The oldest question if it has its answer."""
-        for serial, waiting in self.waiting.items():
-            if waiting.placed is None:
+    def take_answered(self) -> tuple[int, Outcome] | None:
+        """Where the oldest batch begins and how it ended, if it has; then the next one is the oldest."""
+        for serial, batch in self.unanswered.items():
+            if batch.outcome is None:
                 return None
-            del self.waiting[serial]
-            self.waiting_bytes -= waiting.size
-            return waiting
+            del self.unanswered[serial]
+            self.unanswered_bytes -= batch.size
+            return batch.first, batch.outcome
         return None
 
-    def drop_from(self, first: int) -> None:
-        """The client sends again from a sequence on: the copies that it sent before need no answer any more."""
-        for serial, waiting in list(self.waiting.items()):
-            if not waiting.opening and waiting.first >= first:
-                del self.waiting[serial]
-                self.waiting_bytes -= waiting.size
-
-    def drop_batches(self) -> None:
-        """No answer to a batch sent so far will be given; openings stay."""
-        self.waiting = {serial: waiting for serial, waiting in self.waiting.items() if waiting.opening}
-        self.waiting_bytes = 0
+    def refuse(self, resume_at: int) -> None:
+        """One refusal answers all that is on its way, and what the client sends before it knows."""
+        self.unanswered.clear()
+        self.unanswered_bytes = 0
+        self.resume_at = resume_at
 
 
 class Publishing:
@@ -144,17 +134,19 @@ class Publishing:
         self._limits = limits
         self._outbox = outbox
         self._effects = effects
-        self._untold: dict[tuple[int, int], Publisher] = {}
+        self._sessions: dict[int, dict[int, PublisherLink]] = {}
+        """By session, and by the client's number."""
+        self._durable: dict[tuple[int, int], PublisherLink] = {}
+        """Whose batches became durable in this step."""
         self._serial = 0
         """Of the last question to the router, by whomever: a client may use the number of a publisher again."""
 
     # What happened.
 
     def on_open(self, connection: Connection, session: int, message: OpenPublisher) -> None:
-        """A client opens a publisher, or opens it again. Raises RemoteProtocolError beyond its window.
+        """A client opens a publisher, or opens it again: then nothing that it sent before is answered any more.
 
-        Openings count by themselves: one that follows a refusal finds as many batches as there may be, all sent
-        before the client heard of it.
+        Raises RemoteProtocolError if it has an opening unanswered.
         """
         request = OpenRequest(
             message.name,
@@ -165,138 +157,121 @@ class Publishing:
             message.epoch,
             principal=connection.principal,
         )
-        publisher = connection.publishers.get(message.publisher)
-        if publisher is None:
-            if len(connection.publishers) >= self._limits.publishers:
-                reason = f"a session may have {self._limits.publishers} publishers"
-                self._refuse(connection, session, message, reason)
-                return
-            publisher = connection.publishers[message.publisher] = Publisher(connection, message.publisher, request)
-        self._check_count(publisher, publisher.openings, "openings")
-        publisher.request = request
+        publishers = self._sessions.setdefault(session, {})
+        earlier = publishers.get(message.publisher)
+        if earlier is not None:
+            if earlier.opening:
+                raise RemoteProtocolError(f"publisher {message.publisher} is opened again before the answer came")
+            self._send_durable(earlier)
+        elif len(publishers) >= self._limits.publishers:
+            refused = PublishRefused(
+                message.publisher, 0, Code.REJECTED, f"a session may have {self._limits.publishers} publishers"
+            )
+            self._outbox.tell(connection.link, session, refused)
+            return
         serial = self._next_serial()
-        publisher.wait(serial, 0, 0, opening=True)
+        publishers[message.publisher] = PublisherLink(connection, session, message.publisher, request, serial)
         self._effects.append(SubmitOpen(request, ReplyTo(session, message.publisher, serial)))
 
     def on_publish(self, connection: Connection, session: int, message: Publish) -> None:
-        """A batch. Raises RemoteProtocolError beyond the window, or if the publisher was never opened.
-
-        A copy of what was acknowledged has its answer: the receipt was on its way when the client sent it again.
-        When that comes, the client sends what the window then has room for, so the copy must take none of it.
-        """
-        publisher = connection.publishers.get(message.publisher)
-        if publisher is None or not publisher.pubend:
+        """A batch. Raises RemoteProtocolError beyond the window, or if the publisher is not open."""
+        publisher = self._sessions.get(session, {}).get(message.publisher)
+        if publisher is None or not publisher.is_open:
             raise RemoteProtocolError(f"a batch of publisher {message.publisher}, which is not open")
-        size = message.events.size
-        if message.first <= publisher.highest:
-            publisher.drop_from(message.first)
-        publisher.highest = message.first
-        if publisher.has_acknowledged(message):
-            return
-        self._check_window(publisher, size)
+        if publisher.resume_at is not None:
+            if message.first > publisher.resume_at:
+                return
+            publisher.resume_at = None
+        self._check_window(publisher, message.events.size)
         serial = self._next_serial()
-        publisher.wait(serial, message.first, size, opening=False)
-        name, who = publisher.request.publisher, connection.principal
-        pub = Pub(name, message.epoch, message.first, message.events, publisher.pubend, principal=who)
+        publisher.add(serial, message)
+        name, pubend, who = publisher.request.publisher, publisher.request.pubend, connection.principal
+        pub = Pub(name, message.epoch, message.first, message.events, pubend, principal=who)
         self._effects.append(Submit(pub, ReplyTo(session, message.publisher, serial)))
 
-    def on_close(self, connection: Connection, session: int, message: ClosePublisher) -> None:
+    def on_close(self, session: int, message: ClosePublisher) -> None:
         """A client needs a publisher no more. One whose opening was refused here was never known."""
-        publisher = connection.publishers.pop(message.publisher, None)
+        publisher = self._sessions.get(session, {}).pop(message.publisher, None)
         if publisher is not None:
-            self._end(session, publisher, Ending.CLOSED)
+            self._end(publisher, Ending.CLOSED)
 
-    def on_placed(self, connection: Connection, reply_to: ReplyTo, placed: Submitted) -> None:
-        """The router's answer to an opening or a batch of a session that lives."""
-        publisher = connection.publishers.get(reply_to.publisher)
+    def on_placed(self, reply_to: ReplyTo, placed: Submitted) -> None:
+        """The router's answer to an opening or a batch. What is over, or was refused meanwhile, needs none."""
+        publisher = self._sessions.get(reply_to.session, {}).get(reply_to.publisher)
         if publisher is None:
-            return  # it is closed
-        waiting = publisher.waiting.get(reply_to.serial)
-        if waiting is None:
-            return  # the refusal of a batch before it spoke for it
-        waiting.placed = placed
-        while (answered := publisher.take_answered()) is not None:
-            assert answered.placed is not None
-            self._answer(reply_to.session, publisher, answered, answered.placed)
+            return
+        if reply_to.serial == publisher.opening:
+            self._on_opened(publisher, placed)
+        elif (batch := publisher.unanswered.get(reply_to.serial)) is not None:
+            batch.outcome = placed.outcome
+            while (answered := publisher.take_answered()) is not None:
+                self._on_answered(publisher, *answered)
 
-    def on_session_over(self, session: int, connection: Connection, ending: Ending) -> None:
+    def on_session_over(self, session: int, ending: Ending) -> None:
         """A session's publishers are gone; what they had placed may still be logged."""
-        for publisher in connection.publishers.values():
-            self._end(session, publisher, ending)
+        for publisher in self._sessions.pop(session, {}).values():
+            self._end(publisher, ending)
 
     # What to do.
 
-    def tell_published(self) -> None:
+    def send_published(self) -> None:
         """Puts what became durable in this step into the outbox."""
-        if self._untold:
-            for (session, _), publisher in self._untold.items():
-                self._tell_durable(session, publisher)
-            self._untold.clear()
+        for publisher in list(self._durable.values()):
+            self._send_durable(publisher)
 
     def _next_serial(self) -> int:
         self._serial += 1
         return self._serial
 
-    def _end(self, session: int, publisher: Publisher, ending: Ending) -> None:
+    def _end(self, publisher: PublisherLink, ending: Ending) -> None:
         """Says to the pubend that an opening is over. Nobody waits for the answer."""
-        self._untold.pop((session, publisher.number), None)
-        request = replace(publisher.request, pubend=publisher.pubend or publisher.request.pubend, ending=ending)
-        self._effects.append(SubmitOpen(request, ReplyTo(session, publisher.number, self._next_serial())))
+        self._durable.pop((publisher.session, publisher.number), None)
+        request = replace(publisher.request, ending=ending)
+        reply_to = ReplyTo(publisher.session, publisher.number, self._next_serial())
+        self._effects.append(SubmitOpen(request, reply_to))
 
-    def _answer(self, session: int, publisher: Publisher, waiting: Waiting, placed: Submitted) -> None:
-        outcome = placed.outcome
-        if outcome.verdict is not Verdict.OK:
-            self._tell_refused(session, publisher, waiting, outcome)
-        elif waiting.opening:
-            publisher.pubend = placed.pubend
-            opened = PublisherOpened(publisher.number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick)
-            self._tell_durable(session, publisher)
-            publisher.sequence = 0  # what was logged before may be sent again, and is then to be answered
-            self._outbox.tell(publisher.connection.link, session, opened)
-        elif outcome.sequence > publisher.sequence:  # else a batch sent again: a later one has spoken for it
-            publisher.sequence = outcome.sequence
+    def _on_opened(self, publisher: PublisherLink, placed: Submitted) -> None:
+        publisher.opening = 0
+        outcome, number = placed.outcome, publisher.number
+        answer: PublisherOpened | PublishRefused
+        if outcome.verdict is Verdict.OK:
+            publisher.is_open = True
+            publisher.request = replace(publisher.request, pubend=placed.pubend)
+            answer = PublisherOpened(number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick)
+        else:
+            # The topic is all that an opening can get wrong.
+            code = Code.INVALID_TOPIC if outcome.verdict is Verdict.INVALID else CODES[outcome.verdict]
+            answer = PublishRefused(number, 0, code, outcome.reason)
+        self._outbox.tell(publisher.connection.link, publisher.session, answer)
+
+    def _on_answered(self, publisher: PublisherLink, first: int, outcome: Outcome) -> None:
+        if outcome.verdict is Verdict.OK:
+            publisher.durable = outcome.sequence
             append_runs(publisher.ticks, outcome.ticks)
-            self._untold[session, publisher.number] = publisher
+            self._durable[publisher.session, publisher.number] = publisher
+            return
+        asked_for = outcome.sequence if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} else 0
+        sequence = asked_for or first
+        publisher.refuse(sequence)
+        self._send_durable(publisher)
+        refused = PublishRefused(publisher.number, sequence, CODES[outcome.verdict], outcome.reason)
+        self._outbox.tell(publisher.connection.link, publisher.session, refused)
 
-    def _tell_refused(self, session: int, publisher: Publisher, waiting: Waiting, outcome: Outcome) -> None:
-        code = CODES[outcome.verdict]
-        if waiting.opening and outcome.verdict is Verdict.INVALID:
-            code = Code.INVALID_TOPIC  # the topic is all that an opening can get wrong
-        if not waiting.opening:
-            publisher.drop_batches()
-        sequence = waiting.first
-        if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} and outcome.sequence:
-            # On its way to the pubend a batch may be overtaken by the next, which is then asked to wait for it.
-            # By now it may have come: what is acknowledged is not asked for again.
-            # What was acknowledged before the batch was placed, and is asked for all the same, the pubend has lost.
-            has_lost = outcome.sequence <= waiting.acknowledged
-            sequence = outcome.sequence if has_lost else max(outcome.sequence, publisher.sequence + 1)
-        self._tell_durable(session, publisher)
-        refused = PublishRefused(publisher.number, sequence, code, outcome.reason)
-        self._outbox.tell(publisher.connection.link, session, refused)
-
-    def _tell_durable(self, session: int, publisher: Publisher) -> None:
-        if publisher.ticks:
-            published = Published(publisher.number, publisher.sequence, publisher.ticks)
+    def _send_durable(self, publisher: PublisherLink) -> None:
+        if self._durable.pop((publisher.session, publisher.number), None) is not None:
+            published = Published(publisher.number, publisher.durable, publisher.ticks)
             publisher.ticks = []
-            self._outbox.tell(publisher.connection.link, session, published)
+            self._outbox.tell(publisher.connection.link, publisher.session, published)
 
-    def _check_window(self, publisher: Publisher, size: int) -> None:
-        limits = self._limits
-        self._check_count(publisher, len(publisher.waiting), "batches")
-        if publisher.waiting_bytes and publisher.waiting_bytes + size > limits.window_bytes:
-            raise RemoteProtocolError(
-                f"publisher {publisher.number} has more than {limits.window_bytes} bytes unanswered"
-            )
-
-    def _check_count(self, publisher: Publisher, unanswered: int, what: str) -> None:
-        most = self._limits.window_batches
-        if unanswered >= most:
-            raise RemoteProtocolError(f"publisher {publisher.number} has more than {most} {what} unanswered")
-
-    def _refuse(self, connection: Connection, session: int, message: OpenPublisher, reason: str) -> None:
-        refused = PublishRefused(message.publisher, 0, Code.REJECTED, reason)
-        self._outbox.tell(connection.link, session, refused)
+    def _check_window(self, publisher: PublisherLink, size: int) -> None:
+        limits, waiting = self._limits, publisher.unanswered_bytes
+        if len(publisher.unanswered) >= limits.window_batches:
+            what = f"{limits.window_batches} batches"
+        elif waiting and waiting + size > limits.window_bytes:
+            what = f"{limits.window_bytes} bytes"
+        else:
+            return
+        raise RemoteProtocolError(f"publisher {publisher.number} has more than {what} unanswered")
 
 
 def append_runs(runs: list[TickRun], more: Sequence[TickRun]) -> None:

@@ -188,7 +188,7 @@ class Sessions:
         if isinstance(reply_to, KeyedReply):
             self._keyed.on_placed(connection, reply_to, placed)
         else:
-            self._publishing.on_placed(connection, reply_to, placed)
+            self._publishing.on_placed(reply_to, placed)
 
     def on_deadline(self, now: int) -> None:
         """Sends heartbeats that are due, and ends what is overdue."""
@@ -244,7 +244,7 @@ class Sessions:
 
     def take_links(self, now: int) -> dict[int, LinkOutput]:
         """What to do to each link; emptied by the call."""
-        self._publishing.tell_published()
+        self._publishing.send_published()
         outputs = self._outbox.take()
         for link, output in outputs.items():
             connection = self._links.get(link)
@@ -350,7 +350,7 @@ class Sessions:
         self._publishing.on_open(self._sessions[client.number], client.number, message)
 
     def _on_close_publisher(self, client: ClientSession, message: ClosePublisher, _now: int, _wall: int) -> None:
-        self._publishing.on_close(self._sessions[client.number], client.number, message)
+        self._publishing.on_close(client.number, message)
 
     def _on_heartbeat(self, _client: ClientSession, _message: Heartbeat, _now: int, _wall: int) -> None:
         """That something was heard is noted with every frame."""
@@ -420,7 +420,7 @@ class Sessions:
         connection.client = None
         del self._sessions[client.number]
         del self._instances[connection.instance_key]
-        self._publishing.on_session_over(client.number, connection, ending)
+        self._publishing.on_session_over(client.number, ending)
         self._keyed.on_session_over(client.number)
         self._effects.append(SessionEnded(client))
 

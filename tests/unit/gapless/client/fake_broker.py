@@ -91,6 +91,8 @@ class Session:
     named: set[int] = field(default_factory=set)
     sent: Sent = field(default_factory=Sent)
     publishers: dict[int, tuple[str, int]] = field(default_factory=dict)
+    resume_at: dict[int, int] = field(default_factory=dict)
+    """Of publishers with a refusal: the sequence that they are to send next."""
     """(name, epoch) by the client's number."""
 
 
@@ -278,6 +280,7 @@ class FakeBroker:
             name.epoch += 1
         name.instance, name.attempt = message.instance, message.attempt
         session.publishers[message.publisher] = (message.name, name.epoch)
+        session.resume_at.pop(message.publisher, None)
         tick = name.log[-1][1][-1] if name.log else 0
         opened = m.PublisherOpened(message.publisher, message.pubend or PUBEND, name.epoch, name.sequence, tick)
         self.tell(session, opened)
@@ -300,8 +303,12 @@ class FakeBroker:
         last = message.first + message.events.count - 1
 
         def refuse(code: m.Code, sequence: int, reason: str) -> None:
+            session.resume_at[message.publisher] = sequence
             self.tell(session, m.PublishRefused(message.publisher, sequence, code, reason))
 
+        if message.first > session.resume_at.get(message.publisher, FOREVER):
+            return  # it was sent before the client knew of the refusal
+        session.resume_at.pop(message.publisher, None)
         if message.epoch < name.epoch:
             refuse(m.Code.FENCED, message.first, "a newer twin exists")
         elif self.rejects and self.rejects in content:

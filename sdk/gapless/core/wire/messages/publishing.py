@@ -61,11 +61,11 @@ class Published(ServerMessage, frozen=True, tag=11):
 class PublishRefused(ServerMessage, frozen=True, tag=12):
     """A batch, or the opening, was not taken.
 
-    REJECTED, INVALID_*: that batch is refused for good, and nothing of it was logged. FENCED: the
-    publisher is over. FORGOTTEN: the broker no longer knows it, and nobody can tell whether what
-    was sent is logged. RESUME: send again from `sequence` on. RETRY: try again after
-    a while (a full disk, a pubend that is not there yet): send again from `sequence` on. The refusal of a batch
-    speaks for all batches sent before it came: those behind it get no answer of their own.
+    REJECTED, INVALID_*, FORBIDDEN: that batch is refused for good, and nothing of it was logged: open again.
+    FENCED: the publisher is over. FORGOTTEN: the broker no longer knows it, and nobody can tell whether what
+    was sent is logged. RESUME: send again from `sequence` on. RETRY: the same after a while (a full disk, a pubend
+    that is not there yet). The refusal of a batch answers all batches sent before it came: those behind it are
+    ignored, until one at or below `sequence` comes, or another opening (protocol: publishing).
     """
 
     publisher: int

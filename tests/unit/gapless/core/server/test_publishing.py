@@ -132,21 +132,6 @@ def test_one_refusal_speaks_for_all_batches_behind_the_gap(make_broker: Any, ver
     assert client.hear()[0].sequence == 7
 
 
-def test_an_opening_is_answered_whatever_happens_to_the_batches_before_it(broker: Any) -> None:
-    client = broker.client()
-    client.open()
-    batches = [client.publish(number, b"x") for number in (1, 2)]
-    client.say(OpenPublisher(1, "loader", "instance", 2, None, "default@1"))
-    (opening,) = broker.placed()
-
-    broker.answer(opening, Outcome(Verdict.OK, epoch=2, sequence=1, tick=10))
-    broker.answer(batches[0], ok(1, 10))
-    assert kinds(client.hear()) == ["Published"]
-    broker.answer(batches[1], Outcome(Verdict.RESUME, sequence=2))
-
-    assert kinds(client.hear()) == ["PublishRefused", "PublisherOpened"]
-
-
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
@@ -206,20 +191,18 @@ def test_more_batches_than_the_window_are_a_violation(make_broker: Any) -> None:
     assert broker.ended() == [client.session]
 
 
-def test_batches_that_are_sent_again_do_not_count_twice(make_broker: Any) -> None:
-    """What was on its way when a refusal was told waits for its own; then the client has sent it again (P1)."""
+@pytest.mark.parametrize("code", [Verdict.RETRY, Verdict.RESUME, Verdict.UNCERTAIN], ids=lambda code: code.name)
+def test_what_was_sent_before_the_refusal_was_known_is_ignored(make_broker: Any, code: Verdict) -> None:
+    """So it takes no room in the window, and is not refused for itself (P1)."""
     broker = make_broker(Limits(window_batches=3))
     client = broker.client()
     client.open()
-    broker.answer(client.publish(1, b"x"), Outcome(Verdict.RETRY, "later"))
-    client.hear()
-    on_their_way = [client.publish(first, b"x") for first in (2, 3)]
+    broker.answer(client.publish(1, b"x"), Outcome(code, "later"))
+    assert kinds(client.hear()) == ["PublishRefused"]
 
-    again = [client.publish(first, b"x") for first in (1, 2, 3)]
-    client.hear()
-    broker.answer(on_their_way[0], Outcome(Verdict.RESUME, "1 is missing", sequence=1))
-    assert client.hear() == []
-    for first, batch in enumerate(again, 1):
+    assert client.say(*(Publish(1, 1, first, columns(b"x")) for first in (2, 3))) == []
+    assert broker.placed() == []
+    for first, batch in enumerate([client.publish(first, b"x") for first in (1, 2, 3)], 1):
         broker.answer(batch, ok(first, first))
 
     assert client.hear() == [Published(1, 3, [TickRun(tick, 1024, 1) for tick in (1, 2, 3)])]
@@ -248,17 +231,29 @@ def test_an_answer_opens_the_window_again(make_broker: Any) -> None:
         assert client.hear()[0].sequence == sequence
 
 
-def test_openings_count_in_the_window(make_broker: Any) -> None:
-    client = make_broker(Limits(window_batches=2)).client()
+def test_a_publisher_has_one_opening_unanswered(broker: Any) -> None:
+    client = broker.client()
     opening = OpenPublisher(1, "loader", "instance", 1, None)
 
-    assert kinds(client.say(opening, opening, opening)) == ["Closing"]
+    (closing,) = client.say(opening, opening)
+
+    assert "opened again before the answer" in closing.reason
+
+
+def test_a_batch_before_the_answer_of_an_opening_is_a_violation(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+
+    opening = OpenPublisher(1, "loader", "instance", 2, None, "default@1")
+    (closing,) = client.say(opening, Publish(1, 1, 1, columns(b"x")))
+
+    assert "not open" in closing.reason
 
 
 def test_a_session_has_a_limited_number_of_publishers(make_broker: Any) -> None:
     broker = make_broker(Limits(publishers=2))
     client = broker.client()
-    for number in (1, 2, 1):
+    for number in (1, 2):
         assert client.say(OpenPublisher(number, "loader", "instance", 1, None)) == []
 
     (refused,) = client.say(OpenPublisher(3, "loader", "instance", 1, None))
@@ -288,8 +283,8 @@ def test_runs_are_joined_only_where_they_go_on() -> None:
     assert runs == [TickRun(0, 4, 3), TickRun(100, 4, 1), TickRun(104, 8, 2)]
 
 
-def test_a_refusal_asks_for_nothing_that_was_acknowledged_before_it(broker: Any) -> None:
-    """A later batch overtook an earlier one on its way. Found by the simulator (router `hostile`)."""
+def test_where_to_resume_is_the_pubends_to_say(broker: Any) -> None:
+    """Also below what was acknowledged: a batch came late, or the pubend has lost something; the client asks which."""
     client = broker.client()
     client.open()
     first, second, third = (client.publish(number, b"x") for number in (1, 2, 3))
@@ -299,49 +294,12 @@ def test_a_refusal_asks_for_nothing_that_was_acknowledged_before_it(broker: Any)
     broker.answer(second, ok(2, 20))
 
     published, refused = client.hear()
-    assert isinstance(published, Published)
-    assert published.sequence == 2
-    assert refused == PublishRefused(1, 3, Code.RESUME, "event 2 is missing")
+    assert published == Published(1, 2, [TickRun(10, 1024, 1), TickRun(20, 1024, 1)])
+    assert refused == PublishRefused(1, 2, Code.RESUME, "event 2 is missing")
 
 
-def test_a_copy_of_what_was_acknowledged_is_not_placed(broker: Any) -> None:
-    """Its receipt was on its way when it was sent; the copy's fate means nothing (simulator, hostile 656)."""
-    client = broker.client()
-    client.open()
-    broker.answer(client.publish(1, b"x", b"y"), ok(2, 10, 20))
-    client.hear()
-
-    assert client.say(Publish(1, 1, 1, columns(b"x", b"y")), Publish(1, 1, 2, columns(b"y"))) == []
-    assert broker.placed() == []
-
-    broker.answer(client.publish(3, b"z"), ok(3, 30))
-    assert client.hear() == [Published(1, 3, [TickRun(30, 1024, 1)])]
-
-
-def test_a_copy_of_what_was_acknowledged_takes_no_room_in_the_window(make_broker: Any) -> None:
-    """With its receipt the client has room for the next (P1). Found by the simulator (hostile 2460)."""
-    broker = make_broker(Limits(window_batches=3, window_bytes=500))
-    client = broker.client()
-    client.open()
-    broker.answer(client.publish(1, bytes(200)), Outcome(Verdict.RETRY, "later"))
-    assert kinds(client.hear()) == ["PublishRefused"]
-    broker.answer(client.publish(2, b"x"), Outcome(Verdict.RESUME, "1 is missing", sequence=1))  # it was on its way
-    assert kinds(client.hear()) == ["PublishRefused"]
-    broker.answer(client.publish(1, bytes(200)), ok(1, 10))  # the client had heard of the first refusal
-    assert kinds(client.hear()) == ["Published"]
-
-    copy = Publish(1, 1, 1, columns(bytes(200)))  # it had heard of the second, but not of the receipt; now it does
-    assert client.say(copy, *(Publish(1, 1, first, columns(bytes(100))) for first in (2, 3, 4))) == []
-    for sequence, asked in enumerate(broker.placed(), 2):
-        broker.answer(asked, ok(sequence, 10 * sequence))
-
-    assert client.hear()[0].sequence == 4
-
-
-@pytest.mark.parametrize(("first", "bodies"), [(0, [b"x"]), (2, [b"y", b"z"])], ids=["at 0", "beyond"])
-def test_what_is_no_copy_of_what_was_acknowledged_is_for_the_pubend_to_judge(
-    broker: Any, first: int, bodies: list[bytes]
-) -> None:
+@pytest.mark.parametrize(("first", "bodies"), [(0, [b"x"]), (1, [b"x", b"y"]), (2, [b"y", b"z"])])
+def test_repetitions_are_the_pubends_to_judge(broker: Any, first: int, bodies: list[bytes]) -> None:
     client = broker.client()
     client.open()
     broker.answer(client.publish(1, b"x", b"y"), ok(2, 10, 20))
@@ -352,36 +310,32 @@ def test_what_is_no_copy_of_what_was_acknowledged_is_for_the_pubend_to_judge(
     assert kinds(client.hear()) == ["PublishRefused"]
 
 
-def test_after_another_opening_what_was_acknowledged_is_answered_again(broker: Any) -> None:
-    """The client says by it that it heard of nothing since."""
+def test_another_opening_needs_no_answers_to_what_was_sent_before(make_broker: Any) -> None:
+    """A full window of batches leaves room for it, and for as many batches behind it (P1)."""
+    broker = make_broker(Limits(window_batches=2))
     client = broker.client()
     client.open()
-    broker.answer(client.publish(1, b"x"), ok(1, 10))
-    client.open()
-
-    broker.answer(client.publish(1, b"x"), ok(1, 10))
-
-    assert client.hear() == [Published(1, 1, [TickRun(10, 1024, 1)])]
-
-
-def test_a_full_window_of_batches_leaves_room_for_an_opening(make_broker: Any) -> None:
-    """The client opens again after a refusal, of which it heard when it had sent all that it may (P1)."""
-    broker = make_broker(Limits(window_batches=3))
-    client = broker.client()
-    client.open()
-    broker.answer(client.publish(1, b"x"), Outcome(Verdict.RETRY, "later"))
-    assert kinds(client.hear()) == ["PublishRefused"]
-    broker.answer(client.publish(2, b"bad"), Outcome(Verdict.INVALID, "no"))  # 1 had been logged after all
-    assert kinds(client.hear()) == ["PublishRefused"]
-    batches = [client.publish(first, b"x") for first in (1, 2, 3)]  # it had heard of the first refusal; now of both
+    before = [client.publish(first, b"x") for first in (1, 2)]
 
     assert client.say(OpenPublisher(1, "loader", "instance", 2, None, "default@1")) == []
     (opening,) = broker.placed()
+    broker.answer(before[0], ok(1, 10))
     broker.answer(opening, Outcome(Verdict.OK, epoch=2, sequence=1, tick=10))
-    for batch in batches:
-        broker.answer(batch, Outcome(Verdict.FENCED, "opened anew"))
+    broker.answer(before[1], Outcome(Verdict.FENCED, "opened anew"))
+    assert client.hear() == [PublisherOpened(1, "default@1", 2, 1, 10)]
 
-    assert kinds(client.hear()) == ["PublishRefused", "PublisherOpened"]
+    for sequence, asked in enumerate([client.publish(first, b"y") for first in (2, 3)], 2):
+        broker.answer(asked, ok(sequence, 10 * sequence))
+    assert client.hear()[0].sequence == 3
+
+
+def test_what_became_durable_with_another_opening_is_sent_before_its_answer(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    asked = client.publish(1, b"x")
+    broker.answer(asked, ok(1, 10))
+
+    assert kinds(client.say(OpenPublisher(1, "loader", "instance", 2, None, "default@1"))) == ["Published"]
 
 
 class TestEnding:
@@ -433,17 +387,3 @@ class TestEnding:
 
         ended = [(asked.request.publisher, asked.request.ending) for asked in broker.placed()]
         assert ended == [("one", ending), ("two", ending)]
-
-
-def test_a_client_learns_of_what_was_acknowledged_and_is_lost(broker: Any) -> None:
-    """The pubend was repaired meanwhile. Found by the simulator (`hostile`): the batch was sent for ever."""
-    client = broker.client()
-    client.open()
-    earlier = [client.publish(number, b"x") for number in (1, 2)]
-    for number, asked in enumerate(earlier, 1):
-        broker.answer(asked, ok(number, number))
-    client.hear()
-
-    broker.answer(client.publish(3, b"x"), Outcome(Verdict.RESUME, "event 2 is missing", sequence=2))
-
-    assert client.hear() == [PublishRefused(1, 2, Code.RESUME, "event 2 is missing")]
