@@ -42,6 +42,7 @@ class History:
 
     def add(self, ticks: Sequence[Tick]) -> None:
         """Events are handed out; their ticks are above all earlier ones."""
+        assert ticks[0] > (self._chunks[-1][-1] if self._chunks else self._known_after)
         self._chunks.append(ticks)
         self._count += _events_in(ticks)
         while self._count > HISTORY_EVENTS and len(self._chunks) > 1:
@@ -109,6 +110,8 @@ class Acknowledging:
 
     def acknowledge(self, pubend: PubendId, tick: Tick, event: Tick) -> None:
         """Everything up to `tick` is done with; `event` is what to name as the last event below it."""
+        assert event <= tick
+        assert self.is_news(pubend, tick)
         self._acknowledged[pubend] = self._unsent[pubend] = Acknowledged(pubend, tick, event)
 
     def take_unsent(self) -> list[Acknowledged]:

@@ -88,14 +88,14 @@ class Lane:
         """Nothing came up to a tick. Returns whether there is a new entry to be handed out."""
         if upto <= self.received:
             return False
-        start, self.received = self.received, upto
         last = self._entries[-1] if self._entries else self._in_hand
         if self._wants_silence:
-            if self._entries and last is not None and last.columns is None and last.gap is None:
-                last.upto = upto
-                return False
-            self._append(Entry(start, upto))
-            return True
+            if not self._entries or last is None or last.columns is not None or last.gap is not None:
+                self._append(Entry(self.received, upto))
+                return True
+            last.upto = self.received = upto
+            return False
+        self.received = upto
         if last is not None:
             last.upto = upto
         else:
@@ -103,7 +103,12 @@ class Lane:
         return False
 
     def on_gap(self, start: Tick, end: Tick, reason: str) -> bool:
-        """Events of (start, end] may be lost. Returns whether that is new; what is known stays known."""
+        """Events of (start, end] may be lost. Returns whether that is new; what is known stays known.
+
+        Raises RemoteProtocolError, having changed nothing, when nothing can have a tick of that interval.
+        """
+        if start >= end:
+            raise RemoteProtocolError(f"a gap of {self.pubend} from {start} to {end} is empty")
         if end <= self.received:
             return False
         start = max(start, self.received)
@@ -128,6 +133,7 @@ class Lane:
     def settle(self) -> None:
         """What was in the hand is done with, and the silence behind it too."""
         if self._in_hand is not None:
+            assert self.handed <= self._in_hand.upto <= self.received
             self.handed = self._in_hand.upto
             self._in_hand = None
 
@@ -138,6 +144,7 @@ class Lane:
     # How it is done.
 
     def _append(self, entry: Entry) -> None:
+        assert self.handed <= self.received <= entry.start < entry.upto
         self._entries.append(entry)
         self.received = entry.upto
 

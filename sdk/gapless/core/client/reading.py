@@ -49,6 +49,7 @@ class RangeReading:
         events = WINDOW_EVENTS - sum(part.count for part in waiting)
         size = WINDOW_BYTES - sum(_size(part) for part in waiting)
         self._spent_events = self._spent_bytes = 0
+        assert self.message.lo <= self.horizon <= self.message.hi
         return replace(self.message, lo=self.horizon, credit_events=events, credit_bytes=size)
 
     def on_events(self, message: RangeEvents) -> None:

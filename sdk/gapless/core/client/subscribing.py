@@ -245,6 +245,8 @@ class SubscriptionCore:
         if isinstance(item, Delivery):
             self._buffered_events -= item.count
             self._buffered_bytes -= sum(columns.size for columns in item.columns)
+            assert self._buffered_events >= 0
+            assert self._buffered_bytes >= 0
             self._grant()
         return item
 
@@ -378,8 +380,9 @@ class SubscriptionCore:
         wanted = self.wanted
         events = wanted.window_events - self._buffered_events - self._credit_events
         size = wanted.window_bytes - self._buffered_bytes - self._credit_bytes
+        assert events >= 0, "more is granted than there is room for"
         enough = 4 * events >= wanted.window_events or 4 * size >= wanted.window_bytes
         if enough and self.phase is Phase.ATTACHED:
-            self._credit_events += max(0, events)
+            self._credit_events += events
             self._credit_bytes += max(0, size)
-            self._outbox.send(Credit(self.sid, max(0, events), max(0, size), self.number))
+            self._outbox.send(Credit(self.sid, events, max(0, size), self.number))

@@ -94,3 +94,22 @@ def test_acknowledgements_are_cumulative_and_repeated_for_a_new_session() -> Non
     one.acknowledge("q", 5, 5)
     assert one.repeat() == [Acknowledged("p", 70, 65), Acknowledged("q", 5, 5)]
     assert one.take_unsent() == []
+
+
+def test_events_are_handed_out_in_tick_order() -> None:
+    history = History(10, 0)
+    history.add([11, 12])
+
+    for ticks in ([12], [5, 20]):
+        with pytest.raises(AssertionError):
+            history.add(ticks)
+
+
+def test_an_acknowledgement_never_falls_and_names_no_event_above_it() -> None:
+    known = Acknowledging()
+    known.acknowledge("p", 20, 15)
+
+    for tick, event in ((20, 20), (19, 15), (30, 31)):
+        with pytest.raises(AssertionError):
+            known.acknowledge("p", tick, event)
+    assert known.repeat()[0].tick == 20

@@ -139,3 +139,43 @@ def test_a_lane_accounts_for_every_tick_once_in_order(seed: int) -> None:
     assert {tick: kind for tick, kind in truth.items() if kind != "silence"} == {
         tick: kind for tick, kind in seen.items() if kind != "silence"
     }
+
+
+@pytest.mark.parametrize(("start", "end"), [(20, 20), (30, 20)])
+def test_a_gap_in_which_nothing_can_be_is_refused_and_changes_nothing(start: int, end: int) -> None:
+    one = lane()
+    one.on_events(delivered(5))
+
+    with pytest.raises(RemoteProtocolError, match="is empty"):
+        one.on_gap(start, end, "")
+
+    assert (one.received, len(one)) == (5, 1)
+
+
+class TestAssertions:
+    """What no broker can bring about, only a mistake of ours, ends at once."""
+
+    def test_a_position_never_falls(self) -> None:
+        one = lane()
+        one.on_events(delivered(5))
+        one.take(None)
+        one.handed = 6
+
+        with pytest.raises(AssertionError):
+            one.settle()
+
+    def test_what_is_handed_out_was_received(self) -> None:
+        one = lane()
+        one.on_events(delivered(5))
+        one.take(None)
+        one.received = 4
+
+        with pytest.raises(AssertionError):
+            one.settle()
+
+    def test_what_arrives_comes_behind_what_arrived(self) -> None:
+        one = lane()
+        one.handed = 7
+
+        with pytest.raises(AssertionError):
+            one.on_events(delivered(5))

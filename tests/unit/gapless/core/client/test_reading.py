@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from gapless.core.client import Delivery, Gap
 from gapless.core.client import effects as e
-from gapless.core.client.reading import WINDOW_BYTES, WINDOW_EVENTS
+from gapless.core.client.backoff import Backoff
+from gapless.core.client.reading import WINDOW_BYTES, WINDOW_EVENTS, RangeReading
 from gapless.core.wire import messages as m
 from gapless.errors import ConnectionClosedError, SubscriptionNotFoundError
 from unit.gapless.core.client.talk import Talk
@@ -149,3 +154,11 @@ def test_what_cannot_be_ends_the_link() -> None:
     talk, number = reading()
     talk.hear(m.RangeGap(number, 50, 101, ""))
     assert talk.hung_up
+
+
+def test_what_has_arrived_of_a_range_lies_within_it() -> None:
+    read = RangeReading(m.ReadRange(1, TARGET, "p@1", 10, 100, 0, 0), Backoff(Random(1), 1, 1))
+    read.horizon = 101
+
+    with pytest.raises(AssertionError):
+        read.request()

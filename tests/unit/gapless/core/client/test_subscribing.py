@@ -642,3 +642,22 @@ def _attach_later(broker: FakeBroker) -> Any:
         attach(session, message, sub, created=created)
 
     return later
+
+
+def test_the_window_is_never_exceeded_and_what_is_buffered_never_negative() -> None:
+    """The client counts as the broker does; a count that is off would stall a subscription for ever."""
+    world = World().start()
+    reader = world.subscribe()
+    for body in (b"a", b"b"):
+        world.broker.log(body)
+        world.pump()
+    core = world.core.subscription(reader.number)
+    assert core is not None
+
+    core._credit_events += 10_000_000
+    with pytest.raises(AssertionError, match="more is granted"):
+        core.take(None)
+    core._credit_events -= 10_000_000
+    core._buffered_events = 0
+    with pytest.raises(AssertionError):
+        core.take(None)
