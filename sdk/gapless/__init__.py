@@ -7,7 +7,7 @@ from gapless.client.batches import Batch
 from gapless.client.connection import Connection, connect
 from gapless.client.keyed import KeyedReceipt
 from gapless.client.leasing import Lease
-from gapless.client.listings import PubendInfo, SubscriptionInfo
+from gapless.client.listings import AlarmInfo, BrokerStatus, PubendInfo, SubscriptionInfo
 from gapless.client.messages import Message
 from gapless.client.publisher import Publisher
 from gapless.client.reading import RangeReader
@@ -15,6 +15,7 @@ from gapless.client.receipts import Receipt
 from gapless.client.session import Session
 from gapless.client.subscription import Subscription
 from gapless.core.client.items import Gap, Silence
+from gapless.core.gauges import Gauge
 from gapless.core.stream.events import Event
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (
@@ -57,10 +58,12 @@ from gapless.selectors.selector import Selector
 
 __all__ = [
     "AckMode",
+    "AlarmInfo",
     "Archive",
     "ArchiveError",
     "AuthorizationError",
     "Batch",
+    "BrokerStatus",
     "CheckpointToken",
     "ConfigurationError",
     "Connection",
@@ -70,6 +73,7 @@ __all__ = [
     "Gap",
     "GapError",
     "GaplessError",
+    "Gauge",
     "InvalidMessageError",
     "InvalidSelectorError",
     "InvalidTokenError",

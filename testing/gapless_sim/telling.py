@@ -182,6 +182,7 @@ class Conversation:
         m.Unsubscribe: _unsubscribe,
         m.ListSubscriptions: lambda *_: Told("session", "list subscriptions"),
         m.ListPubends: lambda *_: Told("session", "list pubends"),
+        m.AskStatus: lambda *_: Told("session", "ask for the status"),
         m.Retire: lambda _, said: Told("session", f"{'look at' if said.only_look else 'retire'} SHB {said.shb}"),
         **{kind: _method(telling) for kind, telling in FROM_CLIENT.items()},
     }
@@ -206,6 +207,7 @@ class Conversation:
         m.Deliver: _deliver,
         m.Done: lambda self, said: Told("subscribe", f"{self._requests.get(said.request, 'it')}: done"),
         m.SubscriptionList: lambda _, said: Told("session", count_of(len(said.rows), "subscription")),
+        m.Status: lambda _, said: Told("session", count_of(len(said.rows), "row of the status")),
         m.PubendList: lambda _, said: Told("session", count_of(len(said.rows), "pubend")),
         m.Retired: lambda _, said: Told(
             "session", f"SHB {said.shb} was counted by {count_of(len(said.pubends), 'pubend')}"

@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -20,14 +20,16 @@ import typer
 from gapless.cli.connecting import connected, run, within
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait
 from gapless.cli.output import print_json, print_table, shown_bytes, shown_duration, shown_lag, table_of
-from gapless.errors import ConfigurationError, GaplessError, PluginError, VolumeLockedError
+from gapless.errors import AuthorizationError, ConfigurationError, GaplessError, PluginError, VolumeLockedError
 
 if TYPE_CHECKING:
-    from gapless import PubendInfo, SubscriptionInfo
+    from gapless import AlarmInfo, BrokerStatus, Connection, Gauge, PubendInfo, SubscriptionInfo
     from gapless.node.config import NodeConfig
 
 ABANDONED: Final = 86_400.0
 """Seconds for which a subscription that nobody consumes may hold events before it is worth a word."""
+ALARMING: Final = 86_400.0
+"""Seconds for which an alarm that is not over is worth a word: some tell of what merely happened."""
 CLOCK_OFF_SECONDS: Final = 90.0
 """Stamps may be so far from this machine's clock: a minute, and what a broker that is idle lags."""
 SPACE_FACTOR: Final = 4
@@ -43,6 +45,15 @@ PIN_COLUMNS: Final = {
     "lag": "lag in time",
     "about": "about",
 }
+GAUGE_COLUMNS: Final = {"name": "figure", "of": "of", "value": "value", "help": "what it says"}
+ALARM_COLUMNS: Final = {
+    "code": "alarm",
+    "about": "about",
+    "count": "times",
+    "last": "last",
+    "over": "over",
+    "text": "what was said",
+}
 
 
 DoctorUrl: TypeAlias = Annotated[str | None, URL_OPTION]
@@ -55,10 +66,19 @@ class Examination:
     facts: dict[str, Any] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     pins: list[dict[str, Any]] = field(default_factory=list)
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    gauges: list[dict[str, Any]] = field(default_factory=list)
 
     def fields(self) -> dict[str, Any]:
         """As JSON says it."""
-        return {"ok": not self.findings, "findings": self.findings, **self.facts, "pins": self.pins}
+        return {
+            "ok": not self.findings,
+            "findings": self.findings,
+            **self.facts,
+            "pins": self.pins,
+            "alarms": self.alarms,
+            "gauges": self.gauges,
+        }
 
 
 def doctor(
@@ -161,6 +181,7 @@ async def examine_broker(examination: Examination, url: str, wait: float, *, exp
         async with connected(url, "", wait) as connection:
             asked = asyncio.gather(connection.pubends(), connection.subscriptions())
             pubends, subscriptions = await within(wait, asked, f"the broker at {url} does not answer questions")
+            status = await within(wait, _status(connection), f"the broker at {url} does not tell its status")
     except GaplessError as error:
         examination.facts["broker"] = {"url": url, "answers": False, "reason": str(error)}
         if expected:
@@ -173,12 +194,52 @@ async def examine_broker(examination: Examination, url: str, wait: float, *, exp
         "subscriptions": len(subscriptions),
         "log_bytes": sum(info.log_bytes for info in pubends),
     }
+    if isinstance(status, str):
+        examination.facts["broker"]["status"] = status
+    else:
+        examination.alarms = [alarm_json(alarm) for alarm in status.alarms]
+        examination.gauges = [gauge_json(gauge) for gauge in status.gauges]
+        examination.findings += alarming(status.alarms, time.time_ns() // 1_000_000)
     examination.facts["logs"] = {info.pubend: keeping_of(info) for info in pubends}
     examination.pins = pins_of(pubends, subscriptions)
     examination.findings += abandoned(examination.pins)
     examination.findings += absent(pubends)
     examination.findings += misstamped(pubends, time.time_ns() // 1_000_000)
     examination.findings += damaged(pubends)
+
+
+async def _status(connection: Connection) -> BrokerStatus | str:
+    """The broker's status, or why it cannot tell it: it may be older than this command."""
+    try:
+        return await connection.status()
+    except (AuthorizationError, ConfigurationError) as error:
+        return str(error)
+
+
+def alarming(alarms: Sequence[AlarmInfo], now: int) -> list[str]:
+    """A sentence for each alarm that is not over, and of the last day. `now`: milliseconds since 1970."""
+    return [
+        f"alarm {alarm.code}: {alarm.text} ({alarm.count} times, last at {alarm.last:%Y-%m-%d %H:%M:%S})."
+        f" {alarm.remedy}"
+        for alarm in alarms
+        if not alarm.over and now / 1000 - alarm.last.timestamp() < ALARMING
+    ]
+
+
+def alarm_json(alarm: AlarmInfo) -> dict[str, Any]:
+    """An alarm as JSON says it."""
+    return {**asdict(alarm), "first": alarm.first.isoformat(), "last": alarm.last.isoformat()}
+
+
+def gauge_json(gauge: Gauge) -> dict[str, Any]:
+    """A figure as JSON says it."""
+    return {
+        "name": gauge.name,
+        "labels": dict(gauge.labels),
+        "value": gauge.value,
+        "counter": gauge.counter,
+        "help": gauge.help,
+    }
 
 
 def pins_of(pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionInfo]) -> list[dict[str, Any]]:
@@ -294,6 +355,11 @@ def print_examination(examination: Examination) -> None:
             for pin in examination.pins
         ]
         print_table(table_of(rows, PIN_COLUMNS))
+    if examination.gauges:
+        rows = [gauge | {"of": ", ".join(gauge["labels"].values())} for gauge in examination.gauges]
+        print_table(table_of(rows, GAUGE_COLUMNS))
+    if examination.alarms:
+        print_table(table_of(examination.alarms, ALARM_COLUMNS))
     for finding in examination.findings:
         print(f"FOUND: {finding}")
     if not examination.findings:

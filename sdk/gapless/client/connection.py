@@ -18,9 +18,11 @@ from gapless.client.embedded import EmbeddedBroker
 from gapless.client.entering import Entering
 from gapless.client.keyed import KeyedPublishing
 from gapless.client.listings import (
+    BrokerStatus,
     PubendInfo,
     Retirement,
     SubscriptionInfo,
+    broker_status,
     pubend_info,
     retirement,
     subscription_info,
@@ -163,6 +165,13 @@ class Connection(RangeCalls):
     async def pubends(self) -> list[PubendInfo]:
         """All pubends that the broker knows."""
         return [pubend_info(row) for row in await self._driver.ask(self._driver.core.list_pubends)]
+
+    async def status(self) -> BrokerStatus:
+        """The figures and the alarms of the broker.
+
+        Raises ConfigurationError when the broker is older than this question.
+        """
+        return broker_status(await self._driver.ask(self._driver.core.ask_status))
 
     async def unsubscribe(self, name: str, client_id: str | None = None) -> None:
         """Removes a durable subscription for good, whoever consumes it; `client_id` None is this connection's.

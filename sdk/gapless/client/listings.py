@@ -1,10 +1,13 @@
-"""What a broker tells of its subscriptions, its pubends, and of an SHB that is given up."""
+"""What a broker tells of its subscriptions, its pubends, itself, and of an SHB that is given up."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 
+from gapless.core.alarms import RaisedAlarm
+from gapless.core.gauges import Gauge, value_of
 from gapless.core.stream.ticks import PubendId, ShbId, Tick, time_at
 from gapless.core.wire.messages import PubendRow, Retired, SubscriptionRow
 from gapless.core.wire.tokens import CheckpointToken
@@ -70,6 +73,42 @@ class PubendInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class AlarmInfo:
+    """What a broker has told its operator since it started: all alarms of one code about one thing."""
+
+    code: str
+    """One of those in docs/reference/alarms.md; a newer broker may know more."""
+    about: str
+    """The pubend, subscription (client id, slash, name) or host that it is about; "": the broker."""
+    text: str
+    """What was said the last time, for people."""
+    count: int
+    """How often it was said."""
+    first: datetime
+    last: datetime
+    over: bool
+    """Whether the broker has said that it is over. What merely happened never is."""
+    meaning: str
+    """What such an alarm means."""
+    remedy: str
+    """What to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """A broker, as it was when it was asked: its figures and its alarms."""
+
+    gauges: tuple[Gauge, ...]
+    """In no order that means anything; several of one name differ in their labels."""
+    alarms: tuple[AlarmInfo, ...]
+    """The latest last."""
+
+    def value(self, name: str, **labels: str) -> int | float:
+        """The figure of that name with these labels among others, the first of several. Raises KeyError without one."""
+        return value_of(self.gauges, name, **labels)
+
+
+@dataclass(frozen=True, slots=True)
 class Retirement:
     """An SHB that was given up for good, or what would become of that."""
 
@@ -118,6 +157,21 @@ def pubend_info(row: PubendRow) -> PubendInfo:
         damaged=row.damaged,
         refusal=row.refusal,
     )
+
+
+def broker_status(rows: Iterable[Gauge | RaisedAlarm]) -> BrokerStatus:
+    """Rows as applications see them."""
+    gauges: list[Gauge] = []
+    alarms: list[AlarmInfo] = []
+    for row in rows:
+        if isinstance(row, Gauge):
+            gauges.append(row)
+        else:
+            first, last = (datetime.fromtimestamp(at / 1000, tz=timezone.utc) for at in (row.first, row.last))
+            alarms.append(
+                AlarmInfo(row.code, row.about, row.text, row.count, first, last, row.over, row.meaning, row.remedy)
+            )
+    return BrokerStatus(tuple(gauges), tuple(alarms))
 
 
 def retirement(answer: Retired) -> Retirement:

@@ -18,6 +18,10 @@ from gapless.core.gauges import Family, Gauge
 ALARMS_MAX: Final = 20
 """So many of a code are kept, the latest ones: no kind of trouble makes another one forgotten."""
 
+TEXT_MAX: Final = 1000
+ABOUT_MAX: Final = 300
+"""Characters of an alarm that are kept: what is told of it fits into the smallest frame."""
+
 ALARMS = Family("gapless_alarms_total", "How often the operator was told of something.", ("code",), counter=True)
 
 
@@ -106,7 +110,7 @@ class Alarm(Struct, frozen=True, gc=False):
     """Whether what was told of before is over now."""
 
 
-class RaisedAlarm(Struct, frozen=True, array_like=True):
+class RaisedAlarm(Struct, frozen=True, array_like=True, tag=2):
     """All alarms of one code about one thing, as a broker remembers them."""
 
     code: str
@@ -138,17 +142,17 @@ class AlarmBook:
 
     def note(self, alarm: Alarm, wall: int) -> None:
         """An alarm was emitted, at this time in milliseconds since 1970."""
-        code, about = alarm.code, alarm.about
+        code, about, text = alarm.code, alarm.about[:ABOUT_MAX], alarm.text[:TEXT_MAX]
         raised = self._raised.setdefault(code, {})
         before = raised.pop(about, None)
         if alarm.over:
             if before is not None:
-                raised[about] = replace(before, text=alarm.text, last=wall, over=True)
+                raised[about] = replace(before, text=text, last=wall, over=True)
             return
         self._counts[code] = self._counts.get(code, 0) + 1
         count, first = (1, wall) if before is None else (before.count + 1, before.first)
         raised[about] = RaisedAlarm(
-            code.label, about, alarm.text, count, first, wall, over=False, meaning=code.meaning, remedy=code.remedy
+            code.label, about, text, count, first, wall, over=False, meaning=code.meaning, remedy=code.remedy
         )
         if len(raised) > ALARMS_MAX:
             del raised[next(iter(raised))]

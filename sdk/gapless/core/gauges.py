@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 
-class Gauge(Struct, frozen=True, array_like=True):
+class Gauge(Struct, frozen=True, array_like=True, tag=1):
     """One figure of a broker, as it was when the broker was asked."""
 
     name: str

@@ -242,7 +242,7 @@ class Action(str, Enum):
     UNSUBSCRIBE = "unsubscribe"
     """Of a durable subscription of another client, which has this id."""
     LIST = "list"
-    """"subscriptions" or "pubends"."""
+    """"subscriptions", "pubends" or "status"."""
     RETIRE = "retire"
     """An SHB of this name."""
 

@@ -137,10 +137,11 @@ class Node:
 
     def gauges(self) -> Iterator[Gauge]:
         """The figures of the node; while it recovers only that it does not serve, and its alarms."""
-        yield SERVING.gauge(self.serving, self._loaded.config.node.name)
-        yield from self._alarms.gauges()
         if self._run is not None and self._run.alive:
             yield from self._run.gauges()
+        else:
+            yield SERVING.gauge(False, self._loaded.config.node.name)
+            yield from self._alarms.gauges()
 
     # Commands.
 
@@ -207,7 +208,7 @@ class Node:
             raise
         machine.sessions.remember(self._suspects)
         min_free_bytes = self._loaded.config.node.min_free_bytes
-        run = Run(machine, volume, self._on_run_failed, self._alarm, min_free_bytes=min_free_bytes, clock=self._clock)
+        run = Run(machine, volume, self._on_run_failed, self._alarms, min_free_bytes=min_free_bytes, clock=self._clock)
         self._run_began = time.monotonic()
         self._failure = None
         run.start()
@@ -272,10 +273,6 @@ class Node:
             text = f"a bug: an exception in a core{culprit}; the node starts over"
             self._note(Alarm(AlarmCode.BROKER_FAILED, f"{text}: {error!r}"))
             log.error("%s", text, exc_info=error)
-
-    def _alarm(self, alarm: Alarm) -> None:
-        self._note(alarm)
-        log.warning("%s (%s)", alarm.text, alarm.code.label)
 
     def _note(self, alarm: Alarm) -> None:
         self._alarms.note(alarm, self._clock()[1])

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gapless.core.alarms import Alarm
+from gapless.core.alarms import Alarm, RaisedAlarm
 from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
 from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
     Authorizer,
+    ClientSession,
     Delete,
     EndSession,
     Handler,
@@ -39,6 +40,8 @@ from gapless.core.ports import (
 )
 from gapless.core.server import BrokerIdentity, Limits, LinkOutput, Sessions
 from gapless.core.stream.ticks import PubendId
+from gapless.core.wire.messages import AskStatus
+from gapless.core.wire.messages.asking import status_parts
 from gapless.errors import ConfigurationError
 from gapless.node.gauges import SESSIONS
 from gapless.selectors.topics import topic_matches
@@ -54,6 +57,9 @@ ROUTER_TABLE = "router"
 
 ROUNDS_MAX = 1000
 """Effects of effects of effects … end long before this many rounds; more is a loop without an end."""
+
+STATUS_PART_BYTES = 65_536
+"""So much of a status goes into one frame."""
 
 Network: TypeAlias = routing.SendFrame | routing.Dial | routing.Hangup
 
@@ -105,7 +111,11 @@ class Machine:
         """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
         self._router = router
         self._roles = tuple(roles)
-        self.sessions = Sessions(broker, limits, authenticator, authorizer, requests_of(roles))
+        requests = {**requests_of(roles), AskStatus: self._on_ask_status}
+        self.sessions = Sessions(broker, limits, authenticator, authorizer, requests)
+        self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
+        self.around: Callable[[], Iterable[Gauge | RaisedAlarm]] = tuple
+        """What else belongs to the status: the figures and the alarms of whatever drives this machine."""
         self._to_router = router.handlers()
         self._to_roles = handlers_of(roles)
         self._hosted: dict[PubendId, tuple[int, routing.PubendMeta]] = {}
@@ -250,6 +260,10 @@ class Machine:
         yield SESSIONS.gauge(self.sessions.count)
         for role in self._roles:
             yield from role.gauges()
+
+    def _on_ask_status(self, client: ClientSession, request: AskStatus, _now: int, _wall: int) -> None:
+        for part in status_parts(request.request, [*self.gauges(), *self.around()], self._status_part_bytes):
+            self.sessions.tell(client.number, part)
 
     # One round: what the router said, then what each role says to it.
 

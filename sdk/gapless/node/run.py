@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.node.commit import GroupCommit
 from gapless.node.engine import Engine, LinkOwner
+from gapless.node.gauges import SERVING
 from gapless.node.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from gapless.core.alarms import Alarm
+    from gapless.core.alarms import Alarm, AlarmBook, RaisedAlarm
     from gapless.core.gauges import Gauge
     from gapless.core.ports import Operation
     from gapless.node.machine import Cookie, Machine, Network
@@ -57,20 +58,21 @@ class Run:
         machine: Machine,
         volume: LogVolume,
         on_failed: Callable[[Run, BaseException], None],
-        on_alarm: Callable[[Alarm], None],
+        alarms: AlarmBook,
         *,
         min_free_bytes: int = 0,
         clock: Clock = system_clock,
     ) -> None:
-        """`on_failed` is called once, if the run fails."""
+        """`on_failed` is called once, if the run fails; `alarms` is of all runs of the node."""
         self._loop = asyncio.get_running_loop()
         self._machine = machine
         self._volume = volume
         self._tell_failure = on_failed
-        self._tell_operator = on_alarm
+        self._alarms = alarms
         self._engine = Engine(machine, volume, self)
         self._commit = GroupCommit(volume, self._engine.on_durable, self._engine.fail)
-        self._upkeep = Upkeep(volume, min_free_bytes, self._engine.on_space, on_alarm, self._engine.fail)
+        self._upkeep = Upkeep(volume, min_free_bytes, self._engine.on_space, self.alarm, self._engine.fail)
+        machine.around = self._status
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._no_links = asyncio.Event()
@@ -85,9 +87,18 @@ class Run:
         return self._engine.alive
 
     def gauges(self) -> Iterator[Gauge]:
-        """The figures of the machine and of its disk."""
+        """The figures of the machine, of its disk, and how often the operator was told of something."""
         yield from self._machine.gauges()
+        yield from self._own_gauges()
+
+    def _own_gauges(self) -> Iterator[Gauge]:
+        yield SERVING.gauge(self.alive, self._machine.sessions.node)
         yield from self._upkeep.gauges()
+        yield from self._alarms.gauges()
+
+    def _status(self) -> Iterator[Gauge | RaisedAlarm]:
+        yield from self._own_gauges()
+        yield from self._alarms.alarms()
 
     # What happened.
 
@@ -181,7 +192,8 @@ class Run:
 
     def alarm(self, alarm: Alarm) -> None:
         """For the operator."""
-        self._tell_operator(alarm)
+        self._alarms.note(alarm, self.clock()[1])
+        log.warning("%s (%s)", alarm.text, alarm.code.label)
 
     def on_last_link_closed(self) -> None:
         """No client is connected any more."""

@@ -21,7 +21,7 @@ from gapless.sync.runner import Runner
 from gapless.sync.session import Session
 
 if TYPE_CHECKING:
-    from gapless.client.listings import PubendInfo, Retirement, SubscriptionInfo
+    from gapless.client.listings import BrokerStatus, PubendInfo, Retirement, SubscriptionInfo
 
 EXIT_TIMEOUT = 2.0
 """Seconds that each connection has to say goodbye when the interpreter ends."""
@@ -105,6 +105,10 @@ class Connection(RangeCalls):
     def pubends(self, timeout: float | None = None) -> list[PubendInfo]:
         """All pubends that the broker knows."""
         return self._runner.call(self._connection.pubends, timeout)
+
+    def status(self, timeout: float | None = None) -> BrokerStatus:
+        """The figures and the alarms of the broker; see `gapless.Connection.status`."""
+        return self._runner.call(self._connection.status, timeout)
 
     def unsubscribe(self, name: str, client_id: str | None = None, timeout: float | None = None) -> None:
         """Removes a durable subscription for good; see `gapless.Connection.unsubscribe`."""

@@ -7,6 +7,7 @@ import pickle
 import pydoc
 import subprocess
 import sys
+from datetime import datetime, timezone
 
 import pytest
 
@@ -26,6 +27,9 @@ def test_every_error_is_public() -> None:
     assert all(issubclass(getattr(errors, name), gapless.GaplessError) for name in raised)
 
 
+NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -38,6 +42,8 @@ def test_every_error_is_public() -> None:
         gapless.Event("t", {"a": 1}, None, b"x", 5, "p@1"),
         gapless.Batch("p@1", [gapless.Event("t", {}, None, b"x", 5, "p@1")], gapless.CheckpointToken("net", {})),
         gapless.SubscriptionInfo("", "s", ("t",), "", True, gapless.CheckpointToken("net", {}), 1, 2.0, True),
+        gapless.BrokerStatus((gapless.Gauge("a", (("pubend", "p@1"),), 1, "A."),), ()),
+        gapless.AlarmInfo("disk_low", "", "low", 1, NOON, NOON, False, "It is full.", "Make room."),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -12,6 +12,7 @@ from gapless.core.client.refusals import TEMPORARY, publish_error, request_error
 from gapless.core.client.timers import Key, Timer
 from gapless.core.deadlines import Deadlines
 from gapless.core.wire.messages import (
+    AskStatus,
     AttachedTo,
     ClientMessage,
     Code,
@@ -21,12 +22,13 @@ from gapless.core.wire.messages import (
     PublishKeyed,
     RequestFailed,
     Retired,
+    Status,
     SubscriptionList,
-    SubscriptionRow,
     Ticks,
     Unsubscribe,
+    Welcome,
 )
-from gapless.errors import GaplessError
+from gapless.errors import ConfigurationError, GaplessError
 
 
 class Question:
@@ -37,7 +39,7 @@ class Question:
     def __init__(self, message: ClientMessage | PublishKeyed, backoff: Backoff) -> None:
         self.message = message
         self.backoff = backoff
-        self.rows: list[SubscriptionRow] = []
+        self.rows: list[Any] = []
         """Of a list that has come in part."""
         self.uncertain = False
         """Whether a session ended after it was asked: then it may have been carried out."""
@@ -51,6 +53,7 @@ class Asking:
         self._deadlines = deadlines
         self._backoff = backoff
         self._questions: dict[int, Question] = {}
+        self._welcome: Welcome | None = None
 
     def handlers(self, otherwise: Callable[[RequestFailed], None]) -> Mapping[type, Callable[[Any], None]]:
         """Which messages are answers; `otherwise` takes failures of what was not asked here."""
@@ -64,6 +67,7 @@ class Asking:
         return {
             Done: lambda message: self._answer(message.request, None),
             SubscriptionList: self._on_list,
+            Status: self._on_list,
             PubendList: lambda message: self._answer(message.request, message.rows),
             **dict.fromkeys((Retired, AttachedTo, Ticks, KeyedPublished), self._answer_with_itself),
             RequestFailed: on_failed,
@@ -71,10 +75,11 @@ class Asking:
 
     # What happened.
 
-    def on_session(self) -> None:
+    def on_session(self, welcome: Welcome) -> None:
         """A session is open: ask what was not answered."""
-        for question in self._questions.values():
-            self._outbox.send(question.message)
+        self._welcome = welcome
+        for number in list(self._questions):
+            self._send(number)
 
     def on_session_over(self) -> None:
         """Whatever was asked will be asked again, and may have been carried out already."""
@@ -86,7 +91,7 @@ class Asking:
     def on_deadline(self, number: int) -> None:
         """The time to ask once more has come."""
         if number in self._questions and self._outbox.open:
-            self._outbox.send(self._questions[number].message)
+            self._send(number)
 
     # Commands.
 
@@ -94,7 +99,7 @@ class Asking:
         """Asks, at once if there is a session."""
         self._questions[number] = Question(message, self._backoff())
         if self._outbox.open:
-            self._outbox.send(message)
+            self._send(number)
         return number
 
     def fail_all(self, error: GaplessError) -> None:
@@ -105,6 +110,16 @@ class Asking:
 
     # How it is done.
 
+    def _send(self, number: int) -> None:
+        """Asks, unless the broker is known to be older than the question: it would end the session."""
+        message, welcome = self._questions[number].message, self._welcome
+        if isinstance(message, AskStatus) and welcome is not None and AskStatus.__name__ not in welcome.answers:
+            del self._questions[number]
+            reason = f"the broker {welcome.node!r} is too old to tell its status: update it"
+            self._outbox.tell(Failed(number, ConfigurationError(reason)))
+            return
+        self._outbox.send(message)
+
     def _answer(self, number: int, result: Result) -> None:
         if self._questions.pop(number, None) is not None:
             self._outbox.tell(Answered(number, result))
@@ -112,7 +127,7 @@ class Asking:
     def _answer_with_itself(self, message: Retired | AttachedTo | Ticks | KeyedPublished) -> None:
         self._answer(message.request, message)
 
-    def _on_list(self, message: SubscriptionList) -> None:
+    def _on_list(self, message: SubscriptionList | Status) -> None:
         question = self._questions.get(message.request)
         if question is not None:
             question.rows += message.rows

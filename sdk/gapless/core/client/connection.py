@@ -46,6 +46,7 @@ from gapless.core.wire.codec import decode_server, session_of
 from gapless.core.wire.messages import (
     PROTOCOL,
     Alive,
+    AskStatus,
     Challenge,
     Closing,
     Code,
@@ -306,6 +307,12 @@ class ClientCore:
         number = self._number()
         return self._asking.ask(number, ListPubends(number))
 
+    def ask_status(self, now: int) -> int:
+        """Asks for the figures and alarms of the broker. Answered by its gauges and alarms, in one list."""
+        self._at(now)
+        number = self._number()
+        return self._asking.ask(number, AskStatus(number))
+
     def retire(self, shb: str, now: int, *, only_look: bool = False) -> int:
         """Gives an SHB up for good, or asks what would become of that. Answered by the broker's `Retired`."""
         self._at(now)
@@ -380,7 +387,7 @@ class ClientCore:
         self._outbox.tell(Connected(self._reaching.address, welcome.node, welcome.network))
         self._publishers.on_session(welcome)
         self._attachments.on_session()
-        self._asking.on_session()
+        self._asking.on_session(welcome)
         self.ranges.on_session()
 
     def _refused(self, refused: Refused) -> None:

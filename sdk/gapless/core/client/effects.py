@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from gapless.core.alarms import RaisedAlarm
+from gapless.core.gauges import Gauge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AttachedTo, KeyedPublished, PubendRow, Retired, SubscriptionRow, Ticks
 from gapless.errors import GaplessError
@@ -105,6 +107,7 @@ Result: TypeAlias = (
     | Attached
     | Sequence[SubscriptionRow]
     | Sequence[PubendRow]
+    | Sequence[Gauge | RaisedAlarm]
     | Retired
     | AttachedTo
     | Ticks

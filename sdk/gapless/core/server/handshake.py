@@ -9,7 +9,7 @@ import msgspec
 
 from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, Limits
 from gapless.core.wire.codec import session_of
-from gapless.core.wire.messages import PROTOCOL, Challenge, Code, Hello, Proof, Refused, Welcome
+from gapless.core.wire.messages import PROTOCOL, AskStatus, Challenge, Code, Hello, Proof, Refused, Welcome
 from gapless.core.wire.messages.checks import problem_of
 from gapless.core.wire.numbering import SESSION_BYTES
 from gapless.errors import RemoteProtocolError
@@ -104,4 +104,5 @@ def welcome(session: int, broker: BrokerIdentity, limits: Limits) -> Welcome:
         max_frame_bytes=limits.frame_bytes,
         window_batches=limits.window_batches,
         window_bytes=limits.window_bytes,
+        answers=(AskStatus.__name__,),
     )

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from gapless.core.ports import Action, Authorizer, ClientSession
 from gapless.core.wire.messages import (
+    AskStatus,
     Attach,
     ListPubends,
     ListSubscriptions,
@@ -44,6 +45,7 @@ NEEDS: Final[Mapping[type, Callable[[Any, str], Needs]]] = {
     Unsubscribe: _unsubscribe,
     ListSubscriptions: lambda *_: ((Action.LIST, "subscriptions"),),
     ListPubends: lambda *_: ((Action.LIST, "pubends"),),
+    AskStatus: lambda *_: ((Action.LIST, "status"),),
     Retire: lambda message, _: ((Action.RETIRE, message.shb),),
 }
 """Which permissions a message needs of a client with that id."""

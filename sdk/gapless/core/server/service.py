@@ -94,6 +94,11 @@ class Sessions:
     # Getters.
 
     @property
+    def node(self) -> str:
+        """The name of the node."""
+        return self._broker.node
+
+    @property
     def count(self) -> int:
         """How many sessions there are."""
         return len(self._sessions)

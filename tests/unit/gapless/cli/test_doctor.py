@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from gapless import CheckpointToken, PluginError, PubendInfo, SubscriptionInfo, plugins
+from gapless import AlarmInfo, CheckpointToken, PluginError, PubendInfo, SubscriptionInfo, plugins
 from gapless.cli import doctor as doctor_module
-from gapless.cli.doctor import abandoned, absent, keeping_of, pins_of
+from gapless.cli.doctor import abandoned, absent, alarming, keeping_of, pins_of
 from gapless.core.stream.ticks import SECOND, tick_at_time
 from unit.gapless.cli.conftest import Gapless
 
@@ -162,6 +163,28 @@ def test_a_broker_tells_who_holds_its_log(
     [pin] = said["pins"]
     assert (pin["name"], pin["connected"]) == ("s", False)
     assert 0 < pin["about_bytes"] <= said["broker"]["log_bytes"]
+    figures = {gauge["name"]: gauge for gauge in said["gauges"]}
+    assert figures["gapless_shb_subscriptions"]["value"] == 1
+    assert figures["gapless_pubend_log_bytes"]["labels"]["pubend"].startswith("default@")
+    assert said["alarms"] == []
+
+
+def test_people_see_the_figures(gapless: Gapless, url: str) -> None:
+    printed = gapless("doctor", "--url", url).stdout
+
+    assert re.search(r"gapless_node_serving +embedded +1 +Whether clients are served", printed)
+
+
+def alarm(code: str, ago: float, *, over: bool = False) -> AlarmInfo:
+    when = NOON - timedelta(seconds=ago)
+    return AlarmInfo(code, "", "something", 2, when, when, over, "It is so.", "Do that.")
+
+
+def test_an_alarm_of_the_last_day_that_is_not_over_is_found() -> None:
+    alarms = [alarm("old", 90_000), alarm("over", 10, over=True), alarm("now", 10)]
+
+    now = round(NOON.timestamp() * 1000)
+    assert alarming(alarms, now) == ["alarm now: something (2 times, last at 2026-01-31 11:59:50). Do that."]
 
 
 def names(pins: Sequence[dict[str, object]]) -> list[tuple[object, object]]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from gapless.core.alarms import RaisedAlarm
+from gapless.core.gauges import Gauge
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import FOREVER, STEP, PubendId, Tick
@@ -105,6 +107,7 @@ class FakeBroker:
         self.heartbeat_ms = 1000
         self.window_batches = 8
         self.window_bytes = 1 << 20
+        self.answers: tuple[str, ...] = ("AskStatus",)
         self.event_bytes = 1 << 16
         self.frame_bytes = 1 << 20
         self.batch_max = 4
@@ -248,6 +251,7 @@ class FakeBroker:
             self.frame_bytes,
             self.window_batches,
             self.window_bytes,
+            self.answers,
         )
         self.tell(session, welcome, 0)
 
@@ -526,6 +530,12 @@ class FakeBroker:
             for pubend, stream in self.streams.items()
         ]
         self.tell(session, m.PubendList(message.request, rows))
+
+    def _on_askstatus(self, session: Session, message: m.AskStatus) -> None:
+        gauge = Gauge("gapless_node_sessions", (), 3, "Clients.")
+        alarm = RaisedAlarm("disk_low", "", "only 7 bytes", 2, 1000, 61_000, False, "It is full.", "Make room.")
+        self.tell(session, m.Status(message.request, [gauge], more=True))
+        self.tell(session, m.Status(message.request, [alarm]))
 
     def _on_retire(self, session: Session, message: m.Retire) -> None:
         if message.shb != "away":

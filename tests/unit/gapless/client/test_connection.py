@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -151,6 +152,41 @@ async def test_an_shb_is_given_up_for_good(network: FakeNetwork) -> None:
             await connection.retire("nobody")
         with pytest.raises(gapless.ConfigurationError, match="the name of an SHB"):
             await connection.retire("")
+
+
+async def test_a_broker_tells_its_status_in_parts(network: FakeNetwork) -> None:
+    async with gapless.connect(ADDRESS) as connection:
+        status = await connection.status()
+
+    assert status.gauges == (gapless.Gauge("gapless_node_sessions", (), 3, "Clients."),)
+    assert status.value("gapless_node_sessions") == 3
+    [alarm] = status.alarms
+    assert (alarm.code, alarm.count, alarm.over) == ("disk_low", 2, False)
+    assert alarm.last - alarm.first == timedelta(minutes=1)
+    assert alarm.last.tzinfo is not None
+
+
+async def test_a_broker_that_is_too_old_for_its_status_is_not_asked(network: FakeNetwork) -> None:
+    network.broker.answers = ()
+    async with gapless.connect(ADDRESS) as connection:
+        with pytest.raises(gapless.ConfigurationError, match="the broker 'fake' is too old to tell its status"):
+            await connection.status()
+
+        assert len(await connection.pubends()) == 1
+
+
+async def test_a_broker_that_is_found_to_be_older_after_a_reconnect_is_not_asked(network: FakeNetwork) -> None:
+    async with gapless.connect(ADDRESS) as connection:
+        network.stalled = True
+        asking = asyncio.ensure_future(connection.status())
+        await asyncio.sleep(0.01)
+        network.broker.answers = ()
+        network.cut()
+        network.kept.clear()
+        network.stalled = False
+
+        with pytest.raises(gapless.ConfigurationError, match="too old"):
+            await asking
 
 
 async def test_a_question_outlives_a_reconnect(network: FakeNetwork) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast, get_args
 
 import pytest
 
-from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import Know, Save, Submit
 from gapless.core.network.seam import Effect, Router, RouterContext
@@ -26,13 +26,13 @@ from gapless.core.ports import (
 )
 from gapless.core.server import BrokerIdentity, HandlerFailedError, Limits
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.wire.messages import Code, ListPubends, OpenPublisher, Publish, TickRun
+from gapless.core.wire.messages import AskStatus, Code, ListPubends, OpenPublisher, Publish, Status, TickRun
 from gapless.errors import ConfigurationError
 from gapless.node.auth import Anonymous
 from gapless.node.gauges import SESSIONS
 from gapless.node.machine import ROUNDS_MAX, Machine, Output
 from nodes import LAST, PUBEND, STREAM, LogRole, StraightRouter
-from wire import Wire, columns, hello, kinds
+from wire import Wire, columns, hello, joined, kinds
 
 NOW = 10**9
 WALL = 1_700_000_000_000
@@ -41,12 +41,13 @@ WALL = 1_700_000_000_000
 class Rig:
     """A machine, its parts, and clients."""
 
-    def __init__(self, *roles: Any) -> None:
+    def __init__(self, *roles: Any, limits: Limits | None = None) -> None:
         self.router = StraightRouter()
         self.role = LogRole()
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         everyone = roles or (self.role,)
-        self.machine = Machine(identity, Limits(), Anonymous(), AllowAll(), cast("Router", self.router), everyone)
+        router = cast("Router", self.router)
+        self.machine = Machine(identity, limits or Limits(), Anonymous(), AllowAll(), router, everyone)
         self.machine.start(NOW, WALL, RouterContext("node", 1))
         self.machine.take_output()
 
@@ -201,6 +202,25 @@ def test_frames_for_other_brokers_and_alarms_are_handed_out(rig: Rig) -> None:
 
     assert output.network == [routing.Dial("b"), frame, routing.Hangup(3)]
     assert output.alarms == [alarm]
+
+
+def test_whoever_asks_is_told_the_status_in_parts_that_fit_into_frames() -> None:
+    rig = Rig(limits=Limits(event_bytes=4096, frame_bytes=8192))
+    wire = rig.connect(1)
+    alarms = AlarmBook()
+    for number in range(20):
+        alarms.note(Alarm(AlarmCode.CLIENT_REFUSED, "x" * 5000, f"host-{number}"), WALL)
+    rig.machine.around = alarms.alarms
+
+    rig.feed(1, wire, AskStatus(7))
+    sent = rig.machine.take_output().links[1]
+    payloads = [*sent.urgent, *sent.ordinary]
+
+    parts = [message for message in wire.decode(payloads) if isinstance(message, Status)]
+    assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
+    assert [row for part in parts for row in part.rows] == [*rig.machine.gauges(), *alarms.alarms()]
+    assert len(payloads) > 1
+    assert max(len(joined(payload)) for payload in payloads) < 8192
 
 
 def test_links_to_other_brokers_go_to_the_router(rig: Rig) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
 from gapless.core.gauges import value_of
 from gapless.core.network import facts as routing
 from gapless.core.network.seam import Router, RouterContext
@@ -37,7 +37,7 @@ class Rig:
         self.router = StraightRouter()
         self.role = LogRole()
         self.failures: list[BaseException] = []
-        self.alarms: list[Alarm] = []
+        self.alarms = AlarmBook()
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         limits = Limits(heartbeat=60 * 10**9)
         router = cast("Router", self.router)
@@ -47,7 +47,7 @@ class Rig:
             self.machine,
             self.volume,
             self._on_failed,
-            self.alarms.append,
+            self.alarms,
             min_free_bytes=100,
             clock=lambda: (self.now, WALL),
         )
@@ -298,13 +298,15 @@ async def test_low_space_is_told_to_the_roles(rig: Rig) -> None:
     assert [call for call in rig.role.calls if call[0] == "space"] == [("space", True), ("space", False)]
 
 
-async def test_alarms_are_handed_on(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_alarms_are_logged_and_remembered(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     alarm = Alarm(AlarmCode.CLOCK_SUSPECT, "the clock jumped")
     rig.role.effects += [alarm]
     rig.machine._queue.extend([routing.Dial("b")])
     await rig.connect()
 
-    assert rig.alarms == [alarm]
+    [raised] = rig.alarms.alarms()
+    assert (raised.code, raised.text, raised.last) == ("clock_suspect", "the clock jumped", WALL)
+    assert "the clock jumped (clock_suspect)" in caplog.text
     assert "Dial" in caplog.text
 
 

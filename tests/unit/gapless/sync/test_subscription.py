@@ -94,6 +94,10 @@ def test_auto(world: World) -> None:
         assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[1]}
 
 
+def test_the_status_of_the_broker(world: World) -> None:
+    assert world.connection.status(timeout=5).value("gapless_node_sessions") == 3
+
+
 def test_errors_come_through(world: World) -> None:
     with world.connection.session() as session:
         with pytest.raises(gapless.InvalidTopicError):

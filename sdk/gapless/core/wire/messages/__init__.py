@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from gapless.core.wire.messages.asking import (
+    AskStatus,
     Done,
     ListPubends,
     ListSubscriptions,
@@ -20,6 +21,7 @@ from gapless.core.wire.messages.asking import (
     PubendRow,
     Retire,
     Retired,
+    Status,
     SubscriptionList,
     SubscriptionRow,
     Unsubscribe,
@@ -103,6 +105,7 @@ __all__ = [
     "AskBound",
     "AskEarliest",
     "AskHeads",
+    "AskStatus",
     "Attach",
     "AttachedTo",
     "Challenge",
@@ -153,6 +156,7 @@ __all__ = [
     "Settle",
     "Silence",
     "StartAt",
+    "Status",
     "Subscribe",
     "Subscribed",
     "SubscriptionList",
@@ -178,6 +182,7 @@ AnyClientMessage: TypeAlias = (
     | ListSubscriptions
     | ListPubends
     | Retire
+    | AskStatus
     | Attach
     | AskHeads
     | AskBound
@@ -208,6 +213,7 @@ AnyServerMessage: TypeAlias = (
     | SubscriptionList
     | PubendList
     | Retired
+    | Status
     | AttachedTo
     | Ticks
     | Leased

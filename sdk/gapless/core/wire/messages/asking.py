@@ -1,9 +1,13 @@
-"""Questions with one answer each: listings, removing a subscription, retiring an SHB."""
+"""Questions with one answer each: listings, the status, removing a subscription, retiring an SHB."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
+from gapless.core.alarms import RaisedAlarm
+from gapless.core.gauges import Gauge
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages.base import ClientMessage, Number, ServerMessage
 from gapless.core.wire.messages.subscribing import Position
@@ -120,3 +124,32 @@ class Retired(ServerMessage, frozen=True, tag=33):
     """Those that have counted it until now; none if it had been retired before, and has not come back."""
     before: bool
     """Whether it had been retired before."""
+
+
+class AskStatus(ClientMessage, frozen=True, tag=34):
+    """Asks for the figures and the alarms of the broker. Only where Welcome says that it answers this."""
+
+    request: Number
+
+
+class Status(ServerMessage, frozen=True, tag=34):
+    """Answers AskStatus."""
+
+    request: int
+    rows: list[Gauge | RaisedAlarm]
+    more: bool = False
+    """Whether another one follows, with more rows."""
+
+
+def status_parts(request: int, rows: Iterable[Gauge | RaisedAlarm], part_bytes: int) -> Iterator[Status]:
+    """The answer in parts, whose rows take about so many bytes; at least one part."""
+    part: list[Gauge | RaisedAlarm] = []
+    size = 0
+    for row in rows:
+        row_size = len(msgspec.msgpack.encode(row))
+        if part and size + row_size > part_bytes:
+            yield Status(request, part, more=True)
+            part, size = [], 0
+        part.append(row)
+        size += row_size
+    yield Status(request, part)

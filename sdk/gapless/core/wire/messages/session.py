@@ -46,6 +46,8 @@ class Welcome(ServerMessage, frozen=True, tag=1):
     window_batches: int
     """How many batches a publisher may have unacknowledged."""
     window_bytes: int
+    answers: tuple[str, ...] = ()
+    """What it answers beyond what every broker of this protocol version does: names of client messages."""
 
 
 class Refused(ServerMessage, frozen=True, tag=2):

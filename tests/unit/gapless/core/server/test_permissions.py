@@ -9,6 +9,7 @@ import pytest
 from gapless.core.ports import Action
 from gapless.core.server.permissions import NEEDS
 from gapless.core.wire.messages import (
+    AskStatus,
     ClientMessage,
     Code,
     InUse,
@@ -35,6 +36,7 @@ SUBSCRIBE = Subscribe(7, "late", TOPICS, "", StartAt.LATEST, 0, None, 0, 0, b"",
         (Unsubscribe(7, "late", "other"), (Action.UNSUBSCRIBE, "other")),
         (ListSubscriptions(7), (Action.LIST, "subscriptions")),
         (ListPubends(7), (Action.LIST, "pubends")),
+        (AskStatus(7), (Action.LIST, "status")),
         (Retire(7, "shb@1", only_look=False), (Action.RETIRE, "shb@1")),
     ],
 )
