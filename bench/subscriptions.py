@@ -31,9 +31,12 @@ from tempfile import TemporaryDirectory
 from bench.processes import table
 from gapless.core.network import facts as r
 from gapless.core.ports import (
+    VOLUME_LOG,
     AllowAll,
+    Chop,
     ClientSession,
     Delete,
+    LogFacts,
     Operation,
     Put,
     Read,
@@ -113,6 +116,7 @@ class Disk:
         elif isinstance(operation, Delete):
             self._database.execute("DELETE FROM pairs WHERE space = ? AND key = ?", (operation.table, operation.key))
         else:
+            assert isinstance(operation, Chop)
             self.apply(Set("chopped", operation.stream.encode(), operation.upto.to_bytes(8, "big")))
 
     def close(self) -> None:
@@ -129,20 +133,19 @@ class Disk:
     def records(self, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """All records of a stream above `after`."""
         for key, record in self.scan(stream):
-            if int.from_bytes(key, "big") > max(after, self.first(stream)):
+            if int.from_bytes(key, "big") > max(after, self._first(stream)):
                 yield int.from_bytes(key, "big"), record
 
-    def first(self, stream: str) -> int:
-        """A stream's chop point."""
+    def _first(self, stream: str) -> int:
         return int.from_bytes(dict(self.scan("chopped")).get(stream.encode(), b""), "big")
 
     def given_up(self, stream: str) -> tuple[tuple[int, int], ...]:
         """Nothing was given up."""
         return ()
 
-    def last(self, stream: str) -> int:
-        """A stream's highest index."""
-        return max((index for index, _ in self.records(stream)), default=0)
+    def facts(self, log: str) -> LogFacts:
+        """Where a stream begins and ends."""
+        return LogFacts(log, self._first(log), max((index for index, _ in self.records(log)), default=0), VOLUME_LOG)
 
     def size(self, stream: str) -> int:
         """A stream's bytes."""

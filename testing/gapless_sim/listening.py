@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gapless.core.ports import Chop, Put
+from gapless.core.ports import Append, Chop, Put
 from gapless_sim.naming import Names, count_of
 from gapless_sim.observing import Oracle
 from gapless_sim.telling import Conversation, Told, tell_frame, tell_item
@@ -161,10 +161,11 @@ class _Ear(Oracle):
 
 def _written(operation: Operation) -> str:
     """What an operation changes, in the words of the roles."""
-    if isinstance(operation, (Put, Chop)):
-        role, _, pubend = operation.stream.partition("@")[0].replace(".", "/").partition("/")
-        what = {"phb": f"the log of {pubend}", "pfs": f"the PFS of {pubend}"}.get(role, operation.stream)
-        return what if isinstance(operation, Put) else f"chops {what}"
+    if isinstance(operation, (Append, Put, Chop)):
+        stream = operation.log if isinstance(operation, Append) else operation.stream
+        role, _, pubend = stream.partition("@")[0].replace(".", "/").partition("/")
+        what = {"phb": f"the log of {pubend}", "pfs": f"the PFS of {pubend}"}.get(role, stream)
+        return f"chops {what}" if isinstance(operation, Chop) else what
     return operation.table.replace(".", "/").rpartition("/")[2]
 
 

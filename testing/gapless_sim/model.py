@@ -22,7 +22,7 @@ from gapless_sim.aging import Ages
 from gapless_sim.lapsing import Lapses
 from gapless_sim.observing import Oracle, Violation
 from gapless_sim.producer import key_of
-from gapless_sim.pubend_logs import LOG, chops, unseen
+from gapless_sim.pubend_logs import LOG, chops, records_apart, unseen
 from gapless_sim.serving import Hearing
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ class Model(Oracle):
                     self._log(history, tick, letter.key)
 
     def _note_what_may_be(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
-        for operation in operations:
+        for operation in records_apart(operations):
             if type(operation) is Put and operation.stream.startswith(LOG):
                 self._history(operation.stream[len(LOG) :], broker.name).append(operation.index, len(operation.record))
         for sid in self._lapses.note(broker.name, operations):

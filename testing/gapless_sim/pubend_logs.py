@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING
 
-from gapless.core.ports import Chop
+from gapless.core.ports import Append, Chop, Put
 from gapless.core.stream.ticks import STEP
 
 if TYPE_CHECKING:
@@ -23,6 +24,15 @@ def chops(operations: Sequence[Operation]) -> Iterator[tuple[PubendId, Tick]]:
     for operation in operations:
         if type(operation) is Chop and operation.stream.startswith(LOG):
             yield operation.stream[len(LOG) :], operation.upto
+
+
+def records_apart(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """The operations of a write, with each record of a log for itself."""
+    for operation in operations:
+        if type(operation) is Append:
+            yield from map(Put, repeat(operation.log), operation.indices or (), operation.records)
+        else:
+            yield operation
 
 
 def unseen(history: History, end: Tick, record: bytes, unplaced: Sequence[Letter]) -> Iterator[tuple[Tick, Letter]]:

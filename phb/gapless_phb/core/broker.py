@@ -22,7 +22,7 @@ from gapless.core.network.facts import (
     Verdict,
 )
 from gapless.core.outbox import Outbox
-from gapless.core.ports import ClientSession, Handler, ReadResult, RequestHandler, RoleContext, Tell
+from gapless.core.ports import Appended, ClientSession, Handler, ReadResult, RequestHandler, RoleContext, Tell
 from gapless.core.stream.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick, tick_at
 from gapless.core.wire.messages import ListPubends, PubendList, Retire
 from gapless.errors import ConfigurationError
@@ -111,7 +111,7 @@ class PublisherHostingBroker:
         for name, options in configured.items():
             if name not in self._by_name:
                 new = self._create(context, name, options, number, members)
-                found = created(new)
+                found = created(context.reader, new)
                 self._add(place, found, options, context, sealed=False)
                 number += 1
 
@@ -139,8 +139,9 @@ class PublisherHostingBroker:
     # ------------------------------------------------------------------------------------ the role's seam
 
     def handlers(self) -> Mapping[type, Handler]:
-        """What routers may say to this role."""
+        """What routers, and the log, may say to this role."""
         return {
+            Appended: self._outbox.on_appended,
             AskPubend: self._on_ask,
             Enrol: self._on_enrol,
             Hold: self._on_hold,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict
-from gapless.core.outbox import Outbox
+from gapless.core.outbox import Outbox, ThenAppended
 from gapless.core.ports import Set
 from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless_phb.core import rows
@@ -40,10 +40,11 @@ class Intake:
         check: BatchCheck,
         outbox: Outbox,
         settings: Settings,
+        on_appended: ThenAppended,
         *,
         sealed: bool,
     ) -> None:
-        """`sealed`: only publishers that are known already may publish."""
+        """`on_appended`: hears what is logged; `sealed`: only publishers that are known already may publish."""
         self._number = number
         self._log = log
         self._table = table
@@ -51,6 +52,7 @@ class Intake:
         self._check = check
         self._outbox = outbox
         self._settings = settings
+        self.on_appended = on_appended
         self._sealed = sealed
         self._lease = round(settings.publisher_lease_seconds * SECOND)
 
@@ -181,7 +183,7 @@ class Intake:
             return Outcome(Verdict.FORBIDDEN, str(error), pub.first)
         except (ValueError, InvalidTopicError) as error:
             return Outcome(Verdict.INVALID, str(error), pub.first)
-        self._log.append(publisher, pub, headers, crc, reply_to, now, wall)
+        self._log.append(publisher, pub, headers, crc, reply_to, now, wall, self.on_appended)
         return None
 
     def backlog(self, pub: Pub) -> str:
@@ -191,12 +193,11 @@ class Intake:
             return ""
         return f"the broker's disk is behind: {waiting:,} bytes wait to be written (phb.max_pending_bytes)"
 
-    def acknowledge(self, batches: list[Batch]) -> None:
-        """Answers batches that are durable and told."""
-        for batch in batches:
-            outcome = Outcome(Verdict.OK, sequence=batch.last, ticks=runs_of(batch))
-            for reply_to in batch.replies:
-                self._answer(reply_to, outcome)
+    def acknowledge(self, batch: Batch) -> None:
+        """Gives the receipt for a batch that is durable and told."""
+        outcome = Outcome(Verdict.OK, sequence=batch.last, ticks=runs_of(batch))
+        for reply_to in batch.replies:
+            self._answer(reply_to, outcome)
 
 
 def _owned(name: str) -> str:

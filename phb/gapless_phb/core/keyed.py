@@ -104,7 +104,9 @@ class Keyed:
         key = rows.key(self._number, name)
         self._outbox.write([Set(rows.KEYED, key, rows.encode((pub.epoch, last)))])
         logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend, principal=pub.principal)
-        self._log.append(publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall)
+        self._log.append(
+            publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall, self._intake.on_appended
+        )
         return None
 
     def _fault(self, producer: str, topic: str | None) -> str:

@@ -7,21 +7,24 @@
 Rules for this file. Nothing above `stable` has been said to anybody, and nothing at or below it will ever
 change. Nothing leaves before it is durable: an event with its record, a silence with the lease that keeps
 every later incarnation above it.
+
+The ticks are this broker's own. So it stands on a log that takes the indices that are proposed, that nobody else
+appends to, and that shares one write with the tables; of any other it is refused.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
-from typing import TypeAlias
+from collections.abc import Hashable, Sequence
 
 from gapless.core.network.facts import Know, Pub
-from gapless.core.outbox import Outbox, Then
-from gapless.core.ports import Chop, Operation, Put, Set
+from gapless.core.outbox import Outbox, Then, ThenAppended
+from gapless.core.ports import Chop, LogFacts, Operation, Set
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.events import Header
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
+from gapless.errors import ConfigurationError
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.damage import Damage
@@ -29,17 +32,20 @@ from gapless_phb.core.publishers import Batch, Publisher
 from gapless_phb.core.records import Record, encode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
 
-Landed: TypeAlias = "Callable[[Batch, int], None]"
-"""(batch, now): the batch is durable."""
-
-
-def _ignore(_batch: Batch, _now: int) -> None:
-    """Nobody listens yet."""
-
 
 def stream_of(pubend: PubendId) -> str:
     """The name of a pubend's log stream."""
     return f"phb.{pubend}"
+
+
+def check_log(facts: LogFacts) -> None:
+    """Raises ConfigurationError where ticks that this broker gives out itself cannot be kept in a log."""
+    can = facts.capabilities
+    if can.numbers != "own" or not (can.alone and can.atomic and can.timed):
+        raise ConfigurationError(
+            f"the log {facts.log!r} cannot take this broker's own ticks: its host has to number its records, alone, by "
+            f"times, and in one write with its tables; it is {can}"
+        )
 
 
 class Log:
@@ -84,9 +90,7 @@ class Log:
         self.pending: deque[Batch] = deque()
         """On its way to the disk, in order."""
         self.pending_bytes = 0
-        self.on_landed: Landed = _ignore
-        """Called when a batch is durable; the next `settle()` tells it."""
-        self.unsettled: list[Batch] = []
+        self.untold: list[Batch] = []
         """Durable, and not yet told."""
 
     def recover(self, newest: Tick, lost: Tick, lease: Tick, index: ByteIndex, damage: Damage) -> None:
@@ -121,8 +125,12 @@ class Log:
         reply_to: Hashable,
         now: int,
         wall: int,
+        then: ThenAppended,
     ) -> Batch:
-        """Gives a batch its ticks and asks for its record, with a fresh lease when the last one grows old."""
+        """Gives a batch its ticks and asks for its record, with a fresh lease when the last one grows old.
+
+        `then` hears the log's answer, and says so to `appended`.
+        """
         tick = self.clock.take(pub.events.count, now, wall)
         batch = Batch(publisher, pub.epoch, pub.first, tick, pub.events, headers, crc, reply_to)
         record = Record(publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, crc)
@@ -132,26 +140,28 @@ class Log:
         self.pending_bytes += pub.events.size
         self.last_assigned = batch.last_tick
         self.index.add(batch.last_tick, len(raw))
-        self._outbox.write([Put(self.stream, batch.last_tick, raw)], lambda now, _wall: self._land(batch, now))
+        self._outbox.append(self.stream, batch.last_tick, raw, then)
         self.renew_lease(self.clock.latest)
         return batch
 
-    def _land(self, batch: Batch, now: int) -> None:
-        oldest = self.pending.popleft()
-        assert oldest is batch, "records become durable in the order they were appended"
-        self.pending_bytes -= batch.columns.size
-        self.unsettled.append(batch)
+    def appended(self, indices: Sequence[Tick], now: int) -> list[Batch]:
+        """The log has the oldest pending batches, durably, under these indices. Returns them; they are not told yet."""
+        batches = [self.pending.popleft() for _ in indices]
+        for index, batch in zip(indices, batches, strict=True):
+            assert index == batch.last_tick, "the log takes the ticks that were proposed, in that order"
+            self.pending_bytes -= batch.columns.size
+        self.untold += batches
         self.said_at = now
-        self.on_landed(batch, now)
+        return batches
 
-    def settle(self) -> list[Batch]:
+    def announce(self) -> list[Batch]:
         """Tells what has become durable as one piece of knowledge; returns the batches to acknowledge.
 
         Silence between events is decided with them, but never across a batch that is still pending and
         never beyond the durable lease: a pending batch may be lost in a crash, and the wall clock may then
         put another event where its silence was (T40).
         """
-        batches, self.unsettled = self.unsettled, []
+        batches, self.untold = self.untold, []
         if batches:
             newest = batches[-1].last_tick
             undecided = self.pending[0].tick if self.pending else self.last_assigned + 1
@@ -166,7 +176,7 @@ class Log:
         The silence of a tick says that it will never be used, by this incarnation (the clock is told) or
         by a later one (the lease is durable).
         """
-        assert not self.unsettled, "what is durable is told first"
+        assert not self.untold, "what is durable is told first"
         if self.pending or not self.ready:
             return
         time = self.clock.read(now, wall)

@@ -5,7 +5,7 @@ It takes batches in, has them logged, tells what is durable with the silence bet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
@@ -17,7 +17,6 @@ from gapless_phb.core.clock import TickClock
 from gapless_phb.core.intake import Intake
 from gapless_phb.core.keyed import Keyed, logged_name
 from gapless_phb.core.log import Log
-from gapless_phb.core.publishers import Batch
 from gapless_phb.core.recovery import Recovered
 from gapless_phb.core.source import Place, Timer, Timers
 from gapless_phb.core.validation import BatchCheck
@@ -47,7 +46,6 @@ class Own:
         lease_span = round(settings.lease_seconds * SECOND)
         self.log = Log(place.network, saved.row.pubend, saved.number, self.clock, outbox, lease_span)
         self.log.recover(recovered.newest, saved.lost, saved.lease, recovered.index, recovered.damage)
-        self.log.on_landed = self._on_landed
         self.on_grown: Callable[[int], None] = _nobody
         self._publishers = recovered.table
         self._publishers.begin(now)
@@ -55,7 +53,15 @@ class Own:
         self._checkpoints.recover(saved.checkpoint)
         check = BatchCheck(saved.row.topics, settings.max_event_bytes, place.authorizer)
         self._intake = Intake(
-            saved.number, self.log, self._publishers, self._checkpoints, check, outbox, settings, sealed=sealed
+            saved.number,
+            self.log,
+            self._publishers,
+            self._checkpoints,
+            check,
+            outbox,
+            settings,
+            self._on_appended,
+            sealed=sealed,
         )
         self._keyed = Keyed(
             saved.number,
@@ -133,17 +139,29 @@ class Own:
         if due is not None:
             self._timers.wake(Timer.LEASE, due)
 
-    def _on_landed(self, batch: Batch, now: int) -> None:
-        """A batch is durable: it is told, and acknowledged, with all others of the same turn."""
-        self._publishers.land(batch)
-        if batch.publisher.closed:
-            self._intake.forget(batch.publisher)
-        if len(self.log.unsettled) == 1:
-            self._outbox.before_take(self._settle)
-            self.on_grown(now)
+    # ---------------------------------------------------------------------- durable, then told, then receipted
 
-    def _settle(self) -> None:
-        self._intake.acknowledge(self.log.settle())
+    def _on_appended(self, indices: Sequence[Tick], now: int, _wall: int) -> None:
+        """The log has these records, durably: only now may anybody hear of what is in them.
+
+        They are announced at the end of the turn, as one piece with all others that the log has by then.
+        """
+        if not self.log.untold:
+            self._outbox.before_take(self.announce_durable)
+            self.on_grown(now)
+        for batch in self.log.appended(indices, now):
+            self._publishers.on_durable(batch)
+            if batch.publisher.closed:
+                self._intake.forget(batch.publisher)
+
+    def announce_durable(self) -> None:
+        """Tells the network what is durable and not yet told; then gives the publishers their receipts.
+
+        Nothing else tells an event for the first time, and nothing else gives a receipt for one: before the log has
+        answered there is nothing here to tell.
+        """
+        for batch in self.log.announce():
+            self._intake.acknowledge(batch)
         if self._checkpoints.is_due:
             self._checkpoints.begin(_nothing)
 
@@ -151,7 +169,7 @@ class Own:
 
     def promise(self, now: int, wall: int) -> None:
         """Decides and tells silence up to the present, if nothing is on its way."""
-        self._settle()
+        self.announce_durable()
         self.log.promise(now, wall)
 
     def _on_silence(self, now: int, wall: int) -> None:

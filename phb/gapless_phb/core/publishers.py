@@ -188,7 +188,7 @@ class Publisher:
             assert not self.owners or self.owners[-1][1] < term, f"publisher {self.name!r}: an older term logs"
             self.owners = (*self.owners[1 - OWNERS :], (batch.first, term))
 
-    def land(self, batch: Batch) -> None:
+    def on_durable(self, batch: Batch) -> None:
         """Its oldest pending batch is durable."""
         oldest = self.pending.popleft()
         assert oldest is batch, "batches become durable in the order they were appended"
@@ -285,9 +285,9 @@ class PublisherTable:
         self._gone.pop(name, None)
         return publisher
 
-    def land(self, batch: Batch) -> None:
+    def on_durable(self, batch: Batch) -> None:
         """The oldest pending batch of its publisher is durable."""
-        batch.publisher.land(batch)
+        batch.publisher.on_durable(batch)
         self._changed[batch.publisher.name] = None
 
     def replay(self, name: str, epoch: int, batch: Batched, *, with_holes: bool) -> bool:

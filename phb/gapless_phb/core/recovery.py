@@ -17,7 +17,7 @@ from gapless.core.ports import RecoveryReader
 from gapless.core.stream.ticks import Tick, tick_at
 from gapless.errors import RecordsDamagedError, VolumeCorruptError
 from gapless_phb.core.damage import Damage
-from gapless_phb.core.log import stream_of
+from gapless_phb.core.log import check_log, stream_of
 from gapless_phb.core.publishers import Batched, PublisherTable
 from gapless_phb.core.records import Record, decode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
@@ -49,8 +49,9 @@ class Recovered:
         return min(self.last, present) if self.saved.aged is None else self.saved.aged
 
 
-def created(saved: SavedPubend) -> Recovered:
+def created(reader: RecoveryReader, saved: SavedPubend) -> Recovered:
     """A pubend that is new: nothing of it is durable yet."""
+    check_log(reader.facts(stream_of(saved.row.pubend)))
     return Recovered(saved, PublisherTable({}, 0), ByteIndex(), 0, Damage(saved.row.pubend), is_new=True)
 
 
@@ -58,6 +59,8 @@ def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recover
     """Reads the log above the checkpoint. Raises VolumeCorruptError if some of it is missing."""
     pubend = saved.row.pubend
     stream, tag = stream_of(pubend), tag_of(network, pubend)
+    facts = reader.facts(stream)
+    check_log(facts)
     checkpoint = saved.checkpoint
     table = PublisherTable(saved.publishers, checkpoint.epochs)
     recovered = Recovered(saved, table, ByteIndex(checkpoint.points), checkpoint.tick, Damage(pubend))
@@ -65,7 +68,7 @@ def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recover
         recovered.damage.refuse(saved.fault)
     for after, upto in reader.given_up(stream):
         recovered.damage.give_up(after, _last_tick_of_hole(reader, stream, tag, after, upto), upto)
-    last = reader.last(stream)
+    last = facts.decided
     hole = _replay_log(reader, stream, tag, recovered)
     if hole >= last > recovered.newest:
         recovered.newest = last

@@ -1,21 +1,24 @@
 """What a core asks of the world during one turn, and who waits for the answer.
 
 All operations between two `take()`s leave as one `Write`, so a turn of publishes costs one atomic batch
-and one answer. The node calls `on_durable` in the order of the writes; roles stand on that (at a PHB an opening
-that is durable means that everything assigned before it is), so it is asserted.
+and one answer; and all records of a log, as one `Append`. The node answers in the order of the writes, of each first
+what was appended. Roles stand on that (at a PHB an opening that is durable means that everything assigned before it
+is), so it is asserted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeAlias
 
-from gapless.core.ports import Operation, Read, ReadResult, Write
+from gapless.core.ports import Append, Appended, Operation, Read, ReadResult, Write
 from gapless.core.stream.ticks import FOREVER, Tick
 
 Then: TypeAlias = "Callable[[int, int], None]"
 """(now, wall): what was asked for is durable."""
 ThenRead: TypeAlias = "Callable[[ReadResult, int, int], None]"
+ThenAppended: TypeAlias = "Callable[[Sequence[int], int, int], None]"
+"""(indices, now, wall): the log has these records, durably."""
 
 
 class Outbox:
@@ -25,10 +28,12 @@ class Outbox:
         self._effects: list[object] = []
         self._operations: list[Operation] = []
         self._then: list[Then] = []
+        self._appends: dict[str, tuple[list[int], list[bytes]]] = {}
+        self._appending: dict[Hashable, ThenAppended] = {}
         self._writes: dict[Hashable, list[Then]] = {}
         self._reads: dict[Hashable, ThenRead] = {}
         self._cookie = 0
-        self._unsettled: list[Callable[[], None]] = []
+        self._before_take: list[Callable[[], None]] = []
         self.wake: int = FOREVER
         """The earliest time, in monotonic nanoseconds, at which somebody wants to be woken."""
 
@@ -42,6 +47,21 @@ class Outbox:
         if then is not None:
             self._then.append(then)
 
+    def append(self, log: str, index: int, record: bytes, then: ThenAppended) -> None:
+        """Asks for a record at the end of a log, under an index above all before.
+
+        It is in one write with the operations of the turn. `then`, the same for all records of a log, is called once
+        for all of a turn that are durable, before what the write itself sets going.
+        """
+        found = self._appends.get(log)
+        if found is None:
+            found = self._appends[log] = [], []
+            self._cookie += 1
+            self._appending[self._cookie] = then
+            self._operations.append(Append(log, self._cookie, found[1], found[0]))
+        found[0].append(index)
+        found[1].append(record)
+
     def read(self, stream: str, after: Tick, upto: Tick, then: ThenRead, max_bytes: int = 1 << 20) -> None:
         """Asks for the records that overlap (after, upto], or the first of them; what is read is said to `then`."""
         self._cookie += 1
@@ -52,9 +72,14 @@ class Outbox:
         """Asks to be woken at a time at the latest."""
         self.wake = min(self.wake, time)
 
-    def before_take(self, settle: Callable[[], None]) -> None:
-        """Calls `settle` before the next `take()`: once for all that became durable in the turn."""
-        self._unsettled.append(settle)
+    def before_take(self, call: Callable[[], None]) -> None:
+        """Calls this before the next `take()`: once for all that became durable in the turn."""
+        self._before_take.append(call)
+
+    def on_appended(self, appended: Appended, now: int, wall: int) -> None:
+        """A log has what it was asked to append."""
+        assert appended.cookie == next(iter(self._appending)), "records become durable in the order they were asked for"
+        self._appending.pop(appended.cookie)(appended.indices, now, wall)
 
     def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
         """A write is durable."""
@@ -68,15 +93,15 @@ class Outbox:
 
     def take(self) -> list[object]:
         """Everything asked for since the last call: the write first, so that every read sees it."""
-        if self._unsettled:
-            unsettled, self._unsettled = self._unsettled, []
-            for settle in unsettled:
-                settle()
+        if self._before_take:
+            calls, self._before_take = self._before_take, []
+            for call in calls:
+                call()
         effects, self._effects = self._effects, []
         if not self._operations and not self._then:
             return effects
         self._cookie += 1
         self._writes[self._cookie] = self._then
         write = Write(self._operations, self._cookie)
-        self._operations, self._then = [], []
+        self._operations, self._then, self._appends = [], [], {}
         return [write, *effects]

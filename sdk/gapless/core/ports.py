@@ -5,6 +5,11 @@ the node applies all writes of a turn as one atomic batch in the order asked, sy
 only then says `on_durable(cookie)`. What must not leave before the write is durable, the core sends then.
 A `Read` is answered by `on_read` in a later step, and sees every write asked for before it.
 
+A log is a conversation, too: a pubend's host asks for an `Append`, and hears from the log what became of it, under
+which indices (`Appended`), before it hears that the write around it is durable. A log of the node's own volume takes
+the indices that are proposed. One that numbers its records itself, and that others append to, answers with its own:
+`LogCapabilities` says which it is, so that whoever stands on the one is never put on the other.
+
 A role is a factory of one pure core that the node hosts (PHB, SHB, or a third party's). The node keeps one
 table from message types to handlers: what a router says to cores (`Know`, `Seen`, …) and what clients ask
 (`Subscribe`, `ListPubends`, …) goes to the role that declares it. What concerns a pubend (`AskPubend`, `Submit`, …)
@@ -22,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -34,8 +39,22 @@ from gapless.core.wire.messages import ServerMessage
 # ------------------------------------------------------------------------------ what a core asks for
 
 
+class Append(Struct, frozen=True, gc=False):
+    """Append these records to a log, all of them or none, in this order.
+
+    Answered by `Appended`, `Refused` or `Uncertain`. As an operation of a `Write` it is applied and becomes durable
+    with the rest of that, and is answered before it.
+    """
+
+    log: str
+    cookie: Hashable
+    records: Sequence[bytes]
+    indices: Sequence[int] | None
+    """The index proposed for each record, rising; None: the log numbers them itself."""
+
+
 class Put(Struct, frozen=True, gc=False):
-    """Append `record` to a log stream under `index`."""
+    """Put `record` into a stream under `index`: of a role's own notes, which nobody else numbers or needs answered."""
 
     stream: str
     index: int
@@ -64,7 +83,7 @@ class Delete(Struct, frozen=True, gc=False):
     key: bytes
 
 
-Operation: TypeAlias = Put | Chop | Set | Delete
+Operation: TypeAlias = Append | Put | Chop | Set | Delete
 
 
 class Write(Struct, frozen=True, gc=False):
@@ -120,6 +139,67 @@ class EndSession(Struct, frozen=True, gc=False):
     reason: str
 
 
+# ------------------------------------------------------------------------------------ what a log says
+
+
+@dataclass(frozen=True, slots=True)
+class LogCapabilities:
+    """What kind of log it is, and so who may stand on it."""
+
+    numbers: Literal["own", "log"]
+    """Whose business the indices are: the host's own, whose proposals are taken as they are, or the log's."""
+    alone: bool
+    """Nobody but its host appends to it."""
+    atomic: bool
+    """An `Append` may share a `Write` with tables: both are durable, or neither."""
+    timed: bool
+    """Indices may be ticks that are times (`MILLISECOND` of them make a millisecond)."""
+    trims: bool
+    """Its host decides what is removed from its beginning."""
+    record_max: int | None
+    """The largest record that it takes, in bytes; None: it has no limit of its own."""
+
+
+VOLUME_LOG: Final = LogCapabilities("own", alone=True, atomic=True, timed=True, trims=True, record_max=None)
+"""Every log of a node's own volume."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What there is of a log when its host starts."""
+
+    log: str
+    first: int
+    """The chop point: what had an index at or below it is gone."""
+    decided: int
+    """The highest index that it ever took, or 0."""
+    capabilities: LogCapabilities
+
+
+class Appended(Struct, frozen=True, gc=False):
+    """The records of an `Append` are durable, under these indices. Told to whoever asked, in the order asked."""
+
+    cookie: Hashable
+    indices: Sequence[int]
+
+
+class Refused(Struct, frozen=True, gc=False):
+    """Of an `Append` nothing was logged, and nothing will be. A log of the volume never says so: its write fails."""
+
+    cookie: Hashable
+    why: str
+
+
+class Uncertain(Struct, frozen=True, gc=False):
+    """Whether the records of an `Append` were logged is not known; they may still turn up.
+
+    A log of the volume never says so: its write fails, and the host is recovered from what is really there.
+    """
+
+    cookie: Hashable
+    why: str
+
+
 # ------------------------------------------------------------------------------------------ roles
 
 Handler: TypeAlias = "Callable[[Any, int, int], None]"
@@ -160,11 +240,8 @@ class RecoveryReader(Protocol):
     def given_up(self, stream: str) -> Sequence[tuple[int, int]]:
         """The ranges (after, upto] of a stream that an operator has given up."""
 
-    def first(self, stream: str) -> int:
-        """A stream's chop point."""
-
-    def last(self, stream: str) -> int:
-        """A stream's highest index ever put, or 0."""
+    def facts(self, log: str) -> LogFacts:
+        """Where a log, or another stream of the volume, begins and ends, and what it can do."""
 
     def size(self, stream: str) -> int:
         """About how many bytes a stream's records take."""
@@ -199,7 +276,7 @@ class Role(Protocol):
     name: str
 
     def handlers(self) -> Mapping[type, Handler]:
-        """Which routing effects, and SessionEnded, this role takes."""
+        """Which routing effects this role takes; SessionEnded, Posted, and, if it appends, Appended."""
 
     def requests(self) -> Mapping[type, RequestHandler]:
         """Which client messages this role answers."""

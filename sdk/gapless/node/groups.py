@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gapless.core.ports import Chop, Delete, Operation, Put, Set
+from gapless.core.ports import Append, Chop, Delete, Operation, Put, Set
 
 if TYPE_CHECKING:
     from gapless.node.machine import Cookie
@@ -96,7 +96,11 @@ class Groups:
     def _stage(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
             kind = type(operation)
-            if kind is Put:
+            if type(operation) is Append:
+                put = self._stream(operation.log).put
+                for index, record in zip(operation.indices or (), operation.records, strict=True):
+                    put(index, record)
+            elif kind is Put:
                 self._stream(operation.stream).put(operation.index, operation.record)  # type: ignore[union-attr]
             elif kind is Set:
                 self._table(operation.table).put(operation.key, operation.value)  # type: ignore[union-attr]

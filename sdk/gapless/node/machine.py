@@ -22,6 +22,8 @@ from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
 from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
+    Append,
+    Appended,
     Authorizer,
     ClientSession,
     Delete,
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from gapless.spi import Authenticator
 
 Cookie: TypeAlias = "tuple[int, Hashable]"
-"""Who asked (a role's position, or ROUTER), and what it called it."""
+"""Who asked (a role's position, or ROUTER), and what it called it; or its answer, where that is an `Appended`."""
 ROUTER = -1
 ROUTER_TABLE = "router"
 """Where a router's `Save` goes."""
@@ -127,6 +129,7 @@ class Machine:
             if routing.Posted in table
         }
         self._session_ended = [table[SessionEnded] for table in handlers if SessionEnded in table]
+        self._appended = [table.get(Appended, _nobody) for table in handlers]
         self._from_roles = self._role_effects()
         self._from_router = self._router_effects()
         self._queue: list[Effect] = []
@@ -179,6 +182,8 @@ class Machine:
         for source, cookie in cookies:
             if source == ROUTER:
                 self._tell_router(routing.Saved(cookie))
+            elif type(cookie) is Appended:
+                self._appended[source](cookie, now, wall)
             else:
                 self._roles[source].on_durable(cookie, now, wall)
 
@@ -374,7 +379,12 @@ class Machine:
         self._output.network.append(effect)
 
     def _write(self, write: Write, source: int) -> None:
+        """A log of the volume takes each index as it is proposed: its answer waits for the sync alone."""
         self._output.operations.extend(write.operations)
+        for operation in write.operations:
+            if type(operation) is Append:
+                assert operation.indices is not None, f"the log {operation.log} of the volume numbers nothing itself"
+                self._output.cookies.append((source, Appended(operation.cookie, operation.indices)))
         if write.cookie is not None:
             self._output.cookies.append((source, write.cookie))
 
@@ -393,7 +403,7 @@ def handlers_of(roles: Sequence[Role]) -> dict[type, dict[int, Handler]]:
     handlers: dict[type, dict[int, Handler]] = {kind: {} for kind in get_args(Effect)}
     for source, role in enumerate(roles):
         for kind, handler in role.handlers().items():
-            if kind in (SessionEnded, routing.Posted):  # for every role that takes it
+            if kind in (SessionEnded, routing.Posted, Appended):  # for every role that takes it, or for who asked
                 continue
             if kind not in PUBEND_OF:
                 _claim(claimed, kind, role)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from gapless.core.ports import VOLUME_LOG, LogFacts
+
 if TYPE_CHECKING:
     from gapless.spi import LogVolume
 
@@ -34,13 +36,10 @@ class VolumeReader:
         """The ranges (after, upto] of a stream that an operator has given up."""
         return self._volume.stream(stream).given_up
 
-    def first(self, stream: str) -> int:
-        """A stream's chop point."""
-        return self._volume.stream(stream).first
-
-    def last(self, stream: str) -> int:
-        """A stream's highest index ever put, or 0."""
-        return self._volume.stream(stream).last
+    def facts(self, log: str) -> LogFacts:
+        """Where a log begins and ends; what all logs of a volume can do."""
+        stream = self._volume.stream(log)
+        return LogFacts(log, stream.first, stream.last, VOLUME_LOG)
 
     def size(self, stream: str) -> int:
         """About how many bytes a stream's records take."""

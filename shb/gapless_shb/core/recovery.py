@@ -39,7 +39,7 @@ def recover(hosting: Hosting, context: RoleContext) -> None:
 
 
 def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, row: PubendRow) -> Constream:
-    chopped = context.reader.first(stream_name(pubend))
+    chopped = context.reader.facts(stream_name(pubend)).first
     pfs = Pfs(pubend, row.latest_delivered, chopped, imprecise=hosting.around.catch_up.imprecise)
     meta = PubendMeta(pubend, "", row.topics, created=row.created, voids=row.voids, residue=row.residue)
     stream = Constream(meta, row.latest_delivered, pfs, hosting.around)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gapless.core.ports import Put, Set
 from gapless_sim.oracles.judging import Judge
 from gapless_sim.oracles.matches import noted
-from gapless_sim.pubend_logs import LOG
+from gapless_sim.pubend_logs import LOG, records_apart
 
 if TYPE_CHECKING:
     from gapless.core.ports import Operation
@@ -76,6 +76,7 @@ class I6OneLog(Judge):
         """Looks at what goes to a disk."""
         if broker.name in self.model.damaged_brokers:
             return
+        operations = list(records_apart(operations))
         dense: list[bytes] = []
         for operation in operations:
             if type(operation) is not Put:

@@ -84,7 +84,7 @@ SILENCE = (
         "Silence up to the next pending batch is asserted with a durable one, also beyond the durable lease.",
         (
             Edit(
-                f"{_LOG}.settle",
+                f"{_LOG}.announce",
                 "self._say(max(newest, min(undecided - 1, self.lease)), data)",
                 "self._say(max(newest, undecided - 1), data)",
             ),
@@ -189,9 +189,9 @@ LOGGING = (
         (
             Edit(
                 f"{_INTAKE}._take",
-                "    self._log.append(publisher, pub, headers, crc, reply_to, now, wall)\n",
-                "    batch = self._log.append(publisher, pub, headers, crc, reply_to, now, wall)\n"
-                "    self.acknowledge([batch])\n"
+                "    self._log.append(publisher, pub, headers, crc, reply_to, now, wall, self.on_appended)\n",
+                "    batch = self._log.append(publisher, pub, headers, crc, reply_to, now, wall, self.on_appended)\n"
+                "    self.acknowledge(batch)\n"
                 "    batch.replies.clear()\n",
             ),
         ),
@@ -206,8 +206,9 @@ LOGGING = (
         (
             Edit(
                 f"{_LOG}.append",
-                "[Put(self.stream, batch.last_tick, raw)], lambda now, _wall: self._land(batch, now))",
-                "[Put(self.stream, batch.last_tick, raw)])\n    self._land(batch, now)",
+                "self._outbox.append(self.stream, batch.last_tick, raw, then)",
+                "self._outbox.append(self.stream, batch.last_tick, raw, lambda *_: None)\n"
+                "    then([batch.last_tick], now, wall)",
             ),
         ),
         ("I6", "I1", "I7"),
@@ -235,8 +236,8 @@ LOGGING = (
         (
             Edit(
                 f"{_OWN}.__init__",
-                "    self.log.on_landed = self._on_landed",
-                "    self.log.newest = saved.checkpoint.tick\n    self.log.on_landed = self._on_landed",
+                "    self.on_grown: Callable[[int], None] = _nobody",
+                "    self.log.newest = saved.checkpoint.tick\n    self.on_grown: Callable[[int], None] = _nobody",
             ),
         ),
         ("I12", "C1", "I3"),

@@ -34,12 +34,16 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.ports import (
+    VOLUME_LOG,
     AllowAll,
+    Append,
+    Appended,
     Authorizer,
     Chop,
     ClientSession,
     Delete,
-    Put,
+    LogCapabilities,
+    LogFacts,
     Read,
     ReadResult,
     RoleContext,
@@ -103,6 +107,7 @@ class Content:
 
     streams: dict[str, Stream] = field(default_factory=dict)
     tables: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
+    capabilities: LogCapabilities = VOLUME_LOG
 
     def copy(self) -> Content:
         """An independent copy; the bytes are shared."""
@@ -112,11 +117,12 @@ class Content:
     def apply(self, write: Write) -> None:
         """Does all of a write."""
         for operation in write.operations:
-            if isinstance(operation, Put):
-                stream = self.streams.setdefault(operation.stream, Stream())
-                assert operation.index > stream.last, "indices strictly increase"
-                stream.records.append((operation.index, operation.record))
-                stream.last = operation.index
+            if isinstance(operation, Append):
+                stream = self.streams.setdefault(operation.log, Stream())
+                for index, record in zip(operation.indices or (), operation.records, strict=True):
+                    assert index > stream.last, "indices strictly increase"
+                    stream.records.append((index, record))
+                    stream.last = index
             elif isinstance(operation, Chop):
                 stream = self.streams.setdefault(operation.stream, Stream())
                 stream.first = max(stream.first, operation.upto)
@@ -139,11 +145,9 @@ class Content:
     def given_up(self, stream: str) -> Sequence[tuple[int, int]]:
         return self.streams.get(stream, Stream()).given_up
 
-    def first(self, stream: str) -> int:
-        return self.streams.get(stream, Stream()).first
-
-    def last(self, stream: str) -> int:
-        return self.streams.get(stream, Stream()).last
+    def facts(self, log: str) -> LogFacts:
+        stream = self.streams.get(log, Stream())
+        return LogFacts(log, stream.first, stream.last, self.capabilities)
 
     def size(self, stream: str) -> int:
         return sum(len(record) for _, record in self.streams.get(stream, Stream()).records)
@@ -224,10 +228,16 @@ class Harness:
         """The oldest writes, or all, become durable, as one group. Returns what is said then."""
         before = len(self.said)
         for write in self.volume.sync(len(self.volume.unsynced) if count is None else count):
-            if write.cookie is not None:
-                self.phb.on_durable(int(str(write.cookie)), self.now, self.wall)
+            self.written(write, self.now)
         self.settle()
         return self.said[before:]
+
+    def written(self, write: Write, now: int) -> None:
+        """The broker hears that a write is durable."""
+        for operation in write.operations:
+            if isinstance(operation, Append):
+                self.phb.handlers()[Appended](Appended(operation.cookie, operation.indices or ()), now, self.wall)
+        self.phb.on_durable(write.cookie, now, self.wall)
 
     def read(self, count: int | None = None) -> list[object]:
         """Answers the oldest reads, or all there will be. Returns what is said then."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.outbox import Outbox
-from gapless.core.ports import Delete, Read, ReadResult, Write
+from gapless.core.ports import Append, Appended, Delete, Read, ReadResult, Write
 
 
 def test_a_turn_is_one_write_and_it_comes_first() -> None:
@@ -83,3 +83,40 @@ def test_the_earliest_wish_counts() -> None:
     outbox.wake_at(40)
 
     assert outbox.wake == 20
+
+
+def test_all_records_of_a_log_are_one_append_and_answered_before_their_write() -> None:
+    outbox, told = Outbox(), list[str]()
+    outbox.append("log", 3, b"a", lambda indices, _now, _wall: told.append(f"appended {indices}"))
+    outbox.write([Delete("t", b"1")], lambda *_: told.append("written"))
+    outbox.append("log", 7, b"b", lambda indices, _now, _wall: told.append(f"appended {indices}"))
+    outbox.append("other", 1, b"c", lambda indices, _now, _wall: told.append(f"other {indices}"))
+
+    (write,) = outbox.take()
+    assert isinstance(write, Write)
+    first, delete, second = write.operations
+    assert isinstance(first, Append)
+    assert isinstance(second, Append)
+    assert (first.log, first.records, first.indices) == ("log", [b"a", b"b"], [3, 7])
+    assert (second.log, second.records, delete) == ("other", [b"c"], Delete("t", b"1"))
+
+    for append in (first, second):
+        outbox.on_appended(Appended(append.cookie, append.indices or ()), 0, 0)
+    outbox.on_durable(write.cookie, 0, 0)
+
+    assert told == ["appended [3, 7]", "other [1]", "written"]
+
+
+def test_an_append_of_a_later_turn_is_another_one_and_answered_in_order() -> None:
+    outbox = Outbox()
+    cookies = []
+    for index in (1, 2):
+        outbox.append("log", index, b"a", lambda *_: None)
+        (write,) = outbox.take()
+        assert isinstance(write, Write)
+        (append,) = write.operations
+        assert isinstance(append, Append)
+        cookies.append(append.cookie)
+
+    with pytest.raises(AssertionError, match="order"):
+        outbox.on_appended(Appended(cookies[1], [2]), 0, 0)

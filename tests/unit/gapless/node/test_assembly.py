@@ -164,7 +164,7 @@ def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[A
     assert (context.broker, context.network, context.storage_id) == ("desk", "net", identity.storage_id)
     assert (context.secret, context.now, context.wall) == (identity.secret, 5, WALL)
     assert context.config == {"max_retain_seconds": 2}
-    assert context.reader.last("log") == 0
+    assert context.reader.facts("log").decided == 0
     assert router.context is not None
     assert (router.context.broker, router.context.seed) == ("desk", identity.start)
     assert (router.context.saved, router.context.config) == ({"epoch": b"7"}, {"depth": 3})

@@ -70,7 +70,7 @@ class World:
         if self.bug_at_start:
             self.bug_at_start -= 1
             raise ValueError("a bug in recovery")
-        role = LogRole(context.reader.last(STREAM))
+        role = LogRole(context.reader.facts(STREAM).decided)
         self.roles.append(role)
         return role
 

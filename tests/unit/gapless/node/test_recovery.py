@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gapless.core.ports import VOLUME_LOG, LogFacts
 from gapless.node.recovery import VolumeReader
 from volumes import FakeVolume
 
@@ -33,6 +34,6 @@ def test_the_marks_of_a_stream_and_the_rows_of_a_table() -> None:
     volume.write()
     reader = VolumeReader(volume)
 
-    assert (reader.first("log"), reader.last("log"), reader.size("log")) == (10, 20, 2)
+    assert (reader.facts("log"), reader.size("log")) == (LogFacts("log", 10, 20, VOLUME_LOG), 2)
     assert list(reader.scan("t", b"b/")) == [(b"b/1", b"x"), (b"b/2", b"y")]
     assert len(list(reader.scan("t"))) == 3

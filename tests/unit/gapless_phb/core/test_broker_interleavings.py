@@ -326,9 +326,9 @@ class World:
             self.late.append(Released(self.harness.pubend, released, delivered))
             if self.random.random() < 0.5:
                 enrolling = self.random.choice([0, 1, None])
-                before, now, wall = self.heard, self.harness.now, self.harness.wall
+                before, now = self.heard, self.harness.now
                 for write in self.harness.volume.sync(enrolling or 0):
-                    self.harness.phb.on_durable(int(str(write.cookie)), now, wall)
+                    self.harness.written(write, now)
                 self.harness.settle()
                 assert before == self.heard
             for minima in self.late:

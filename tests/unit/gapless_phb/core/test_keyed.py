@@ -7,6 +7,7 @@ import random
 import pytest
 
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
+from gapless.core.ports import Append
 from gapless.core.stream.columns import EventColumns
 from gapless_phb.core import rows
 from gapless_phb.core.keyed import logged_name, without_first
@@ -80,7 +81,7 @@ def test_the_mark_is_in_the_same_write_as_the_record() -> None:
     keyed(harness, 4, 2, 3)
     (write,) = harness.volume.unsynced
 
-    assert {getattr(one, "table", getattr(one, "stream", "")) for one in write.operations} >= {
+    assert {one.log if isinstance(one, Append) else getattr(one, "table", "") for one in write.operations} >= {
         rows.KEYED,
         f"phb.{harness.pubend}",
     }

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import repeat
+from typing import Any
+
+import pytest
+
 from gapless.core.network.facts import Know, Pub
 from gapless.core.outbox import Outbox
-from gapless.core.ports import Chop, Put, Set, Write
+from gapless.core.ports import VOLUME_LOG, Append, Appended, Chop, LogFacts, Set, Write
 from gapless.core.stream.ticks import EPOCH_MS, SECOND
+from gapless.errors import ConfigurationError
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.damage import Damage
-from gapless_phb.core.log import Log
+from gapless_phb.core.log import Log, check_log
 from gapless_phb.core.publishers import Batch, Publisher
 from gapless_phb.core.records import checksum, decode_record
 from gapless_phb.core.retention import ByteIndex
@@ -47,7 +55,11 @@ class LogWorld:
         events = columns([b"x"] * count)
         pub = Pub("ann", 1, self.publisher.assigned + 1, events, PUBEND, principal="anonymous")
         headers = events.check()
-        return self.log.append(self.publisher, pub, headers, checksum(events), "reply", self.now, self.wall)
+        crc = checksum(events)
+        return self.log.append(self.publisher, pub, headers, crc, "reply", self.now, self.wall, self.appended)
+
+    def appended(self, indices: Sequence[int], now: int, _wall: int) -> None:
+        self.log.appended(indices, now)
 
     def take(self) -> list[object]:
         said = []
@@ -60,10 +72,15 @@ class LogWorld:
 
     def durable(self) -> list[Batch]:
         """The oldest write is durable; what it decides is told."""
-        cookie = self.writes.pop(0).cookie
-        assert isinstance(cookie, int)
-        self.outbox.on_durable(cookie, self.now, self.wall)
-        return self.log.settle()
+        write = self.writes.pop(0)
+        for append in appends(write):
+            self.outbox.on_appended(Appended(append.cookie, append.indices or ()), self.now, self.wall)
+        self.outbox.on_durable(write.cookie, self.now, self.wall)
+        return self.log.announce()
+
+
+def appends(write: Write) -> list[Append]:
+    return [one for one in write.operations if isinstance(one, Append)]
 
 
 def test_nothing_is_said_before_the_first_lease_is_durable() -> None:
@@ -87,8 +104,9 @@ def test_a_record_is_linked_to_the_one_before() -> None:
     world.append()
     world.take()
 
-    puts = [one for one in world.writes[0].operations if isinstance(one, Put)]
-    records = [decode_record(world.log.tag, put.index, put.record) for put in puts]
+    (append,) = appends(world.writes[0])
+    assert append.indices is not None
+    records = list(map(decode_record, repeat(world.log.tag), append.indices, append.records))
 
     assert [(record.previous, record.first_tick) for record in records] == [
         (0, at(1000, 1)),
@@ -188,3 +206,21 @@ def test_a_chop_and_what_is_lost_are_one_write() -> None:
     world.durable()
     assert world.log.lost == at(1500)
     assert world.log.index.size == 0
+
+
+def test_a_log_that_takes_another_index_than_was_proposed_is_noticed() -> None:
+    world = LogWorld()
+    world.begin()
+    batch = world.append()
+    world.take()
+    (append,) = appends(world.writes[0])
+
+    with pytest.raises(AssertionError, match="proposed"):
+        world.outbox.on_appended(Appended(append.cookie, [batch.last_tick + 1]), world.now, world.wall)
+
+
+@pytest.mark.parametrize("lacks", [{"numbers": "log"}, {"alone": False}, {"atomic": False}, {"timed": False}])
+def test_a_log_that_cannot_keep_our_own_ticks_is_refused(lacks: dict[str, Any]) -> None:
+    check_log(LogFacts("orders", 0, 0, VOLUME_LOG))
+    with pytest.raises(ConfigurationError, match="'orders' cannot take"):
+        check_log(LogFacts("orders", 0, 0, replace(VOLUME_LOG, **lacks)))

@@ -48,14 +48,14 @@ def test_t44_a_row_holds_durable_sequences_only() -> None:
     one = table()
     publisher = opened(one)
     first, second = append(publisher, 3), append(publisher, 2, ms=1001)
-    one.land(first)
+    one.on_durable(first)
 
     assert (publisher.assigned, publisher.sequence) == (5, 3)
     assert publisher.row.sequence == 3
     assert publisher.row.tick == at(1000, 2)
     again = Publisher.restored("ann", publisher.row)
     assert (again.find_logged(1), again.find_logged(4)) == (Batched(1, at(1000), 3, 99), None)
-    one.land(second)
+    one.on_durable(second)
     assert publisher.row.sequence == 5
 
 
@@ -63,7 +63,7 @@ def test_batches_are_found_by_their_first_sequence() -> None:
     one = table()
     publisher = opened(one)
     first, second = append(publisher, 3), append(publisher, 2, ms=1001)
-    one.land(first)
+    one.on_durable(first)
 
     assert publisher.find_logged(1) == Batched(1, at(1000), 3, 99)
     assert publisher.find_logged(2) is None
@@ -75,7 +75,7 @@ def test_the_window_is_bounded() -> None:
     one = table()
     publisher = opened(one)
     for _ in range(WINDOW + 10):
-        one.land(append(publisher))
+        one.on_durable(append(publisher))
 
     assert publisher.known_from == 11
     assert publisher.find_logged(10) is None
@@ -85,7 +85,7 @@ def test_the_window_is_bounded() -> None:
 def test_a_table_comes_back_from_its_rows() -> None:
     one = table()
     publisher = opened(one)
-    one.land(append(publisher, 3))
+    one.on_durable(append(publisher, 3))
     saved = {name: one_row.row for name in ("ann",) if (one_row := one.get(name))}
 
     again = PublisherTable(saved, epochs=epoch(40))
@@ -132,7 +132,7 @@ def test_what_was_in_a_hole_belongs_to_whoever_logged_behind_it() -> None:
 def test_changed_rows_are_taken_oldest_first_and_once() -> None:
     one = table()
     for name in ("ann", "bob", "cid"):
-        one.land(append(opened(one, name)))
+        one.on_durable(append(opened(one, name)))
 
     assert [publisher.name for publisher in one.take_changed(2)] == ["ann", "bob"]
     assert one.changed == 1
@@ -145,19 +145,19 @@ class TestOwners:
     def test_each_event_has_the_term_of_the_instance_that_published_it(self) -> None:
         one = table()
         publisher = opened(one)
-        one.land(append(publisher, 3))
+        one.on_durable(append(publisher, 3))
         publisher = opened(one, instance="another")
         append(publisher, 2)
 
         assert [publisher.owner(sequence) for sequence in range(7)] == [None, 1, 1, 1, 2, 2, None]
-        one.land(publisher.pending[0])
+        one.on_durable(publisher.pending[0])
         assert [publisher.owner(sequence) for sequence in range(7)] == [None, 1, 1, 1, 2, 2, None]
         assert publisher.row.owners == ((1, 1), (4, 2))
 
     def test_a_batch_is_known_to_its_own_instance_alone(self) -> None:
         one = table()
         publisher = opened(one)
-        one.land(append(publisher))
+        one.on_durable(append(publisher))
         assert publisher.knows(epoch(1), 1, 1, 99)
         opened(one)  # the same instance, in another session
         assert publisher.knows(epoch(1, 1), 1, 1, 99)
@@ -170,7 +170,7 @@ class TestOwners:
     def test_so_many_instances_are_known(self) -> None:
         one = table()
         for number in range(OWNERS + 1):
-            one.land(append(opened(one, instance=f"i{number}")))
+            one.on_durable(append(opened(one, instance=f"i{number}")))
 
         publisher = opened(one)
         assert len(publisher.owners) == OWNERS
@@ -185,7 +185,7 @@ class TestOwners:
         publisher = opened(one)
 
         assert (publisher.epoch, publisher.sequence, publisher.owner(5)) == (epoch(1), 5, None)
-        one.land(append(publisher))
+        one.on_durable(append(publisher))
         assert [publisher.owner(5), publisher.owner(6)] == [None, 1]
 
 
@@ -238,7 +238,7 @@ class TestForgetting:
         one.leave(publisher, 0)
 
         assert one.forget_gone(1, 10) == []
-        one.land(publisher.pending[0])
+        one.on_durable(publisher.pending[0])
         assert one.forget_gone(1, 10) == ["~a"]
 
     def test_who_is_longest_gone_gives_way_and_nobody_else(self) -> None:

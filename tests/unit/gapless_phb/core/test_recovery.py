@@ -14,7 +14,7 @@ from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.errors import VolumeCorruptError
 from gapless_phb.core import rows
 from gapless_phb.core.recovery import created
-from unit.gapless_phb.harness import Harness, Stream, at, knows, lines, outcomes
+from unit.gapless_phb.harness import Content, Harness, Stream, at, knows, lines, outcomes
 
 
 def written(batches: int = 5, **settings: Any) -> Harness:
@@ -251,4 +251,4 @@ def test_a_log_that_was_chopped_to_nothing_is_whole() -> None:
 def test_what_is_created_has_a_past_that_is_used() -> None:
     row = rows.PubendRow("default@1", at(7), ("#",))
 
-    assert created(rows.SavedPubend(0, row)).last == at(7)
+    assert created(Content(), rows.SavedPubend(0, row)).last == at(7)

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from gapless.core.alarms import Alarm
 from gapless.core.network import facts as r
 from gapless.core.ports import (
+    VOLUME_LOG,
     AllowAll,
     Chop,
     ClientSession,
     Delete,
+    LogFacts,
     Put,
     Read,
     ReadResult,
@@ -98,8 +100,8 @@ class Disk:
     def given_up(self, stream: str) -> tuple[tuple[int, int], ...]:
         return ()
 
-    def last(self, stream: str) -> int:
-        return max(self.streams.get(stream, {0: b""}))
+    def facts(self, log: str) -> LogFacts:
+        return LogFacts(log, self.first(log), max(self.streams.get(log, {0: b""})), VOLUME_LOG)
 
     def size(self, stream: str) -> int:
         return sum(map(len, self.streams.get(stream, {}).values()))
