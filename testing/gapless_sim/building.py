@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from gapless import plugins
+from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll
 from gapless.node.assembly import Loaded
@@ -96,8 +97,8 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
             "pfs": options.pfs,
             "subscription_lease_seconds": options.subscription_lease_seconds,
         }
-    peers = {peer: list(theirs) for peer, theirs in roles.items()}
-    routing: dict[str, Any] = {"peers": peers}
+    network = NetworkMap({node: NetworkNode(frozenset(theirs)) for node, theirs in roles.items()})
+    routing: dict[str, Any] = {}
     if options.router == "hostile":
         routing["hostility"] = {kind: rate for kind, rate in options.hostility if rate}
     return Loaded(
@@ -106,7 +107,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         authorizer=AllowAll(),
         listeners=(),
         open_storage=None,
-        open_routing=_watched_router(world, name, routing),
+        open_routing=_watched_router(world, name, network, routing),
         open_roles={role: _open_role(world, name, role) for role in hosted},
     )
 
@@ -116,7 +117,7 @@ def _open_role(world: World, name: str, role: str) -> Any:
     return watched_role(world, name, open_role) if role == "shb" else open_role
 
 
-def _watched_router(world: World, name: str, routing: Mapping[str, Any]) -> Any:
+def _watched_router(world: World, name: str, network: NetworkMap, config: Mapping[str, Any]) -> Any:
     open_router = plugins.load("routing", world.options.router)
 
     def open_routing(options: Mapping[str, Any]) -> Router:
@@ -126,7 +127,7 @@ def _watched_router(world: World, name: str, routing: Mapping[str, Any]) -> Any:
 
         def start_here(now: int, context: RouterContext) -> Any:
             seed = world.choices.stream("routers").draw(1 << 30)
-            effects = start(now, replace(context, seed=seed, config=routing))
+            effects = start(now, replace(context, seed=seed, network=network, config=config))
             world.seam.started(name, router)
             return effects
 

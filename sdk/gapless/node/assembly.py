@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gapless import plugins
+from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.core.network.seam import RouterContext
 from gapless.core.ports import AllowAll, Authorizer, Role, RoleContext
 from gapless.core.server import BrokerIdentity
@@ -126,5 +127,6 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now:
     machine = Machine(broker, config.limits.of_sessions, loaded.authenticator, loaded.authorizer, router, roles)
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}
     # Any seed will do, as long as no start before had it, with this volume or another one.
-    machine.start(now, wall, RouterContext(name, identity.start, config.routing.options, saved))
+    network = NetworkMap({name: NetworkNode(frozenset(loaded.open_roles))})  # [later] the other nodes
+    machine.start(now, wall, RouterContext(name, identity.start, network, config.routing.options, saved))
     return machine

@@ -15,13 +15,11 @@ from gapless_sim.hostile.router import HostileRouter
 
 __all__ = ["open_routing"]
 
-OPTIONS = ("hostility", "peers")
-
 
 @hookimpl
 def open_routing(options: Mapping[str, Any]) -> Router:
     """A fresh router. Its options are those of its `RouterContext`; ConfigurationError when there is another."""
-    unknown = sorted(set(options) - set(OPTIONS))
+    unknown = sorted(set(options) - {"hostility"})
     if unknown:
         raise ConfigurationError(f"the router 'hostile' has no option {unknown[0]!r}")
     return HostileRouter()

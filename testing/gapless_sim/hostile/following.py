@@ -78,8 +78,6 @@ class SubscriberSide:
 
     def interest(self, interest: Interest) -> None:
         """The SHB's interest changed, or is said again; every pubend's broker hears of it."""
-        if not self._shb:
-            self._mesh.has_role(self._station.broker, ("shb",))
         self._shb = interest.shb
         if not self._own.apply(interest):
             self._station.effects.append(AskInterest())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gapless.core.network.facts import BrokerId, Dial, LinkId, SendFrame
+from gapless.core.network.facts import BrokerId, Dial, LinkId, NetworkMap, SendFrame
 from gapless.core.network.frames import Address, Message, encode
 from gapless.core.network.seam import Effect
 from gapless.core.stream.knowledge import Knowledge
@@ -47,7 +46,6 @@ class Station:
 class Peer:
     """Another broker, or this one."""
 
-    roles: dict[str, None] = field(default_factory=dict)
     links: dict[LinkId, int] = field(default_factory=dict)
     """Each with the peer's incarnation; the last one is used."""
 
@@ -74,12 +72,11 @@ class Parcel(NamedTuple):
 class Mesh:
     """Sends messages to brokers, this one among them."""
 
-    def __init__(self, station: Station, peers: Mapping[BrokerId, Iterable[str]]) -> None:
+    def __init__(self, station: Station, network: NetworkMap) -> None:
         self._station = station
-        self._peers = {broker: Peer(dict.fromkeys(roles)) for broker, roles in peers.items()}
-        self._peers.setdefault(station.broker, Peer())
+        self._peers = {broker: Peer() for broker in network.nodes}
+        self._with_role = {role: network.with_role(role) for role in ("phb", "shb")}
         self._links: dict[LinkId, BrokerId] = {}
-        self._with_role: dict[str, list[BrokerId]] = {}
         self.arrived: list[Parcel] = []
         """For this very broker."""
         self._held: dict[BrokerId, Parcel] = {}
@@ -97,21 +94,11 @@ class Mesh:
 
     def with_role(self, role: str) -> list[BrokerId]:
         """The brokers that have a role, in an order that is the same everywhere."""
-        found = self._with_role.get(role)
-        if found is None:
-            found = sorted(broker for broker, peer in self._peers.items() if role in peer.roles)
-            self._with_role[role] = found
-        return found
+        return self._with_role[role]
 
     def everybody(self) -> list[BrokerId]:
-        """Every broker that is known, this one too."""
+        """Every broker of the network, this one too."""
         return list(self._peers)
-
-    def has_role(self, broker: BrokerId, roles: Iterable[str]) -> None:
-        """A broker turned out to have these roles."""
-        peer = self._peers.setdefault(broker, Peer())
-        peer.roles.update(dict.fromkeys(sorted(roles)))
-        self._with_role.clear()
 
     def incarnation(self, broker: BrokerId) -> int | None:
         """Who is there at present; None: nobody. This broker itself is always there."""
@@ -130,9 +117,8 @@ class Mesh:
 
     # --------------------------------------------------------------------------------------------- links
 
-    def link_up(self, link: LinkId, broker: BrokerId, roles: Iterable[str], incarnation: int) -> bool:
+    def link_up(self, link: LinkId, broker: BrokerId, incarnation: int) -> bool:
         """A link is there; returns whether it leads to somebody new."""
-        self.has_role(broker, roles)
         peer = self._peers[broker]
         is_new = peer.incarnation != incarnation
         self._links[link] = broker
@@ -160,7 +146,7 @@ class Mesh:
 
     def knows(self, broker: BrokerId) -> bool:
         """Whether there is such a broker: this one, or a peer."""
-        return broker == self._station.broker or broker in self._peers
+        return broker in self._peers
 
     def send(self, broker: BrokerId, message: Message, address: Address = ()) -> None:
         """Sends a message, or whatever hostility makes of that. Nothing goes where there is no link."""

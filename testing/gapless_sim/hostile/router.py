@@ -5,9 +5,9 @@ to all others; what it does with rates is listed in `BEHAVIOURS`. It loses, repe
 over-delivers and forgets; it never asserts silence that a pubend did not, never counts a member as done
 that was not heard, and ends every opening and every batch once.
 
-Its configuration names every broker, this one too, with its roles; all brokers must be given the same:
+It is configured with the rates:
 
-    {"peers": {"b1": ["phb"], "b2": ["shb"], "b3": []}, "hostility": {"lose": 0.1}}
+    {"hostility": {"lose": 0.1}}
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ class HostileRouter(RouterBase):
     def start(self, now: int, context: RouterContext) -> Effects:
         """Dials everybody. Raises ConfigurationError when the configuration makes no sense."""
         config = dict(context.config)
-        peers, rates = config.pop("peers", {}), config.pop("hostility", {})
+        rates = config.pop("hostility", {})
         if config:
             raise ConfigurationError(f"the router 'hostile' has no option {min(config)!r}")
         random = Random(f"{context.seed}/{context.broker}")  # noqa: S311 - no secret
         station = Station(context.broker, Hostility(rates, random), _new_life(random))
         self._station = station
-        self._mesh = Mesh(station, peers)
+        self._mesh = Mesh(station, context.network)
         self._hosted = PublisherSide(station, self._mesh)
         self._following = SubscriberSide(station, self._mesh)
         self._entry = Entry(station, self._mesh, now)
@@ -115,9 +115,11 @@ class HostileRouter(RouterBase):
     # The network.
 
     def link_up(self, now: int, up: LinkUp) -> Effects:
-        """A link is there; who is at its end is told everything that it may have use for."""
+        """A link is there; who is at its end, if the map has him, is told everything that he may have use for."""
         self._station.now = now
-        if self._mesh.link_up(up.link, up.peer, sorted(up.roles), up.incarnation):
+        if not self._mesh.knows(up.peer):
+            return [Hangup(up.link)]
+        if self._mesh.link_up(up.link, up.peer, up.incarnation):
             self._hosted.on_new_peer(up.peer)
         self._following.on_new_peer(up.peer)
         return self._effects()
@@ -148,7 +150,6 @@ class HostileRouter(RouterBase):
     def pubend(self, now: int, opened: Opened) -> Effects:
         """A pubend of this node, as it is now."""
         self._station.now = now
-        self._mesh.has_role(self._station.broker, ("phb",))
         self._hosted.pubend(opened.meta, opened.members)
         return self._effects()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import BrokerId
+from gapless.core.network.facts import BrokerId, NetworkMap
 from gapless.core.network.seam import Router
 from gapless_testing.routing.topology import ALL, Topology
 
@@ -36,9 +36,13 @@ class RouterHarness:
         """A fresh router, that was not started."""
         raise NotImplementedError("override RouterHarness.make")
 
+    def network(self, topology: Topology) -> NetworkMap:
+        """What every router finds as `context.network`. Override it if your router needs places."""
+        return topology.network
+
     def config(self, topology: Topology, broker: BrokerId) -> Mapping[str, Any]:
-        """What a broker's router finds as `context.config`; by default {"peers": all brokers with their roles}."""
-        return {"peers": {peer: sorted(roles) for peer, roles in topology.brokers.items()}}
+        """What a broker's router finds as `context.config`; by default nothing."""
+        return {}
 
 
 class HarnessFixtures:

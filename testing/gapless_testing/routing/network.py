@@ -112,9 +112,10 @@ class Host:
         self.router = network.harness.make()
         self._handlers = self.router.handlers()
         self._wake_at = None
-        config = network.harness.config(network.topology, self.name)
+        harness, topology = network.harness, network.topology
         seed = network.random.getrandbits(63)
-        self.tell(RouterContext(self.name, seed, config, dict(self.saved)))
+        config = harness.config(topology, self.name)
+        self.tell(RouterContext(self.name, seed, harness.network(topology), config, dict(self.saved)))
 
     # ------------------------------------------------------------------------------ the router
 

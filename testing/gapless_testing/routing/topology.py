@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gapless.core.network.facts import BrokerId
+from gapless.core.network.facts import BrokerId, NetworkMap, NetworkNode
 
-PHB, SHB, IB = "phb", "shb", "ib"
+PHB, SHB = "phb", "shb"
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Brokers with their roles, and the links that an operator would configure."""
+    """Brokers with their roles, maybe none, and the links that an operator would configure."""
 
     name: str
     brokers: Mapping[BrokerId, frozenset[str]]
@@ -20,6 +20,11 @@ class Topology:
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def network(self) -> NetworkMap:
+        """The map of it, on which no node has a place."""
+        return NetworkMap({broker: NetworkNode(roles) for broker, roles in self.brokers.items()}, self.links)
 
     def with_role(self, role: str) -> list[BrokerId]:
         """The brokers that have a role, in order."""
@@ -36,7 +41,7 @@ PAIR = Topology("pair", {"p": _roles(PHB), "s": _roles(SHB)}, (("p", "s"),))
 """A PHB, an SHB, and one link."""
 CHAIN = Topology(
     "chain",
-    {"p": _roles(PHB), "i": _roles(IB), "s": _roles(SHB), "t": _roles(SHB)},
+    {"p": _roles(PHB), "i": _roles(), "s": _roles(SHB), "t": _roles(SHB)},
     (("p", "i"), ("i", "s"), ("i", "t")),
 )
 """A broker in between that filters for two SHBs."""
@@ -45,8 +50,8 @@ DIAMOND = Topology(
     {
         "p": _roles(PHB),
         "q": _roles(PHB, SHB),
-        "i": _roles(IB),
-        "j": _roles(IB),
+        "i": _roles(),
+        "j": _roles(),
         "s": _roles(SHB),
     },
     (("p", "i"), ("p", "j"), ("q", "i"), ("q", "j"), ("i", "s"), ("j", "s")),

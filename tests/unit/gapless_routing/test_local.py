@@ -19,6 +19,7 @@ from gapless.core.network.facts import (
     Know,
     LinkDown,
     LinkUp,
+    NetworkMap,
     Opened,
     OpenRequest,
     Outcome,
@@ -51,7 +52,7 @@ OPENING = OpenRequest("loader", "i", 1, None, principal="anonymous")
 
 def make() -> RouterBase:
     router: RouterBase = load("routing", "local")(options={})
-    assert list(router.start(NOW, RouterContext("node", 1))) == []
+    assert list(router.start(NOW, RouterContext("node", 1, NetworkMap({})))) == []
     return router
 
 

@@ -27,6 +27,29 @@ RealRanges: TypeAlias = tuple[tuple[Real, Real], ...]
 """`Ranges` that a frame may bring."""
 
 
+# ------------------------------------------------------------------------------- who there is
+
+
+class NetworkNode(Struct, frozen=True, gc=False):
+    """A node, as the map has it."""
+
+    roles: frozenset[str] = frozenset()
+    """What it hosts. With none of them it only stands between others."""
+    place: tuple[str, ...] = ()
+    """Where it stands, as its kind of router needs it: its cell, its units from the widest on, or nothing."""
+
+
+class NetworkMap(Struct, frozen=True, gc=False):
+    """Which nodes there are, what each hosts, and which links they should have: the same for every router."""
+
+    nodes: Mapping[BrokerId, NetworkNode]
+    links: tuple[tuple[BrokerId, BrokerId], ...] = ()
+
+    def with_role(self, role: str) -> list[BrokerId]:
+        """The nodes that host a role, in an order that is the same everywhere."""
+        return sorted(broker for broker, node in self.nodes.items() if role in node.roles)
+
+
 # --------------------------------------------------------------------------------------- what flows
 
 
@@ -344,12 +367,16 @@ class Wake(Struct, frozen=True, gc=False):
 
 
 class LinkUp(Struct, frozen=True, gc=False):
-    """A link to another broker is there."""
+    """A link to another broker is there: something has come through it in both directions.
+
+    A link that lets nothing through in one of them, later on, goes down: whether it lives is for the node to find out.
+    """
 
     link: LinkId
     peer: BrokerId
     roles: frozenset[str]
     incarnation: int
+    """Names the peer's process. Another process has another one, and neither is the earlier by its number."""
 
 
 class LinkDown(Struct, frozen=True, gc=False):

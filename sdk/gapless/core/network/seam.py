@@ -28,6 +28,7 @@ from gapless.core.network.facts import (
     Know,
     LinkDown,
     LinkUp,
+    NetworkMap,
     Opened,
     Post,
     Posted,
@@ -51,6 +52,8 @@ class RouterContext(Struct, frozen=True, gc=False):
 
     broker: BrokerId
     seed: int
+    network: NetworkMap
+    """The same for every router of the network; this broker is in it too."""
     config: Mapping[str, Any] = field(default_factory=dict)
     saved: Mapping[str, bytes] = field(default_factory=dict)
     """What it had saved, by key."""

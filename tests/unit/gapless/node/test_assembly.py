@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gapless import plugins
+from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
 from gapless.node.assembly import check_exposure, load_plugins, make_machine, open_volume
 from gapless.node.config import NodeConfig, make_config
@@ -167,6 +168,7 @@ def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[A
     assert context.reader.facts("log").decided == 0
     assert router.context is not None
     assert (router.context.broker, router.context.seed) == ("desk", identity.start)
+    assert router.context.network == NetworkMap({"desk": NetworkNode(frozenset({"phb"}))})
     assert (router.context.saved, router.context.config) == ({"epoch": b"7"}, {"depth": 3})
     assert list(machine.gauges()) == [SESSIONS.gauge(0), LAST.gauge(0)]
 

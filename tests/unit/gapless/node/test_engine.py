@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from gapless.core.alarms import Alarm, AlarmCode
-from gapless.core.network.facts import SendFrame
+from gapless.core.network.facts import NetworkMap, SendFrame
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll, Operation, Put, Read, Write
 from gapless.core.server import BrokerIdentity, Limits
@@ -34,7 +34,7 @@ class World:
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         router = cast("Router", StraightRouter())
         self.machine = Machine(identity, Limits(), Anonymous(), AllowAll(), router, [self.role])
-        self.machine.start(NOW, WALL, RouterContext("node", 1))
+        self.machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))
         self.engine = Engine(self.machine, self.volume, self)
 
     def clock(self) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import pytest
 
 from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
 from gapless.core.network import facts as routing
-from gapless.core.network.facts import Know, Save, Submit
+from gapless.core.network.facts import Know, NetworkMap, Save, Submit
 from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
     AllowAll,
@@ -48,7 +48,7 @@ class Rig:
         everyone = roles or (self.role,)
         router = cast("Router", self.router)
         self.machine = Machine(identity, limits or Limits(), Anonymous(), AllowAll(), router, everyone)
-        self.machine.start(NOW, WALL, RouterContext("node", 1))
+        self.machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))
         self.machine.take_output()
 
     def connect(self, link: int, *, publisher: bool = True) -> Wire:

@@ -11,6 +11,7 @@ import pytest
 from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
 from gapless.core.gauges import value_of
 from gapless.core.network import facts as routing
+from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll, Put, Read, Write
 from gapless.core.server import BrokerIdentity, Limits
@@ -42,7 +43,7 @@ class Rig:
         limits = Limits(heartbeat=60 * 10**9)
         router = cast("Router", self.router)
         self.machine = Machine(identity, limits, Anonymous(), AllowAll(), router, [self.role])
-        self.machine.start(self.now, WALL, RouterContext("node", 1))
+        self.machine.start(self.now, WALL, RouterContext("node", 1, NetworkMap({})))
         self.run = Run(
             self.machine,
             self.volume,

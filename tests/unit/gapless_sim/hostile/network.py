@@ -25,6 +25,8 @@ from gapless.core.network.facts import (
     Know,
     LinkDown,
     LinkUp,
+    NetworkMap,
+    NetworkNode,
     Opened,
     OpenRequest,
     Outcome,
@@ -73,7 +75,7 @@ class Node:
 
     def start(self, seed: int, config: Mapping[str, Any]) -> None:
         """Starts the router; its dice are watched."""
-        effects = list(self.router.start(self.network.now, RouterContext(self.name, seed, config)))
+        effects = list(self.router.start(self.network.now, RouterContext(self.name, seed, self.network.map, config)))
         hostility = self.router._station.hostility
         happens = hostility.happens
 
@@ -368,7 +370,8 @@ class Network:
         self._count = 0
         self.nodes = {name: Node(self, name, roles) for name, roles in brokers.items()}
         self.roles = {name: list(roles) for name, roles in brokers.items()}
-        self.config: dict[str, Any] = {"peers": self.roles, "hostility": hostility or {}}
+        self.map = NetworkMap({name: NetworkNode(frozenset(roles)) for name, roles in brokers.items()})
+        self.config: dict[str, Any] = {"hostility": hostility or {}}
         for number, node in enumerate(self.nodes.values()):
             node.start(seed + number, self.config)
         for node in self.nodes.values():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
 
-from gapless.core.network.facts import Interest, Pub, SendFrame
+from gapless.core.network.facts import Interest, NetworkMap, NetworkNode, Pub, SendFrame
 from gapless.core.network.frames import Address, Message, decode
 from gapless.core.network.seam import Effect
 from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
@@ -20,7 +20,8 @@ from gapless_sim.hostile.mesh import Mesh, Station
 LIFE = 77
 TOLD = LIFE + 1
 """That life, as it is told to the first process of a peer."""
-PEERS = {"here": ["phb", "shb"], "there": ["shb"], "far": ["phb"]}
+NODES = {"here": ("phb", "shb"), "there": ("shb",), "far": ("phb",), "between": ()}
+MAP = NetworkMap({name: NetworkNode(frozenset(roles)) for name, roles in NODES.items()})
 LINKS = {"there": 3, "far": 4}
 P, SHB, THERE = "p@1", "here@disk", "there@disk"
 
@@ -38,10 +39,10 @@ class Parts:
 
     def __init__(self, rates: Mapping[str, float] | None = None, *, linked: bool = True) -> None:
         self.station = Station("here", Hostility(rates or {}, Random(5)), LIFE, now=1000)
-        self.mesh = Mesh(self.station, PEERS)
+        self.mesh = Mesh(self.station, MAP)
         if linked:
             for peer, link in LINKS.items():
-                self.mesh.link_up(link, peer, PEERS[peer], 1)
+                self.mesh.link_up(link, peer, 1)
 
     def sent(self) -> list[Sent]:
         """The messages that left since the last call; other effects stay."""

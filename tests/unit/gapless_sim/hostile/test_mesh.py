@@ -10,7 +10,7 @@ from gapless.core.network.facts import Dial, SendFrame
 from gapless.core.network.frames import InterestQuestion, decode
 from gapless_sim.hostile.mesh import DELAY, LATE_MAX, MUCH_LATER, OVERTAKEN, REDIAL
 from gapless_sim.hostile.timers import SECOND
-from unit.gapless_sim.hostile.parts import LINKS, PEERS, Parts, knowledge
+from unit.gapless_sim.hostile.parts import LINKS, Parts, knowledge
 
 ONE, TWO, THREE = InterestQuestion("1"), InterestQuestion("2"), InterestQuestion("3")
 
@@ -25,16 +25,16 @@ def go_on(parts: Parts, span: int) -> None:
 def test_everybody_else_is_dialled_until_there_is_a_link() -> None:
     parts = Parts(linked=False)
     parts.mesh.start()
-    assert parts.effects() == [Dial("there"), Dial("far")]
+    assert parts.effects() == [Dial("there"), Dial("far"), Dial("between")]
 
-    parts.mesh.link_up(3, "there", ["shb"], 1)
+    parts.mesh.link_up(3, "there", 1)
     go_on(parts, REDIAL)
-    assert parts.effects() == [Dial("far")]
+    assert parts.effects() == [Dial("far"), Dial("between")]
 
 
 def test_who_is_gone_is_dialled_after_a_while() -> None:
     parts = Parts()
-    parts.mesh.link_up(9, "there", ["shb"], 1)
+    parts.mesh.link_up(9, "there", 1)
     parts.mesh.link_down(9)
     parts.mesh.link_down(9)
     go_on(parts, SECOND)
@@ -49,7 +49,7 @@ def test_who_is_gone_is_dialled_after_a_while() -> None:
 def test_the_last_link_is_used_and_an_earlier_one_when_it_breaks() -> None:
     parts = Parts()
     links = []
-    for change in (lambda: None, lambda: parts.mesh.link_up(9, "there", [], 1), lambda: parts.mesh.link_down(9)):
+    for change in (lambda: None, lambda: parts.mesh.link_up(9, "there", 1), lambda: parts.mesh.link_down(9)):
         change()
         parts.mesh.send("there", ONE)
         (sent,) = [effect for effect in parts.station.effects if isinstance(effect, SendFrame)]
@@ -62,19 +62,18 @@ def test_the_last_link_is_used_and_an_earlier_one_when_it_breaks() -> None:
 def test_another_incarnation_is_somebody_new() -> None:
     parts = Parts()
 
-    assert not parts.mesh.link_up(9, "there", [], 1)
-    assert parts.mesh.link_up(10, "there", [], 2)
+    assert not parts.mesh.link_up(9, "there", 1)
+    assert parts.mesh.link_up(10, "there", 2)
     assert parts.mesh.incarnation("there") == 2
     assert parts.mesh.incarnation("here") == 0
 
 
-def test_roles_are_those_that_are_configured_or_turn_out() -> None:
+def test_roles_are_those_of_the_map_and_may_be_none() -> None:
     parts = Parts()
-    assert parts.mesh.with_role("phb") == ["far", "here"]
 
-    parts.mesh.link_up(9, "new", ["phb"], 1)
-    assert parts.mesh.with_role("phb") == ["far", "here", "new"]
-    assert parts.mesh.peer_of(9) == "new"
+    assert [parts.mesh.with_role(role) for role in ("phb", "shb")] == [["far", "here"], ["here", "there"]]
+    assert sorted(parts.mesh.everybody()) == ["between", "far", "here", "there"]
+    assert not parts.mesh.knows("stranger")
 
 
 def test_knowledge_is_in_no_hurry() -> None:
@@ -121,7 +120,7 @@ def test_what_is_late_for_its_link_is_lost() -> None:
     parts = Parts({"delay": 1.0})
     parts.mesh.send("there", ONE)
     parts.mesh.link_down(LINKS["there"])
-    parts.mesh.link_up(9, "there", PEERS["there"], 1)
+    parts.mesh.link_up(9, "there", 1)
     go_on(parts, DELAY)
 
     assert parts.messages() == []

@@ -9,7 +9,7 @@ import pytest
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.network.frames import Answer
 from gapless_sim.hostile.requests import REMEMBERED, SUBMIT_LATE, Requests
-from unit.gapless_sim.hostile.parts import LINKS, PEERS, TOLD, P, Parts, Sent, pub
+from unit.gapless_sim.hostile.parts import LINKS, TOLD, P, Parts, Sent, pub
 
 ENTRY = 5
 """The life of the entry's router."""
@@ -206,7 +206,7 @@ def test_nothing_is_open_yet(side: Side) -> None:
 def test_another_process_at_the_entry_gets_no_answer_to_the_questions_of_the_one_before(side: Side) -> None:
     side.ask(1, pub(1))
     side.parts.mesh.link_down(LINKS["far"])
-    side.parts.mesh.link_up(LINKS["far"], "far", PEERS["far"], 2)
+    side.parts.mesh.link_up(LINKS["far"], "far", 2)
 
     side.answer(1, OK)
     assert side.told() == []
@@ -218,7 +218,7 @@ def test_another_process_at_the_entry_gets_no_answer_to_the_questions_of_the_one
 def test_what_a_process_asked_that_is_over_is_not_submitted_for_the_one_after_it(side: Side) -> None:
     """Found by the simulator: an opening that was late beyond its link fenced the publisher of the next process."""
     side.parts.mesh.link_down(LINKS["far"])
-    side.parts.mesh.link_up(LINKS["far"], "far", PEERS["far"], 2)
+    side.parts.mesh.link_up(LINKS["far"], "far", 2)
 
     side.ask(1, OPENING)
 

@@ -31,6 +31,7 @@ from gapless.errors import ConfigurationError
 from gapless_sim.hostile import open_routing
 from gapless_sim.hostile.hostility import BEHAVIOURS
 from gapless_sim.hostile.router import HostileRouter
+from gapless_testing.routing import PAIR
 from unit.gapless_sim.hostile.network import SECOND, Network, settle
 
 TWO_AND_TWO = {"a": ["phb", "shb"], "b": ["phb"], "c": ["shb"], "d": []}
@@ -93,7 +94,7 @@ def test_hook_open_routing() -> None:
 )
 def test_options_that_cannot_be(config: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
-        HostileRouter().start(0, RouterContext("a", 1, config))
+        HostileRouter().start(0, RouterContext("a", 1, PAIR.network, config))
 
 
 def test_options_of_the_hook() -> None:
@@ -254,15 +255,22 @@ def test_a_lie_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_who_sends_nonsense_is_hung_up_on(frame: bytes) -> None:
     router = HostileRouter()
-    router.start(0, RouterContext("a", 1, {}))
-    router.link_up(0, LinkUp(7, "b", frozenset(), 1))
+    router.start(0, RouterContext("p", 1, PAIR.network))
+    router.link_up(0, LinkUp(7, "s", frozenset(), 1))
 
     assert router.frame(0, FrameArrived(7, frame)) == [Hangup(7)]
 
 
+def test_who_is_not_on_the_map_is_hung_up_on() -> None:
+    router = HostileRouter()
+    router.start(0, RouterContext("p", 1, PAIR.network))
+
+    assert router.link_up(0, LinkUp(7, "stranger", frozenset({"phb"}), 1)) == [Hangup(7)]
+
+
 def test_frames_of_links_that_are_gone_mean_nothing() -> None:
     router = HostileRouter()
-    router.start(0, RouterContext("a", 1, {}))
+    router.start(0, RouterContext("p", 1, PAIR.network))
 
     assert router.frame(0, FrameArrived(7, b"nonsense")) == []
     assert list(router.saved(0, Saved(None))) == []

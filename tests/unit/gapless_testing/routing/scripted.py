@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from gapless.core.network.facts import Held, Hold, Interest, Progress, Want
+from gapless.core.network.facts import Held, Hold, Interest, NetworkMap, Progress, Want
 from gapless.core.network.seam import Effect, Router, RouterBase, RouterContext, RouterHandler
 from gapless_testing.routing import CHAIN, PAIR, RouterHarness, Topology
 from gapless_testing.routing.network import Network
@@ -27,7 +27,7 @@ class ScriptedRouter:
     def __init__(self, answer: Answer, *, streams: bool) -> None:
         self.needs_stream_links = streams
         self.calls: list[tuple[str, int, tuple[Any, ...]]] = []
-        self.context = RouterContext("", 0)
+        self.context = RouterContext("", 0, NetworkMap({}))
         self.wake_at: int | None = None
         self._answer = answer
 

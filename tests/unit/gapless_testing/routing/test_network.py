@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import Dial, Hangup, Probe, Save, SendFrame
+from gapless.core.network.facts import Dial, Hangup, NetworkMap, NetworkNode, Probe, Save, SendFrame
 from gapless.core.network.seam import Effect
-from gapless_testing.routing import CHAIN, PAIR, Clause, RouterHarness
+from gapless_testing.routing import CHAIN, PAIR, Clause, Topology
 from gapless_testing.routing.faults import MS, SECOND, Faults
 from gapless_testing.routing.network import Host, Network
 from unit.gapless_testing.routing.scripted import ScriptedHarness, ScriptedRouter, network, router
@@ -305,5 +305,19 @@ def test_the_guard_is_there_while_a_router_is_called_and_not_otherwise() -> None
     assert inside[-1] is False
 
 
-def test_a_harness_says_who_is_there() -> None:
-    assert RouterHarness().config(PAIR, "p") == {"peers": {"p": ["phb"], "s": ["shb"]}}
+def test_every_router_is_given_the_same_map() -> None:
+    made = network(topology=CHAIN)
+    maps = [router(made, broker).context.network for broker in CHAIN.brokers]
+
+    assert maps == [CHAIN.network] * len(maps)
+    assert CHAIN.network.nodes["i"] == NetworkNode(), "it stands between others, and hosts nothing"
+    assert (CHAIN.network.with_role("shb"), CHAIN.network.links) == (["s", "t"], CHAIN.links)
+
+
+def test_a_harness_may_put_nodes_in_places() -> None:
+    class Placing(ScriptedHarness):
+        def network(self, topology: Topology) -> NetworkMap:
+            nodes = super().network(topology).nodes
+            return NetworkMap({broker: NetworkNode(node.roles, ("cell", broker)) for broker, node in nodes.items()})
+
+    assert router(network(Placing()), "s").context.network.nodes["s"] == NetworkNode(frozenset({"shb"}), ("cell", "s"))

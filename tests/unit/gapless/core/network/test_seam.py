@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from gapless.core.network.facts import LinkUp, Opened, Outcome, PubendMeta, Submitted, Verdict
+from gapless.core.network.facts import LinkUp, NetworkMap, Opened, Outcome, PubendMeta, Submitted, Verdict
 from gapless.core.network.seam import Effect, Router, RouterBase, RouterContext, Told
 
 
@@ -15,7 +15,11 @@ def test_every_fact_has_a_method() -> None:
 def test_a_router_that_does_nothing_is_one_and_wants_nothing() -> None:
     router: Router = RouterBase()
     handlers = router.handlers()
-    facts = (RouterContext("node", 1), LinkUp(1, "peer", frozenset(), 1), Opened(PubendMeta("p@1", "node"), {}))
+    facts = (
+        RouterContext("node", 1, NetworkMap({})),
+        LinkUp(1, "peer", frozenset(), 1),
+        Opened(PubendMeta("p@1", "node"), {}),
+    )
 
     assert [list(handlers[type(fact)](0, fact)) for fact in facts] == [[], [], []]
     assert router.next_wake() is None
