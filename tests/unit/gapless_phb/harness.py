@@ -1,4 +1,4 @@
-"""A PHB core in a small world: a volume that forgets what was not synced, two clocks, and publishers.
+"""A PHB core on a rig, and publishers.
 
 Ticks are written `ms`, `ms.counter` or, off the grid of a pubend's own ticks, `ms.counter+rest`, where ms
 counts from the beginning of the world; so a transcript can be read aloud.
@@ -6,9 +6,8 @@ counts from the beginning of the world; so a transcript can be read aloud.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gapless.core.alarms import Alarm
@@ -33,294 +32,50 @@ from gapless.core.network.facts import (
     Verdict,
     Want,
 )
-from gapless.core.ports import (
-    VOLUME_LOG,
-    AllowAll,
-    Append,
-    Appended,
-    Authorizer,
-    Chop,
-    ClientSession,
-    Delete,
-    LogCapabilities,
-    LogFacts,
-    Read,
-    ReadResult,
-    RoleContext,
-    Set,
-    Tell,
-    Write,
-)
+from gapless.core.ports import ClientSession, RoleContext, Tell
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, STEP, Tick
-from gapless.errors import RecordsDamagedError
-from gapless.spi import GivenUp
 from gapless_phb.core import gauges, rows
 from gapless_phb.core.broker import PublisherHostingBroker
 from gapless_phb.core.publishers import term_of
 from gapless_phb.core.settings import PubendSettings, Settings
+from unit.rig import Rig
 
 BEGINNING = 1000
 """Milliseconds since 2020 at which every world begins."""
-NANOSECONDS = 1_000_000
-"""In a millisecond."""
 NO_RETENTION = PubendSettings("default", min_retain_seconds=0, min_retain_bytes=0)
 
 
-# ------------------------------------------------------------------------------------------- the volume
-
-
-@dataclass
-class Stream:
-    """What is left of a stream, in order."""
-
-    records: list[tuple[int, bytes]] = field(default_factory=list)
-    first: int = 0
-    last: int = 0
-    unreadable: set[int] = field(default_factory=set)
-    """Indexes of records that cannot be read."""
-    given_up: list[tuple[int, int]] = field(default_factory=list)
-
-    def read(self, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
-        """As `gapless.spi.LogStream.read`."""
-        return list(GivenUp("s", self.given_up).read(after, upto, partial(self._read, max_bytes=max_bytes)))
-
-    def _read(self, after: int, upto: int, max_bytes: int) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = []
-        for index, record in self.records:
-            if index > after:
-                if index in self.unreadable:
-                    if found:
-                        break
-                    whole = (one for one, _ in self.records if one > index and one not in self.unreadable)
-                    raise RecordsDamagedError("it is rotten", after, next(whole, self.last + 1) - 1, given_up=False)
-                found.append((index, record))
-                if index >= upto or sum(len(raw) for _, raw in found) >= max_bytes:
-                    break
-        return found
-
-
-@dataclass
-class Content:
-    """Everything on a disk; also what a role reads when it is made (`RecoveryReader`)."""
-
-    streams: dict[str, Stream] = field(default_factory=dict)
-    tables: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
-    capabilities: LogCapabilities = VOLUME_LOG
-
-    def copy(self) -> Content:
-        """An independent copy; the bytes are shared."""
-        streams = {name: replace(one, records=list(one.records)) for name, one in self.streams.items()}
-        return Content(streams, {name: dict(table) for name, table in self.tables.items()})
-
-    def apply(self, write: Write) -> None:
-        """Does all of a write."""
-        for operation in write.operations:
-            if isinstance(operation, Append):
-                stream = self.streams.setdefault(operation.log, Stream())
-                for index, record in zip(operation.indices or (), operation.records, strict=True):
-                    assert index > stream.last, "indices strictly increase"
-                    stream.records.append((index, record))
-                    stream.last = index
-            elif isinstance(operation, Chop):
-                stream = self.streams.setdefault(operation.stream, Stream())
-                stream.first = max(stream.first, operation.upto)
-                stream.records = [record for record in stream.records if record[0] > operation.upto]
-            elif isinstance(operation, Set):
-                self.tables.setdefault(operation.table, {})[operation.key] = operation.value
-            elif isinstance(operation, Delete):
-                self.tables.setdefault(operation.table, {}).pop(operation.key, None)
-
-    def scan(self, table: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        pairs = sorted(self.tables.get(table, {}).items())
-        return iter([(key, value) for key, value in pairs if key.startswith(prefix)])
-
-    def records(self, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
-        log = self.streams.get(stream, Stream())
-        while found := log.read(after, log.last, 1):
-            yield from found
-            after = found[-1][0]
-
-    def given_up(self, stream: str) -> Sequence[tuple[int, int]]:
-        return self.streams.get(stream, Stream()).given_up
-
-    def facts(self, log: str) -> LogFacts:
-        stream = self.streams.get(log, Stream())
-        return LogFacts(log, stream.first, stream.last, self.capabilities)
-
-    def size(self, stream: str) -> int:
-        return sum(len(record) for _, record in self.streams.get(stream, Stream()).records)
-
-
-@dataclass
-class Volume:
-    """A disk. What is written is visible at once, and durable once it is synced; a crash takes the rest."""
-
-    durable: Content = field(default_factory=Content)
-    visible: Content = field(default_factory=Content)
-    unsynced: list[Write] = field(default_factory=list)
-
-    def write(self, write: Write) -> None:
-        """Applies a write; only a sync makes it durable."""
-        self.visible.apply(write)
-        self.unsynced.append(write)
-
-    def sync(self, count: int) -> list[Write]:
-        """The oldest `count` writes are on the disk."""
-        synced, self.unsynced = self.unsynced[:count], self.unsynced[count:]
-        for write in synced:
-            self.durable.apply(write)
-        return synced
-
-    def crash(self, keep: int = 0) -> None:
-        """Power fails. The oldest `keep` of the unsynced writes happen to be on the disk all the same."""
-        self.sync(keep)
-        self.unsynced = []
-        self.visible = self.durable.copy()
-
-
-# -------------------------------------------------------------------------------------------- the world
-
-
-class Harness:
-    """A PHB, its volume and its clocks. Effects that leave the process are kept in `said`."""
+class Harness(Rig[PublisherHostingBroker]):
+    """A PHB, its disk and its clocks."""
 
     def __init__(self, *pubends: PubendSettings, **settings: Any) -> None:
         self.settings = Settings(pubends=pubends or (NO_RETENTION,), **settings)
-        self.volume = Volume()
-        self.now = 0
-        self.wall = EPOCH_MS + BEGINNING
-        self.storage_id = "storage-1"
-        self.roles = frozenset({"phb"})
-        self.rules: Authorizer = AllowAll()
-        self.reads: list[Read] = []
-        self.said: list[object] = []
-        self.phb: PublisherHostingBroker
-        self.boot()
+        super().__init__(self._make, now=0, wall=EPOCH_MS + BEGINNING, roles=frozenset({"phb"}))
 
-    # What the machine does.
-
-    def boot(self) -> None:
-        """Makes the broker from what is on the disk, and starts it; nothing is synced yet."""
-        context = RoleContext(
-            "broker",
-            "network",
-            self.storage_id,
-            self.volume.visible,
-            self.now,
-            self.wall,
-            b"secret",
-            self.rules,
-            roles=self.roles,
-        )
-        self.reads.clear()
-        self.phb = PublisherHostingBroker(context, self.settings)
-        self.phb.start(self.now, self.wall)
-        self.settle()
-
-    def crash(self, keep: int = 0) -> None:
-        """Power fails, and the broker comes back."""
-        self.volume.crash(keep)
-        self.boot()
-
-    def sync(self, count: int | None = None) -> list[object]:
-        """The oldest writes, or all, become durable, as one group. Returns what is said then."""
-        before = len(self.said)
-        for write in self.volume.sync(len(self.volume.unsynced) if count is None else count):
-            self.written(write, self.now)
-        self.settle()
-        return self.said[before:]
-
-    def written(self, write: Write, now: int) -> None:
-        """The broker hears that a write is durable."""
-        for operation in write.operations:
-            if isinstance(operation, Append):
-                self.phb.handlers()[Appended](Appended(operation.cookie, operation.indices or ()), now, self.wall)
-        self.phb.on_durable(write.cookie, now, self.wall)
-
-    def read(self, count: int | None = None) -> list[object]:
-        """Answers the oldest reads, or all there will be. Returns what is said then."""
-        before = len(self.said)
-        while self.reads and (count is None or count > 0):
-            self.answer(self.perform(self.reads.pop(0)))
-            count = None if count is None else count - 1
-        return self.said[before:]
-
-    def perform(self, read: Read) -> ReadResult:
-        """Reads; the chop point is sampled as well."""
-        stream = self.volume.visible.streams.get(read.stream, Stream())
-        try:
-            records = stream.read(max(read.after, stream.first), read.upto, read.max_bytes)
-        except RecordsDamagedError as error:
-            return ReadResult(read.cookie, (), stream.first, str(error), error.upto)
-        return ReadResult(read.cookie, records, stream.first)
-
-    def answer(self, result: ReadResult) -> list[object]:
-        """A read is answered."""
-        before = len(self.said)
-        self.phb.on_read(result, self.now, self.wall)
-        self.settle()
-        return self.said[before:]
-
-    def advance(self, ms: int, *, wall: bool = True, sync: bool = True) -> list[object]:
-        """Time passes, and what becomes due is done at its time. `wall` False: that clock stands still."""
-        before = len(self.said)
-        end = self.now + ms * NANOSECONDS
-        while (due := self.phb.deadline()) is not None and due <= end:
-            self._pass(max(due, self.now), wall=wall)
-            self.phb.on_deadline(self.now, self.wall)
-            self.settle()
-            if sync:
-                self.sync()
-        self._pass(end, wall=wall)
-        return self.said[before:]
-
-    def _pass(self, now: int, *, wall: bool) -> None:
-        if wall:
-            self.wall += now // NANOSECONDS - self.now // NANOSECONDS
-        self.now = now
-
-    def settle(self) -> None:
-        """Does what the broker asks for."""
-        for effect in self.phb.take_effects():
-            if isinstance(effect, Write):
-                self.volume.write(effect)
-            elif isinstance(effect, Read):
-                self.reads.append(effect)
-            else:
-                self.said.append(effect)
+    def _make(self, context: RoleContext) -> PublisherHostingBroker:
+        return PublisherHostingBroker(context, self.settings)
 
     # What routers and clients say.
 
-    def tell(self, message: object) -> list[object]:
-        """A router says something to the broker. Returns what is said at once."""
-        before = len(self.said)
-        self.phb.handlers()[type(message)](message, self.now, self.wall)
-        self.settle()
-        return self.said[before:]
-
     def request(self, message: object) -> list[object]:
         """A client asks something."""
-        before = len(self.said)
-        session = ClientSession(1, "client", "instance", "somebody")
-        self.phb.requests()[type(message)](session, message, self.now, self.wall)
-        self.settle()
-        return self.said[before:]
+        return self.feed(message, ClientSession(1, "client", "instance", "somebody"))
 
     def ask(self, *ranges: tuple[Tick, Tick], reply_to: str = "shb") -> list[object]:
         """An SHB wants ranges."""
-        return self.tell(AskPubend(Want(self.pubend, ranges, None, "shb"), reply_to))
+        return self.feed(AskPubend(Want(self.pubend, ranges, None, "shb"), reply_to))
 
     def enrol(self, shb: str) -> list[object]:
-        return self.tell(Enrol(self.pubend, shb))
+        return self.feed(Enrol(self.pubend, shb))
 
     def hold(self, shb: str, version: int, at: Mapping[int, Tick]) -> list[object]:
-        return self.tell(Hold(shb, self.pubend, version, at))
+        return self.feed(Hold(shb, self.pubend, version, at))
 
     def release(self, released: Tick, delivered: Tick | None = None) -> list[object]:
         """The router says minima; if time must pass before the broker chops, it passes."""
-        return self.tell(Released(self.pubend, released, released if delivered is None else delivered))
+        return self.feed(Released(self.pubend, released, released if delivered is None else delivered))
 
     # Looking.
 
@@ -331,14 +86,15 @@ class Harness:
 
     @property
     def pubends(self) -> list[str]:
-        return list(values_by(self.phb.gauges(), gauges.SEALED, "pubend"))
+        return list(values_by(self.role.gauges(), gauges.SEALED, "pubend"))
 
     def status(self, pubend: str | None = None) -> dict[str, Any]:
         """The gauges of a pubend by what is between `gapless_pubend_` and the unit; those of SHBs by the SHB."""
+        pubend = pubend or self.pubend
         status: dict[str, Any] = {"members": {}, "holds": {}, "hold_bytes": {}}
-        for gauge in self.phb.gauges():
+        for gauge in self.role.gauges():
             labels = dict(gauge.labels)
-            if labels.get("pubend") != (pubend or self.pubend):
+            if labels.get("pubend") != pubend:
                 continue
             name = gauge.name.removeprefix("gapless_pubend_").removesuffix("_ticks")
             if "shb" in labels:
@@ -347,13 +103,42 @@ class Harness:
                 status[name] = gauge.value
         return status
 
-    def stream(self) -> Stream:
-        """The visible log of the pubend."""
-        return self.volume.visible.streams.get(f"phb.{self.pubend}", Stream())
+    @property
+    def stream(self) -> str:
+        """The name of the pubend's log."""
+        return f"phb.{self.pubend}"
+
+    @property
+    def logged(self) -> list[tuple[int, bytes]]:
+        """The visible records of the pubend's log."""
+        return self.records(self.stream)
+
+    @property
+    def chopped(self) -> Tick:
+        """Its visible chop point."""
+        return self.volume.stream(self.stream).first
 
     def row(self, table: str, name: str = "") -> bytes | None:
         """A durable row of pubend number 0."""
-        return self.volume.durable.tables.get(table, {}).get(rows.key(0, name))
+        return self.durable(table).get(rows.key(0, name))
+
+    def spoil(self, *indexes: Tick, garbled: bool = False) -> None:
+        """These records of the pubend's log cannot be read any more, or are other ones than were written."""
+        if garbled:
+            self.change_records(
+                self.stream,
+                lambda records: records.__setitem__(
+                    slice(None), [(index, raw[:-1] + b"?" if index in indexes else raw) for index, raw in records]
+                ),
+            )
+        else:
+            self.disk.faults.unreadable.update((self.stream, index) for index in indexes)
+
+    def give_up(self, *ranges: tuple[Tick, Tick]) -> None:
+        """An operator gives up what is in these ranges (after, upto] of the pubend's log."""
+        with self.repairing() as volume:
+            for after, upto in ranges:
+                volume.stream(self.stream).give_up(after, upto)
 
     def publisher(self, name: str = "ann") -> TestPublisher:
         """A publisher that is open, durably; ten milliseconds later."""
@@ -383,14 +168,14 @@ class TestPublisher:
         """Opens; a newer attempt each time, unless one is given."""
         self.attempt = self.attempt + 1 if attempt is None else attempt
         request = OpenRequest(self.name, self.instance, self.attempt, topic, self.pubend, principal="anonymous")
-        return self.harness.tell(SubmitOpen(request, self))
+        return self.harness.feed(SubmitOpen(request, self))
 
     def end(self, ending: Ending) -> list[object]:
         """Is closed, or its session has ended."""
         request = OpenRequest(
             self.name, self.instance, self.attempt, None, self.pubend, self.epoch, ending, principal="anonymous"
         )
-        return self.harness.tell(SubmitOpen(request, "end"))
+        return self.harness.feed(SubmitOpen(request, "end"))
 
     def come_back(self) -> list[object]:
         """Opens in another session, naming the epoch that it had."""
@@ -400,7 +185,7 @@ class TestPublisher:
             self.name, self.instance, self.attempt, None, self.pubend, self.epoch, principal="anonymous"
         )
         self.epoch = 0
-        return self.harness.tell(SubmitOpen(request, self))
+        return self.harness.feed(SubmitOpen(request, self))
 
     def take(self, submitted: Submitted) -> None:
         """The answer to an opening."""
@@ -416,7 +201,7 @@ class TestPublisher:
     def repeat(self, first: int, count: int = 1, *, text: str = "", reply_to: object = "reply") -> list[object]:
         """Sends events under given sequences."""
         self.opened()
-        return self.harness.tell(Submit(self.batch(first, count, text), reply_to))
+        return self.harness.feed(Submit(self.batch(first, count, text), reply_to))
 
     def batch(self, first: int, count: int, text: str = "") -> Pub:
         """The batch of these sequences; its content follows from them."""

@@ -8,12 +8,12 @@ from gapless.core.ports import AllowAll, Role, RoleContext
 from gapless.errors import ConfigurationError
 from gapless_phb import service
 from gapless_phb.core.broker import PublisherHostingBroker
-from unit.gapless_phb.harness import Content
+from unit.rig import disk_with
 
 
 def context(**config: object) -> RoleContext:
     wall = 1_790_000_000_000
-    return RoleContext("broker", "network", "storage", Content(), 0, wall, b"secret", AllowAll(), 4096, config)
+    return RoleContext("broker", "network", "storage", disk_with(), 0, wall, b"secret", AllowAll(), 4096, config)
 
 
 def test_hook_open_role_makes_the_phb() -> None:

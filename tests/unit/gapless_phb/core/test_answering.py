@@ -11,7 +11,7 @@ from gapless.core.alarms import Alarm
 from gapless.core.ports import ReadResult
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.intervals import IntervalSet
-from gapless.core.stream.ticks import FOREVER, STEP, Tick
+from gapless.core.stream.ticks import FOREVER, STEP
 from gapless_phb.core import answering
 from unit.gapless_phb.harness import Harness, at, bodies, knows, lines
 
@@ -98,14 +98,14 @@ def test_ranges_far_apart_are_read_apart(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_long_range_is_answered_in_chunks_that_end_at_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = written(6)
-    records = [len(raw) for _, raw in harness.stream().records]
+    records = [len(raw) for _, raw in harness.logged]
     harness.ask((0, FOREVER))
 
     answers, reads = [], 0
     while harness.reads:
         read = harness.reads.pop(0)
         reads += 1
-        smaller = harness.stream().read(read.after, read.upto, 2 * records[0])
+        smaller = harness.volume.stream(read.stream).read(read.after, read.upto, 2 * records[0])
         answers += knows(harness.answer(ReadResult(read.cookie, smaller, 0)))
 
     assert reads == 3
@@ -173,7 +173,8 @@ def test_the_operator_is_told_once_a_minute() -> None:
 def test_a_record_that_is_missing_is_never_taken_for_silence(missing: int) -> None:
     """T24: persistent Q is an alarm, not an answer. What is before the hole is answered."""
     harness = written(6)
-    index, _ = harness.stream().records.pop(missing)
+    index, _ = harness.logged[missing]
+    harness.change_records(harness.stream, lambda records: records.pop(missing))
     harness.ask((0, FOREVER))
 
     said = harness.read()
@@ -186,11 +187,9 @@ def test_a_record_that_is_missing_is_never_taken_for_silence(missing: int) -> No
 @pytest.mark.parametrize("garbled", [True, False])
 def test_of_a_record_that_cannot_be_read_nothing_is_said_and_all_else_is(garbled: bool) -> None:
     harness = written(3)
-    index, raw = harness.stream().records[1]
-    if garbled:
-        harness.stream().records[1] = index, raw[:-1] + b"?"
-    else:
-        harness.stream().unreadable.add(index)
+    records = [index for index, _ in harness.logged]
+    index = records[1]
+    harness.spoil(index, garbled=garbled)
     harness.ask((0, FOREVER))
 
     said = harness.read()
@@ -199,16 +198,16 @@ def test_of_a_record_that_cannot_be_read_nothing_is_said_and_all_else_is(garbled
     assert [bodies(one.data) for one in answers] == ["1010=ann/1 1010.1=ann/2", "1210=ann/5 1210.1=ann/6"]
     assert answers[0].hi <= at(1110) - 1
     assert answers[1].lo == index
-    assert any("damaged" in line or "rotten" in line for line in lines(said))
-    assert [(hi, bool(why)) for _, hi, why in harness.phb._pubends[harness.pubend].listing().damaged] == [
-        (harness.stream().records[2][0] - 1 if not garbled else index, True)
+    assert any("damaged" in line or "cannot be read" in line for line in lines(said))
+    assert [(hi, bool(why)) for _, hi, why in harness.role._pubends[harness.pubend].listing().damaged] == [
+        (records[2] - 1 if not garbled else index, True)
     ]
 
 
 def test_who_asks_in_the_middle_of_what_cannot_be_read_is_answered_behind_it() -> None:
     harness = written(5)
-    records = [index for index, _ in harness.stream().records]
-    harness.stream().unreadable.update(records[1:3])
+    records = [index for index, _ in harness.logged]
+    harness.spoil(*records[1:3])
     harness.ask((records[1] - 1, records[1]), (records[2] - 1, records[3] - STEP))
 
     said = harness.read()
@@ -220,8 +219,8 @@ def test_who_asks_in_the_middle_of_what_cannot_be_read_is_answered_behind_it() -
 
 def test_behind_a_tail_that_cannot_be_read_there_is_silence() -> None:
     harness = written(3)
-    newest = harness.stream().records[-1][0]
-    harness.stream().unreadable.add(newest)
+    newest = harness.logged[-1][0]
+    harness.spoil(newest)
     harness.ask((0, FOREVER))
 
     said = harness.read()
@@ -279,25 +278,22 @@ def test_however_a_log_is_damaged_nothing_of_it_is_called_silent_and_all_else_is
     """Some records cannot be read, some were given up, and who asks for any ranges is told the truth of each."""
     draw = random.Random(seed)
     harness = written(20, count=3, every_ms=10)
-    stream = harness.volume.durable.streams[f"phb.{harness.pubend}"]
-    records = [index for index, _ in stream.records]
+    records = [index for index, _ in harness.logged]
     rotten = {index for index in records if draw.random() < draw.choice([0.05, 0.3, 0.8])}
-    for position, (index, raw) in enumerate(stream.records):
-        if index in rotten and draw.random() < 0.5:  # the storage reads it, and other bytes than were written
-            stream.records[position] = index, raw[:-1] + b"?"
-        elif index in rotten:
-            stream.unreadable.add(index)
-    given_up: set[Tick] = set()
-    for position, index in enumerate(records):
-        if index in rotten and draw.random() < 0.5:
-            stream.given_up.append((records[position - 1] if position else 0, index))
-            given_up.add(index)
+    garbled = {index for index in rotten if draw.random() < 0.5}  # the storage reads other bytes than were written
+    harness.spoil(*garbled, garbled=True)
+    harness.spoil(*rotten - garbled)
+    given_up = {index for index in rotten if draw.random() < 0.5}
+    harness.give_up(*[(after, index) for after, index in pairwise([0, *records]) if index in given_up])
     harness.crash()
     harness.sync()
     unsaid = {index - step * STEP for index in rotten - given_up for step in range(3)}
     gone = {index - step * STEP for index in given_up for step in range(3)}
     # Where a hole ends, the record behind it says. One that cannot be read says nothing: who asks waits for that, too.
-    open_ended = {index for index, behind in pairwise(records) if index in given_up and behind in rotten - given_up}
+    open_ended: set[int] = set()
+    for index, behind in reversed([*pairwise(records)]):  # what was given up side by side is one hole
+        if index in given_up and (behind in rotten - given_up or behind in open_ended):
+            open_ended.add(index)
     certain = {index - step * STEP for index in given_up - open_ended for step in range(3)}
     there = {index - step * STEP for index in set(records) - rotten for step in range(3)}
 

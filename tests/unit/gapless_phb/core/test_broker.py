@@ -50,7 +50,7 @@ class TestPubends:
         harness.crash()
         harness.sync()
 
-        assert [pubend.number for pubend in harness.phb._pubends.values()] == [0, 1, 2]
+        assert [pubend.number for pubend in harness.role._pubends.values()] == [0, 1, 2]
         assert [name.partition("@")[0] for name in harness.pubends] == ["rest", "flights", "new"]
 
     def test_there_can_be_1024_in_a_volumes_life(self) -> None:
@@ -104,8 +104,7 @@ class TestPubends:
     def test_a_volume_that_was_wiped_has_other_pubends(self) -> None:
         first, second = Harness(), Harness()
         second.storage_id = "storage-2"
-        second.volume.crash()
-        second.boot()
+        second.crash()
 
         assert first.pubend != second.pubend
         publisher = TestPublisher(second, "ann")
@@ -119,7 +118,7 @@ class TestPubends:
         harness.wall = EPOCH_MS + 69 * 365 * 86_400_000
 
         with pytest.raises(ConfigurationError, match="2088"):
-            harness.boot()
+            harness.crash()
 
 
 class TestPlacing:
@@ -167,7 +166,7 @@ class TestPlacing:
         harness = self.harness()
 
         (refused,) = outcomes(
-            harness.tell(Submit(Pub("ann", 1, 1, columns([b"x"]), "nowhere@1", principal="anonymous"), "reply"))
+            harness.feed(Submit(Pub("ann", 1, 1, columns([b"x"]), "nowhere@1", principal="anonymous"), "reply"))
         )
 
         assert (refused.verdict, refused.reason) == (Verdict.REJECTED, "there is no pubend 'nowhere@1' here")
@@ -178,13 +177,13 @@ def test_what_is_said_of_pubends_that_are_not_here_is_ignored() -> None:
     harness.sync()
     harness.said.clear()
 
-    harness.tell(AskPubend(Want("nowhere@1", ((0, 9),), None, "shb"), "reply"))
-    harness.tell(Enrol("nowhere@1", "shb"))
-    harness.tell(Hold("shb", "nowhere@1", 1, {}))
-    harness.tell(Released("nowhere@1", 1, 1))
+    harness.feed(AskPubend(Want("nowhere@1", ((0, 9),), None, "shb"), "reply"))
+    harness.feed(Enrol("nowhere@1", "shb"))
+    harness.feed(Hold("shb", "nowhere@1", 1, {}))
+    harness.feed(Released("nowhere@1", 1, 1))
 
     assert harness.said == []
-    assert harness.volume.unsynced == []
+    assert harness.unsynced == []
 
 
 def test_before_it_is_ready_it_hears_nothing_of_shbs() -> None:
@@ -214,7 +213,7 @@ def test_clients_may_list_the_pubends() -> None:
     assert (flights.topics, flights.newest, flights.publishers) == (("flights.#",), 0, 0)
     assert (rest.newest, rest.stable, rest.publishers) == (publisher_last(harness), publisher_last(harness), 1)
     assert flights.shbs == rest.shbs == ("shb1",)
-    assert rest.log_bytes == sum(len(raw) for _, raw in harness.volume.visible.records(f"phb.{rest.pubend}"))
+    assert rest.log_bytes == sum(len(raw) for _, raw in harness.records(f"phb.{rest.pubend}"))
 
 
 def publisher_last(harness: Harness) -> int:
@@ -265,21 +264,21 @@ def test_c01_what_the_wall_clock_did_across_a_stop_is_told_once_and_taken_back()
 
     (behind,) = alarms_after(harness, 10_000)
     assert "stamped 2:00:02 ahead of the wall clock" in behind  # a lease further
-    assert value_of(harness.phb.gauges(), gauges.CLOCK_BEHIND) == 1
+    assert value_of(harness.role.gauges(), gauges.CLOCK_BEHIND) == 1
     harness.wall += 7_200_000
     assert alarms_after(harness, 10_000) == ["the wall clock has caught up with the ticks"]
 
 
 def test_a_broker_that_sleeps_is_woken_for_what_is_next() -> None:
     harness = Harness()
-    assert harness.phb.deadline() is None
+    assert harness.role.deadline() is None
 
     harness.sync()
 
-    assert harness.phb.deadline() == 1_000_000_000
+    assert harness.role.deadline() == 1_000_000_000
     harness.publisher().send()
     harness.sync()
-    assert harness.phb.deadline() == 1_000_000_000
+    assert harness.role.deadline() == 1_000_000_000
 
 
 def test_one_history_gives_one_sequence_of_effects() -> None:
@@ -294,6 +293,6 @@ def test_one_history_gives_one_sequence_of_effects() -> None:
         harness.read()
         harness.crash()
         harness.sync()
-        return [*lines(harness.said), repr(harness.volume)]
+        return [*lines(harness.said), repr(harness.everything())]
 
     assert history() == history()

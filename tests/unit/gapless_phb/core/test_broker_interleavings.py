@@ -279,7 +279,7 @@ class World:
 
     def space(self) -> None:
         low = self.random.random() < 0.3
-        self.harness.phb.on_space(self.harness.now, self.harness.wall, low=low)
+        self.harness.role.on_space(self.harness.now, self.harness.wall, low=low)
 
     # What SHBs and routers do.
 
@@ -326,13 +326,11 @@ class World:
             self.late.append(Released(self.harness.pubend, released, delivered))
             if self.random.random() < 0.5:
                 enrolling = self.random.choice([0, 1, None])
-                before, now = self.heard, self.harness.now
-                for write in self.harness.volume.sync(enrolling or 0):
-                    self.harness.written(write, now)
-                self.harness.settle()
+                before = self.heard
+                self.harness.sync(enrolling or 0)
                 assert before == self.heard
             for minima in self.late:
-                self.harness.tell(minima)
+                self.harness.feed(minima)
 
     def hold(self) -> None:
         """An SHB sends a row: a new one, which gives up the one before, or an old one again, which does nothing."""
@@ -353,7 +351,7 @@ class World:
         log: dict[Tick, bytes] = {}
         where: dict[tuple[str, int], Tick] = {}
         tag = tag_of("network", self.harness.pubend)
-        for index, raw in self.harness.stream().records:
+        for index, raw in self.harness.logged:
             record = decode_record(tag, index, raw)
             batch = record.within(0, FOREVER)
             for offset, (tick, event) in enumerate(zip(batch.ticks, batch.events, strict=True)):
@@ -364,15 +362,15 @@ class World:
                 assert where.setdefault(key, tick) == tick, "I7: logged twice"
                 assert event.endswith(body(*key)), "I7: other content than was sent"
         self.model.check(log)
-        lost = max(self.harness.status()["lost"], self.harness.stream().first, self.model.lost)
+        lost = max(self.harness.status()["lost"], self.harness.chopped, self.model.lost)
         for key, tick in self.model.acknowledged.items():
             assert where.get(key) == tick or tick <= lost, "I7: an acknowledged event is gone, or moved"
         self.check_release(lost)
 
     def check_release(self, lost: Tick) -> None:
         """I8, and I5 for holds: L only below what every member released, or where early release allows it."""
-        pubend = self.harness.phb._pubends[self.harness.pubend]
-        (clock,) = self.harness.phb._clocks
+        pubend = self.harness.role._pubends[self.harness.pubend]
+        (clock,) = self.harness.role._clocks
         self.latest = max(self.latest, clock.latest)
         if not lost:
             return

@@ -8,8 +8,9 @@ import pytest
 
 from gapless.core.network.facts import Verdict
 from gapless.core.ports import Set, Write
+from gapless.node.recovery import VolumeReader
 from gapless_phb.core import checkpoints, rows
-from unit.gapless_phb.harness import Content, Harness, outcomes
+from unit.gapless_phb.harness import Harness, outcomes
 
 
 def operations(write: Write, table: str) -> list[bytes]:
@@ -25,14 +26,14 @@ def test_a_recovery_reads_only_what_is_above_the_checkpoint(monkeypatch: pytest.
         harness.sync()
     harness.sync()
     read: list[int] = []
-    records = Content.records
+    records = VolumeReader.records
 
-    def counted(content: Content, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
-        found = list(records(content, stream, after))
+    def counted(reader: VolumeReader, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        found = list(records(reader, stream, after))
         read.append(len(found))
         return iter(found)
 
-    monkeypatch.setattr(Content, "records", counted)
+    monkeypatch.setattr(VolumeReader, "records", counted)
     harness.crash()
     harness.sync()
 
@@ -54,7 +55,7 @@ def test_it_waits_until_the_log_is_large_beside_the_rows() -> None:
         publisher.send()
     harness.sync()
 
-    assert harness.volume.unsynced == []
+    assert harness.unsynced == []
     assert harness.row(rows.CHECKPOINTS) is None
 
 
@@ -70,8 +71,8 @@ def test_many_rows_are_written_in_many_turns(monkeypatch: pytest.MonkeyPatch) ->
     harness.sync()
 
     written = []
-    while harness.volume.unsynced:
-        write = harness.volume.unsynced[0]
+    while harness.unsynced:
+        write = harness.unsynced[0]
         written.append((len(operations(write, rows.PUBLISHERS)), len(operations(write, rows.CHECKPOINTS))))
         harness.sync(1)
 

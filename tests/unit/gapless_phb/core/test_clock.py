@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, SECOND, STEP
 from gapless_phb.core.clock import TickClock
-from unit.gapless_phb.harness import NANOSECONDS, at
+from unit.gapless_phb.harness import at
+from unit.rig import NANOSECONDS
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

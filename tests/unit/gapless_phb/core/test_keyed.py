@@ -28,7 +28,7 @@ def keyed(
 ) -> list[object]:
     """A batch of a producer: its content follows from its keys."""
     events = columns([body(f"{epoch}", at) for at in range(index, index + count)])
-    return harness.tell(
+    return harness.feed(
         Submit(Pub(name, epoch, index, events, harness.pubend, keyed=True, principal="anonymous"), reply_to)
     )
 
@@ -46,7 +46,7 @@ def test_the_life_of_a_producer() -> None:
     harness = ready()
     opening = OpenRequest(NAME, "", 0, None, keyed=True, principal="anonymous")
 
-    assert lines(harness.tell(SubmitOpen(opening, "open"))) == ["open: ok sequence 0"]
+    assert lines(harness.feed(SubmitOpen(opening, "open"))) == ["open: ok sequence 0"]
     assert keyed(harness, 7, 0, 3) == []
     assert lines(harness.sync()) == [
         "know (1000, 1000.3] 1000.1=7/0 1000.2=7/1 1000.3=7/2",
@@ -79,7 +79,7 @@ def test_holes_are_allowed_and_an_older_epoch_is_a_repetition() -> None:
 def test_the_mark_is_in_the_same_write_as_the_record() -> None:
     harness = ready()
     keyed(harness, 4, 2, 3)
-    (write,) = harness.volume.unsynced
+    (write,) = harness.unsynced
 
     assert {one.log if isinstance(one, Append) else getattr(one, "table", "") for one in write.operations} >= {
         rows.KEYED,
@@ -138,14 +138,14 @@ def test_a_publisher_of_that_name_is_another_one() -> None:
 
 def test_what_is_wrong_is_refused_and_leaves_no_mark() -> None:
     harness = ready(max_publishers=1)
-    harness.tell(SubmitOpen(OpenRequest("bad\n", "", 0, None, keyed=True, principal="anonymous"), "open"))
+    harness.feed(SubmitOpen(OpenRequest("bad\n", "", 0, None, keyed=True, principal="anonymous"), "open"))
     assert outcomes(harness.said)[-1].verdict is Verdict.REJECTED
-    harness.tell(SubmitOpen(OpenRequest(NAME, "", 0, "a.*", keyed=True, principal="anonymous"), "open"))
+    harness.feed(SubmitOpen(OpenRequest(NAME, "", 0, "a.*", keyed=True, principal="anonymous"), "open"))
     assert outcomes(harness.said)[-1].verdict is Verdict.REJECTED
     garbled = EventColumns(1, b"\4\0\0\0\1\0\0\0", b"what")
-    harness.tell(Submit(Pub(NAME, 1, 0, garbled, harness.pubend, keyed=True, principal="anonymous"), "k"))
+    harness.feed(Submit(Pub(NAME, 1, 0, garbled, harness.pubend, keyed=True, principal="anonymous"), "k"))
     assert outcomes(harness.said)[-1].verdict is Verdict.INVALID
-    harness.tell(
+    harness.feed(
         Submit(
             Pub(NAME, 1, (1 << 63) - 1, columns([b"a", b"b"]), harness.pubend, keyed=True, principal="anonymous"), "k"
         )
@@ -163,7 +163,7 @@ def test_a_full_disk_is_waited_for() -> None:
     harness = ready()
     keyed(harness, 1, 0)
     harness.sync()
-    harness.phb.on_space(harness.now, harness.wall, low=True)
+    harness.role.on_space(harness.now, harness.wall, low=True)
     keyed(harness, 1, 1)
     assert outcomes(harness.said)[-1].verdict is Verdict.RETRY
     keyed(harness, 1, 0)
@@ -181,7 +181,7 @@ def test_a_pubend_that_is_no_longer_configured_takes_only_whom_it_knows() -> Non
     old = next(pubend for pubend in harness.pubends if pubend.startswith("default@"))
 
     def publish(name: str) -> Outcome:
-        harness.tell(Submit(Pub(name, 1, 1, columns([b"x"]), old, keyed=True, principal="anonymous"), "k"))
+        harness.feed(Submit(Pub(name, 1, 1, columns([b"x"]), old, keyed=True, principal="anonymous"), "k"))
         harness.sync()
         return outcomes(harness.said)[-1]
 
@@ -213,7 +213,7 @@ def test_batches_of_a_producer_are_told_apart() -> None:
 
 def test_no_publisher_can_have_a_producers_name_in_the_log() -> None:
     harness = ready()
-    harness.tell(SubmitOpen(OpenRequest(logged_name("query/0"), "i", 1, None, principal="anonymous"), "open"))
+    harness.feed(SubmitOpen(OpenRequest(logged_name("query/0"), "i", 1, None, principal="anonymous"), "open"))
 
     assert outcomes(harness.said)[-1].verdict is Verdict.REJECTED
 

@@ -21,7 +21,8 @@ from gapless_phb.core.log import Log, check_log
 from gapless_phb.core.publishers import Batch, Publisher
 from gapless_phb.core.records import checksum, decode_record
 from gapless_phb.core.retention import ByteIndex
-from unit.gapless_phb.harness import NANOSECONDS, at, columns, lines
+from unit.gapless_phb.harness import at, columns, lines
+from unit.rig import NANOSECONDS
 
 PUBEND = "default@1"
 

@@ -7,7 +7,7 @@ from unit.gapless_phb.harness import Harness, at
 
 
 def own(harness: Harness) -> Own:
-    source = harness.phb._pubends[harness.pubend].source
+    source = harness.role._pubends[harness.pubend].source
     assert isinstance(source, Own)
     return source
 
@@ -22,7 +22,7 @@ def test_nothing_is_given_up_before_the_publishers_checkpoint_is_durable() -> No
 
     source.give_up(source.log.newest, again.append)
     asked = source.log.lost_asked
-    harness.settle()
+    harness.pump()
     harness.sync()
     source.give_up(source.log.newest, again.append)
 

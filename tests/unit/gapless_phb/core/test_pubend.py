@@ -30,7 +30,7 @@ class TestBeginning:
     def test_its_rows_its_members_and_its_lease_are_one_write(self) -> None:
         harness = Harness(members=("shb1",))
 
-        assert len(harness.volume.unsynced) == 1
+        assert len(harness.unsynced) == 1
         harness.sync()
         assert harness.row(rows.PUBENDS) is not None
         assert harness.row(rows.MEMBERS, "shb1") == rows.encode(at(1000))
@@ -65,7 +65,7 @@ class TestBeginning:
         harness.wall += 60_000
         row = msgspec.msgpack.decode(harness.row(rows.PUBENDS) or b"")
         row = [*row[:3], [[at(1000), at(2000)]]]
-        harness.phb._outbox.write([Set(rows.PUBENDS, rows.key(0), msgspec.msgpack.encode(row))])
+        harness.role._outbox.write([Set(rows.PUBENDS, rows.key(0), msgspec.msgpack.encode(row))])
         harness.sync()
         harness.crash()
         said = harness.sync()
@@ -90,7 +90,7 @@ class TestBeginning:
         said = harness.sync()
 
         (held,) = [effect for effect in said if isinstance(effect, Held)]
-        assert held.stable == harness.phb._pubends[harness.pubend].log.stable > 0
+        assert held.stable == harness.role._pubends[harness.pubend].log.stable > 0
 
     def test_every_event_is_above_the_void(self) -> None:
         harness = ready()
@@ -101,7 +101,7 @@ class TestBeginning:
         publisher.send()
         (know,) = knows(harness.sync())
 
-        assert know.knowledge.data.ticks[0] > harness.phb._pubends[harness.pubend].row.voids[0][1]
+        assert know.knowledge.data.ticks[0] > harness.role._pubends[harness.pubend].row.voids[0][1]
 
     def test_the_latest_voids_are_remembered(self) -> None:
         harness = Harness(void_limit=3)
@@ -111,7 +111,7 @@ class TestBeginning:
             harness.crash()
             harness.sync()
 
-        voids = harness.phb._pubends[harness.pubend].row.voids
+        voids = harness.role._pubends[harness.pubend].row.voids
         assert [hi + 1 for _, hi in voids] == [at(31_000), at(41_000), at(51_000)]
 
     def test_a_quick_restart_within_the_lease_makes_no_void(self) -> None:
@@ -119,7 +119,7 @@ class TestBeginning:
         harness.crash()
         harness.sync()
 
-        assert harness.phb._pubends[harness.pubend].row.voids == ()
+        assert harness.role._pubends[harness.pubend].row.voids == ()
 
     def test_members_and_holds_survive(self) -> None:
         harness = ready("shb1")
@@ -171,14 +171,14 @@ class TestSilence:
         harness.advance(5000, sync=False)
 
         assert harness.said == []
-        assert harness.phb.deadline() is not None
+        assert harness.role.deadline() is not None
 
     def test_an_idle_pubend_writes_its_lease_every_other_second(self) -> None:
         harness = ready()
         writes = 0
         for _ in range(20):
             harness.advance(1000, sync=False)
-            writes += len(harness.volume.unsynced)
+            writes += len(harness.unsynced)
             harness.sync()
 
         assert 9 <= writes <= 11
@@ -205,8 +205,8 @@ class TestEnrolling:
         harness = ready()
         harness.enrol("shb1")
 
-        harness.phb.retire("shb1")
-        harness.settle()
+        harness.role.retire("shb1")
+        harness.pump()
 
         assert lines(harness.sync()) == ["opened stable=1000 members: none"]
         harness.crash()
@@ -243,13 +243,13 @@ class TestHolding:
 
         harness.release(at(1210))
         harness.advance(2000)
-        assert [index for index, _ in harness.stream().records] == [at(1210)]
+        assert [index for index, _ in harness.logged] == [at(1210)]
         assert harness.status()["lost"] == at(1110)
 
         harness.hold("shb1", 2, {})
         harness.release(at(1210))
         harness.advance(2000)
-        assert harness.stream().records == []
+        assert harness.logged == []
 
 
 class TestReleasing:
@@ -265,7 +265,7 @@ class TestReleasing:
         harness.release(newest)
         harness.advance(2500)
 
-        assert harness.stream().records == []
+        assert harness.logged == []
         assert harness.status()["lost"] == newest
         assert harness.status()["log_bytes"] == 0
         assert knows(harness.said)[-1].knowledge.lost == newest
@@ -279,7 +279,7 @@ class TestReleasing:
             harness.sync()
             harness.release(harness.status()["newest"])
             harness.advance(50)
-            chops.add(harness.stream().first)
+            chops.add(harness.chopped)
 
         assert 4 <= len(chops) <= 7
 
@@ -293,9 +293,9 @@ class TestReleasing:
         harness.release(at(1), delivered=at(1010))
 
         harness.advance(1900)
-        assert len(harness.stream().records) == 1
+        assert len(harness.logged) == 1
         harness.advance(2500)
-        assert harness.stream().records == []
+        assert harness.logged == []
         assert harness.status()["lost"] == at(1010)
 
     def test_without_the_policy_age_takes_nothing(self) -> None:
@@ -306,7 +306,7 @@ class TestReleasing:
 
         harness.advance(3_600_000)
 
-        assert len(harness.stream().records) == 1
+        assert len(harness.logged) == 1
         assert harness.status()["lost"] == 0
 
     def test_the_default_keeps_an_hour_for_whoever_asks_for_the_earliest(self) -> None:
@@ -317,9 +317,9 @@ class TestReleasing:
         harness.release(at(1010))
 
         harness.advance(3_590_000)
-        assert len(harness.stream().records) == 1
+        assert len(harness.logged) == 1
         harness.advance(20_000)
-        assert harness.stream().records == []
+        assert harness.logged == []
 
 
 def test_probing_ends_when_everything_is_delivered() -> None:

@@ -94,7 +94,7 @@ def test_t09_lost_is_said_only_when_it_is_durable() -> None:
     harness.advance(0, sync=False)
     harness.sync()  # the checkpoint
     harness.advance(0, sync=False)
-    assert harness.stream().first == newest  # the chop is done, and not durable
+    assert harness.chopped == newest  # the chop is done, and not durable
 
     (before,) = knows(harness.advance(1000, sync=False))
     harness.sync()
@@ -112,14 +112,14 @@ def test_t10_an_shb_that_is_given_up_pins_nothing() -> None:
     harness.hold("dead", 1, {7: at(1)})
     harness.sync()
 
-    harness.phb.retire("dead")
-    harness.settle()
+    harness.role.retire("dead")
+    harness.pump()
     said = lines(harness.sync())
     harness.release(harness.status()["newest"])  # what the router says now that it counts one member
     harness.advance(2000)
 
     assert said == ["opened stable=1010 members: shb1@1000"]
-    assert harness.stream().records == []
+    assert harness.logged == []
     harness.crash()
     assert "members: shb1@1000" in lines(harness.sync())[0]
 
@@ -136,7 +136,7 @@ def test_t21_what_was_chopped_is_still_known_as_logged(kept: int) -> None:
     harness.release(harness.status()["newest"])
     harness.advance(1000, sync=False)
     harness.sync(kept)
-    harness.settle()
+    harness.pump()
     harness.crash(kept)
     harness.sync()
     publisher.epoch = 0
@@ -156,9 +156,9 @@ def test_t39_a_hole_is_refused_and_the_retry_of_what_was_refused_is_logged() -> 
     harness = Harness()
     harness.sync()
     publisher = harness.publisher()
-    harness.phb.on_space(low=True, now=harness.now, wall=harness.wall)
+    harness.role.on_space(low=True, now=harness.now, wall=harness.wall)
     refused = publisher.send()
-    harness.phb.on_space(low=False, now=harness.now, wall=harness.wall)
+    harness.role.on_space(low=False, now=harness.now, wall=harness.wall)
 
     follower, retry = publisher.send(), publisher.repeat(1)
     again = publisher.repeat(2)
@@ -224,7 +224,7 @@ def test_t41_a_new_member_bounds_the_release_from_the_step_in_which_it_asks() ->
     assert harness.enrol("shb2") == []
     harness.advance(10, sync=False)
     publisher.send()
-    harness.volume.sync(0)
+    harness.sync(0)
     harness.release(at(10_000))  # computed without shb2
     enrolled = harness.sync()
     harness.release(at(10_000))  # still on its way within the node when the router was told
@@ -232,10 +232,10 @@ def test_t41_a_new_member_bounds_the_release_from_the_step_in_which_it_asks() ->
 
     assert "enrolled shb2 at 1010" in lines(enrolled)
     assert harness.status()["lost"] <= at_enrolment
-    assert len(harness.stream().records) == 1
+    assert len(harness.logged) == 1
     harness.release(at(10_000))  # a later turn: shb2 is counted
     harness.advance(2000)
-    assert harness.stream().records == []
+    assert harness.logged == []
 
 
 def test_t43_what_a_chop_took_while_it_was_read_is_lost_not_silent() -> None:
@@ -247,7 +247,7 @@ def test_t43_what_a_chop_took_while_it_was_read_is_lost_not_silent() -> None:
     harness.ask((at(999), newest))
     harness.release(newest)
     harness.advance(2000)
-    assert harness.stream().records == []
+    assert harness.logged == []
 
     (answer,) = knows(harness.read())
 
@@ -267,7 +267,7 @@ def test_t43_what_an_undecided_chop_took_is_neither_lost_nor_silent() -> None:
     harness.advance(1000, sync=False)
     harness.sync()  # the checkpoint
     harness.advance(0, sync=False)  # the chop
-    assert harness.stream().first == chopped
+    assert harness.chopped == chopped
     assert harness.status()["lost"] == 0
     publisher.send()
     harness.sync(0)
@@ -284,7 +284,7 @@ def test_t44_what_a_failed_write_left_is_adopted_and_made_durable_before_it_is_s
     publisher = harness.publisher()
     publisher.send()
     harness.crash(keep=1)  # nothing was acknowledged, and yet the record is there
-    assert len(harness.stream().records) == 1
+    assert len(harness.logged) == 1
 
     before = harness.ask((at(999), at(1010)))
     harness.read()
@@ -348,9 +348,9 @@ def test_a_member_that_asks_while_a_chop_is_written_begins_above_it() -> None:
     harness.advance(1000, sync=False)
     harness.sync()
     harness.advance(0, sync=False)  # the chop is asked for
-    asked = harness.stream().first
+    asked = harness.chopped
 
-    harness.tell(Released(harness.pubend, at(1), at(1)))
+    harness.feed(Released(harness.pubend, at(1), at(1)))
     harness.hold("shb1", 1, {5: 0, 6: at(500), 7: asked + 5})
     held = lines(harness.sync())
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from gapless.core.network.facts import OpenRequest, SubmitOpen, Verdict
-from gapless.core.ports import Set, Write
+from gapless.core.ports import Set
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.errors import VolumeCorruptError
 from gapless_phb.core import rows
 from gapless_phb.core.recovery import created
-from unit.gapless_phb.harness import Content, Harness, Stream, at, knows, lines, outcomes
+from unit.gapless_phb.harness import Harness, at, knows, lines, outcomes
+from unit.rig import disk_with
 
 
 def written(batches: int = 5, **settings: Any) -> Harness:
@@ -27,8 +28,8 @@ def written(batches: int = 5, **settings: Any) -> Harness:
     return harness
 
 
-def durable(harness: Harness) -> Stream:
-    return harness.volume.durable.streams[f"phb.{harness.pubend}"]
+def indexes(harness: Harness) -> list[int]:
+    return [index for index, _ in harness.logged]
 
 
 def test_a_whole_log_goes_on_where_it_was() -> None:
@@ -47,7 +48,7 @@ def test_a_whole_log_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize("position", range(5))
 def test_a_record_that_is_missing_anywhere_is_noticed(position: int) -> None:
     harness = written()
-    del durable(harness).records[position]
+    harness.change_records(harness.stream, lambda records: records.pop(position))
 
     with pytest.raises(VolumeCorruptError, match=r"lacks what was|events are lost"):
         harness.crash()
@@ -55,7 +56,7 @@ def test_a_record_that_is_missing_anywhere_is_noticed(position: int) -> None:
 
 def test_a_missing_tail_is_noticed() -> None:
     harness = written()
-    del durable(harness).records[2:]
+    harness.change_records(harness.stream, lambda records: records.__delitem__(slice(2, None)))
 
     with pytest.raises(VolumeCorruptError, match="events are lost"):
         harness.crash()
@@ -64,22 +65,10 @@ def test_a_missing_tail_is_noticed() -> None:
 def test_a_log_that_ends_below_its_checkpoint_is_noticed() -> None:
     harness = written(100, checkpoint_bytes=1)
     assert harness.row(rows.CHECKPOINTS) is not None
-    stream = durable(harness)
-    stream.records, stream.last = [], 0
+    harness.change_records(harness.stream, list.clear, last=0)
 
     with pytest.raises(VolumeCorruptError, match="events are lost"):
         harness.crash()
-
-
-def spoil(harness: Harness, *positions: int, garbled: bool = False) -> None:
-    """These records cannot be read any more, or are other ones than were written."""
-    stream = durable(harness)
-    for position in positions:
-        index, raw = stream.records[position]
-        if garbled:
-            stream.records[position] = index, raw[:-1] + b"?"
-        else:
-            stream.unreadable.add(index)
 
 
 @pytest.mark.parametrize("garbled", [False, True])
@@ -87,8 +76,8 @@ def spoil(harness: Harness, *positions: int, garbled: bool = False) -> None:
 def test_what_cannot_be_read_stops_publishing_and_no_reader(spoilt: tuple[int, ...], garbled: bool) -> None:
     """The pubend is there, with all that can be read; nobody knows what its publishers have sent."""
     harness = written()
-    records = [index for index, _ in durable(harness).records]
-    spoil(harness, *spoilt, garbled=garbled)
+    records = indexes(harness)
+    harness.spoil(*[records[position] for position in spoilt], garbled=garbled)
 
     harness.crash()
     harness.sync()
@@ -103,7 +92,7 @@ def test_what_cannot_be_read_stops_publishing_and_no_reader(spoilt: tuple[int, .
     assert found == [tick for index in records if index not in lost for tick in (index - STEP, index)]
     assert not any(one.lo < tick <= one.hi for one in answers for index in lost for tick in (index - STEP, index))
     assert not any(one.damaged for one in answers)
-    opened = outcomes(harness.tell(SubmitOpen(OpenRequest("bob", "i", 1, None, principal="anonymous"), "bob")))
+    opened = outcomes(harness.feed(SubmitOpen(OpenRequest("bob", "i", 1, None, principal="anonymous"), "bob")))
     assert [one.verdict for one in opened] == [Verdict.REJECTED]
     assert "gapless repair" in opened[0].reason
     assert any("cannot be read" in line for line in lines(harness.said))
@@ -113,7 +102,7 @@ def test_nothing_that_is_known_of_publishers_is_written_while_some_is_not() -> N
     """The checkpoint would be believed when the damage is forgotten."""
     harness = written(checkpoint_bytes=1 << 10)
     before = harness.row(rows.CHECKPOINTS)
-    spoil(harness, 4)
+    harness.spoil(indexes(harness)[4])
     harness.crash()
     harness.sync()
 
@@ -127,11 +116,10 @@ def test_nothing_that_is_known_of_publishers_is_written_while_some_is_not() -> N
 @pytest.mark.parametrize("spoilt", [(0,), (1, 2), (4,), (0, 2, 4)])
 def test_what_was_given_up_is_said_to_be_damaged_and_publishing_goes_on(spoilt: tuple[int, ...]) -> None:
     harness = written()
-    stream = durable(harness)
-    records = [index for index, _ in stream.records]
-    spoil(harness, *spoilt)
-    for position in spoilt:
-        stream.given_up.append((records[position - 1] if position else 0, records[position]))
+    records = indexes(harness)
+    given_up = [(records[position - 1] if position else 0, records[position]) for position in spoilt]
+    harness.spoil(*[records[position] for position in spoilt])
+    harness.give_up(*given_up)
 
     harness.crash()
     harness.sync()
@@ -146,7 +134,7 @@ def test_what_was_given_up_is_said_to_be_damaged_and_publishing_goes_on(spoilt: 
     assert answers[0].lo == 0
     assert all(one.hi == two.lo for one, two in pairwise(answers)), "every tick is accounted for"
     damaged = IntervalSet((one.lo, one.hi) for one in answers if one.damaged)
-    assert damaged == IntervalSet(stream.given_up)
+    assert damaged == IntervalSet(given_up)
     assert not any(len(one.data) for one in answers if one.damaged)
     told = {tick for one in answers for tick in one.data.ticks}
     assert all((index in told) == (position not in spoilt) for position, index in enumerate(records))
@@ -159,11 +147,10 @@ def test_of_what_cannot_be_read_behind_what_was_given_up_nothing_is_said(garbled
     So where that record cannot be read, its first events may stand below the end of what was given up.
     """
     harness = written()
-    stream = durable(harness)
-    records = [index for index, _ in stream.records]
-    spoil(harness, 1)
-    spoil(harness, 2, garbled=garbled)
-    stream.given_up.append((records[0], records[2] - 1))
+    records = indexes(harness)
+    harness.spoil(records[1])
+    harness.spoil(records[2], garbled=garbled)
+    harness.give_up((records[0], records[2] - 1))
 
     harness.crash()
     harness.sync()
@@ -181,17 +168,16 @@ def test_of_what_cannot_be_read_behind_what_was_given_up_nothing_is_said(garbled
 def test_what_is_chopped_is_lost_although_a_hole_begins_there() -> None:
     """Hostile 252, damaged twice: who wanted something from before the chop point waited for ever."""
     harness = written(members=("shb1",))
-    stream = durable(harness)
-    records = [index for index, _ in stream.records]
-    spoil(harness, 1)
-    stream.given_up.append((records[0], records[2] - 1))
+    records = indexes(harness)
+    harness.spoil(records[1])
+    harness.give_up((records[0], records[2] - 1))
     harness.crash()
     harness.sync()
 
     harness.release(records[1])
     harness.advance(10_000)
     harness.sync()
-    assert durable(harness).first == records[1]
+    assert harness.chopped == records[1]
     harness.said.clear()
     harness.ask((0, records[0]))
     harness.read()
@@ -203,16 +189,15 @@ def test_what_is_chopped_is_lost_although_a_hole_begins_there() -> None:
 def test_a_publisher_goes_on_behind_what_was_given_up() -> None:
     """Of what is behind the damage the number is known; what was in it counts as sent, for all that was after it."""
     harness = written()
-    stream = durable(harness)
-    records = [index for index, _ in stream.records]
-    spoil(harness, 1, 2)
-    stream.given_up.append((records[0], records[2]))
+    records = indexes(harness)
+    harness.spoil(*records[1:3])
+    harness.give_up((records[0], records[2]))
 
     harness.crash()
     harness.sync()
 
     opened = outcomes(
-        [*harness.tell(SubmitOpen(OpenRequest("ann", "i2", 1, None, principal="anonymous"), "ann")), *harness.sync()]
+        [*harness.feed(SubmitOpen(OpenRequest("ann", "i2", 1, None, principal="anonymous"), "ann")), *harness.sync()]
     )
     assert [(one.verdict, one.sequence) for one in opened] == [(Verdict.OK, 10)]
 
@@ -221,10 +206,11 @@ def test_events_of_a_publisher_that_are_missing_are_noticed() -> None:
     harness = written()
     row = rows.PublisherRow(1, "i1", 1, 0, 0, 0, b"")
     key = rows.key(0, "ann")
-    harness.volume.durable.apply(Write([Set(rows.PUBLISHERS, key, rows.encode(row))]))
-    first, *_ = durable(harness).records
-    checkpoint = rows.Checkpoint(first[0], 1, [(first[0], 0)])
-    harness.volume.durable.apply(Write([Set(rows.CHECKPOINTS, rows.key(0), rows.encode(checkpoint))]))
+    first, *_ = indexes(harness)
+    checkpoint = rows.Checkpoint(first, 1, [(first, 0)])
+    harness.change_rows(
+        Set(rows.PUBLISHERS, key, rows.encode(row)), Set(rows.CHECKPOINTS, rows.key(0), rows.encode(checkpoint))
+    )
 
     with pytest.raises(VolumeCorruptError, match="lacks what publisher 'ann' sent before event 3"):
         harness.crash()
@@ -239,7 +225,7 @@ def test_a_log_that_was_chopped_to_nothing_is_whole() -> None:
     harness.advance(10)
     harness.release(at(5000))
     harness.advance(2000)
-    assert harness.stream().records == []
+    assert harness.logged == []
 
     harness.crash()
     assert lines(harness.sync())[0].startswith("opened")
@@ -251,4 +237,4 @@ def test_a_log_that_was_chopped_to_nothing_is_whole() -> None:
 def test_what_is_created_has_a_past_that_is_used() -> None:
     row = rows.PubendRow("default@1", at(7), ("#",))
 
-    assert created(Content(), rows.SavedPubend(0, row)).last == at(7)
+    assert created(disk_with(), rows.SavedPubend(0, row)).last == at(7)

@@ -89,7 +89,7 @@ def test_who_is_not_known_is_an_error_that_says_who_is() -> None:
     assert (failed.request, failed.code) == (7, Code.CONFIGURATION)
     assert "'shb'" in failed.reason
     assert "shb1@disk, shb2@disk" in failed.reason
-    assert not harness.volume.unsynced
+    assert not harness.unsynced
 
 
 def test_a_node_with_another_disk_is_never_taken_for_the_one_that_is_gone() -> None:

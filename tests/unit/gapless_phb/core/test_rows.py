@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from gapless.core.ports import Set, Write
+from gapless.core.ports import Set
 from gapless_phb.core import rows
-from unit.gapless_phb.harness import Content
+from unit.rig import disk_with
 
 
 def saved(*operations: Set) -> list[rows.SavedPubend]:
-    content = Content()
-    content.apply(Write(operations))
-    return rows.saved_pubends(content)
+    return rows.saved_pubends(disk_with(*operations))
 
 
 def test_nothing_is_saved_on_a_new_volume() -> None:
