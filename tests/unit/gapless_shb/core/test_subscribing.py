@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless.core.network.facts import Held, Hold, Interest, PubendMeta, Seen
+from gapless.core.network.facts import Held, Hold, Interest, PubendMeta, Seen, Want
 from gapless.core.ports import ClientSession, SessionEnded, Set, Tell, Write
-from gapless.core.stream.ticks import FOREVER, STEP, tick_at, time_at, wall_at
+from gapless.core.stream.ticks import FOREVER, SECOND, STEP, tick_at, time_at, wall_at
 from gapless.core.wire import messages as m
 from gapless_shb.core.checkpoint import recover_positions
 from unit.gapless_shb.core.harness import BASE, PUBEND, World, ask, say
@@ -397,6 +397,46 @@ def test_a_second_consumer_is_refused_or_waits_or_takes_over() -> None:
     ask(desk.world.shb, desk.session(4), m.Detach(subscribed.sid), desk.world.now, desk.world.wall)
     desk.world.pump()
     assert desk.subscribed(3).sid == subscribed.sid
+
+
+@pytest.mark.parametrize("way", ["detached", "session over", "taken over"])
+def test_what_a_new_consumer_has_missed_is_asked_for_in_the_turn_in_which_it_comes(way: str) -> None:
+    """It may have waited for that: whichever message starts its reader, no timer has to."""
+    desk, subscribed = attached()
+    missed = [m.Position(PUBEND, BASE - SECOND)]
+    desk.ask(2, in_use=m.InUse.WAIT, positions=missed)
+    desk.said.clear()
+
+    if way == "detached":
+        detach = m.Detach(subscribed.sid)
+        ask(desk.world.shb, desk.session(1), detach, desk.world.now, desk.world.wall)
+    elif way == "session over":
+        say(desk.world.shb, SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    else:
+        desk.ask(3, in_use=m.InUse.TAKEOVER, positions=missed)
+    desk.world.pump()
+
+    assert (PUBEND, ((BASE - SECOND, BASE),)) in [(w.pubend, w.ranges) for w in desk.said if isinstance(w, Want)]
+
+
+def test_what_a_creation_holds_is_asked_for_in_the_turn_that_completes_it() -> None:
+    """That is when its record is durable, with the start that the pubend gave it."""
+    desk = Desk()
+    desk.world.publish()
+    desk.world.deliver(desk.world.knowledge(BASE, desk.world.stable, raw=True, reply=False))
+    desk.ask(1, start=m.StartAt.EARLIEST)
+    desk.world.sync()
+    (hold,) = [effect for effect in desk.said if isinstance(effect, Hold) and effect.at]
+    held = Held(hold.shb, PUBEND, hold.version, {1: BASE}, desk.world.stable)
+    say(desk.world.shb, held, desk.world.now, desk.world.wall)
+    desk.world.pump()
+    assert desk.answer(1) is None
+    desk.said.clear()
+
+    desk.world.sync()
+
+    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE)]
+    assert [effect.ranges for effect in desk.said if isinstance(effect, Want)] == [((BASE, desk.world.stable),)]
 
 
 def test_the_same_client_object_takes_its_own_subscription_back_at_once() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gapless.core.ports import ClientSession, SessionEnded
 from gapless.core.wire import messages as m
 from unit.gapless_shb.core.harness import say
@@ -68,6 +70,25 @@ def test_who_waits_gets_it_then() -> None:
     world.say(m.EndLease(number))
 
     assert isinstance(world.answers[-OTHER.number], m.Leased)
+
+
+@pytest.mark.parametrize("way", ["given back", "session over"])
+def test_who_waits_gets_it_before_who_asks_for_it_later_in_the_same_turn(way: str) -> None:
+    world = attached()
+    number = lease(world)
+    assert other_lease(world, m.InUse.WAIT) is None
+    late = ClientSession(OTHER.number + 1, "c", "late", "")
+    requests, now = world.shb.requests(), (world.now, world.wall)
+
+    if way == "given back":
+        requests[m.EndLease](world.client, m.EndLease(number), *now)
+    else:
+        say(world.shb, SessionEnded(world.client), *now)
+    requests[m.Lease](late, m.Lease(9, world.target, "query-3", m.InUse.ERROR), *now)
+    world.pump()
+
+    assert isinstance(world.answers[-OTHER.number], m.Leased)
+    assert world.answers[-late.number].code is m.Code.IN_USE
 
 
 def test_who_waits_no_longer_does_not_get_it() -> None:
