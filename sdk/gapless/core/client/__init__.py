@@ -1,9 +1,9 @@
 """The client's protocol core: pure, so that the simulator runs the same client that applications use.
 
-`connection` has the machine; `reaching` the addresses it tries, `liveness` its heartbeats. It holds
-`publishers` (each a `publishing` machine), `attachments` (each a `subscribing` machine with one `lane`
-per pubend, and `acknowledging`), and the questions of `asking`. What it asks of the world is in
-`effects`, what subscriptions hand out in `items`.
+`connection` has the machine; `reaching` the addresses it tries, `liveness` its heartbeats. It holds a `registry`
+each of publishers (a `publishing` machine), of `subscriptions` (a `subscribing` machine with one `lane` per
+pubend, and `acknowledging`), and of `requests`. What it asks of the world is in `effects`, what subscriptions
+hand out in `items`.
 """
 
 from __future__ import annotations

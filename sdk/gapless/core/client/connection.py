@@ -19,8 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from gapless.core.client.asking import Asking
-from gapless.core.client.attachments import Attachments
 from gapless.core.client.backoff import Backoff
 from gapless.core.client.effects import (
     Closed,
@@ -35,12 +33,15 @@ from gapless.core.client.effects import (
 )
 from gapless.core.client.liveness import Liveness
 from gapless.core.client.outbox import Outbox
-from gapless.core.client.publishers import Publishers
+from gapless.core.client.publishing import PublisherCore
 from gapless.core.client.ranges import Ranges
 from gapless.core.client.reaching import Reaching
+from gapless.core.client.reading import RangeReading
 from gapless.core.client.refusals import TEMPORARY, error_of
+from gapless.core.client.registry import Key, Registry, Timer
+from gapless.core.client.requests import HeldLease, Question, Requests
 from gapless.core.client.settings import Settings
-from gapless.core.client.timers import Key, Timer
+from gapless.core.client.subscriptions import Subscriptions
 from gapless.core.deadlines import Deadlines
 from gapless.core.wire.codec import decode_server, session_of
 from gapless.core.wire.messages import (
@@ -55,7 +56,11 @@ from gapless.core.wire.messages import (
     ListPubends,
     ListSubscriptions,
     Proof,
+    Published,
+    PublisherOpened,
+    PublishRefused,
     Refused,
+    RequestFailed,
     Retire,
     Unsubscribe,
     Welcome,
@@ -72,7 +77,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from gapless.core.client.items import Item
-    from gapless.core.client.publishing import PublisherCore
     from gapless.core.client.subscribing import SubscriptionCore, Wanted
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.ticks import PubendId, Tick
@@ -123,8 +127,6 @@ class ClientCore:
         self.client_id = client_id
         self.network = ""
         """The network's id: from the first Welcome on, no other network will do."""
-        self.welcome: Welcome | None = None
-        """What the broker said when the newest session was opened."""
         self.trouble = ""
         """Why the newest link was lost, or did not come about."""
         self._instance = instance
@@ -144,19 +146,28 @@ class ClientCore:
         def backoff() -> Backoff:
             return Backoff(random, self._settings.retry_first, self._settings.retry_most)
 
-        self._publishers = Publishers(self._outbox, self._deadlines, backoff)
-        self._attachments = Attachments(self._outbox, self._deadlines, backoff)
-        self._asking = Asking(self._outbox, self._deadlines, backoff)
-        self.ranges = Ranges(self._outbox, self._deadlines, backoff, self._asking, self._number)
+        self._backoff = backoff
+        self._publishers: Registry[PublisherCore] = Registry(self._outbox)
+        self._subscriptions = Subscriptions(self._outbox, self._deadlines, backoff)
+        self._requests = Requests(self._outbox, self._deadlines, backoff, self._number)
+        self._registries: dict[Timer, Registry[Any]] = {
+            Timer.PUBLISHER: self._publishers,
+            Timer.SUBSCRIPTION: self._subscriptions,
+            Timer.REQUEST: self._requests,
+        }
+        self.ranges = Ranges(self._outbox, self._requests)
         """What is asked about subscriptions of which the application keeps the position itself."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             Alive: self._on_alive,
             Closing: self._on_closing,
-            **self._publishers.handlers(),
-            **self._attachments.handlers(),
-            **self.ranges.handlers(),
-            **self._asking.handlers(self.ranges.on_failed(self._attachments.on_request_failed)),
+            PublisherOpened: self._publishers.forward(PublisherCore.on_opened, "publisher"),
+            Published: self._publishers.forward(PublisherCore.on_published, "publisher"),
+            PublishRefused: self._publishers.forward(PublisherCore.on_refused, "publisher"),
+            **self._subscriptions.handlers(),
+            **self._requests.handlers(Question, HeldLease, RangeReading),
+            RequestFailed: self._on_request_failed,
         }
+        self._fail_request = self._requests.forward(lambda request, failed: request.on_failed(failed))
 
     # Getters.
 
@@ -165,13 +176,18 @@ class ClientCore:
         """Whether a session is open."""
         return self.phase is Phase.OPEN
 
+    @property
+    def welcome(self) -> Welcome | None:
+        """What the broker said when the newest session was opened."""
+        return self._outbox.welcome
+
     def publisher(self, number: int) -> PublisherCore | None:
         """The publisher with this number, unless it is over."""
         return self._publishers.get(number)
 
     def subscription(self, number: int) -> SubscriptionCore | None:
         """The subscription with this number, unless it is over."""
-        return self._attachments.get(number)
+        return self._subscriptions.get(number)
 
     # What happened.
 
@@ -214,17 +230,11 @@ class ClientCore:
         """The time of `deadline()` has come."""
         self._at(now)
         for timer, number in self._deadlines.take_expired(now):
-            if timer is Timer.PUBLISHER:
-                self._publishers.on_deadline(number)
-            elif timer is Timer.SUBSCRIPTION:
-                self._attachments.on_deadline(number)
-            elif timer is Timer.QUESTION:
-                self._asking.on_deadline(number)
-            elif timer is Timer.RANGE:
-                self.ranges.on_deadline(number)
+            if timer in self._registries:
+                self._registries[timer].on_deadline(number)
             elif timer is Timer.ACKNOWLEDGE:
                 self._acknowledged_at = now
-                self._attachments.send_acknowledgements()
+                self._subscriptions.send_acknowledgements()
             else:
                 self._on_own_deadline(timer)
 
@@ -239,13 +249,17 @@ class ClientCore:
     def open_publisher(self, name: str, instance: str, topic: str | None, now: int) -> int:
         """Opens a publisher; `instance` is unique to it. Answered by PublisherReady, or it failed."""
         self._at(now)
-        welcome = self.welcome if self.connected else None
-        return self._publishers.open(self._number(), name, instance, topic, welcome)
+        number = self._number()
+        publisher = PublisherCore(number, name, instance, topic, self._backoff(), self._outbox, self._deadlines)
+        self._publishers.add(publisher)
+        return number
 
     def publish(self, publisher: int, events: EventColumns, now: int) -> int:
         """Queues a batch of a publisher that is not over; its answer comes under the ticket returned."""
         self._at(now)
-        return self._publishers.publish(publisher, events)
+        core = self._publishers.get(publisher)
+        assert core is not None
+        return core.publish(events)
 
     def close_publisher(self, publisher: int, now: int) -> None:
         """Forgets a publisher; what is unanswered is uncertain."""
@@ -258,7 +272,7 @@ class ClientCore:
         A subscription of the same name that this client consumes already is taken over from it.
         """
         self._at(now)
-        return self._attachments.subscribe(self._number(), wanted)
+        return self._subscriptions.subscribe(self._number(), wanted)
 
     def take(self, subscription: int, now: int, events_max: int | None = None) -> Item | None:
         """The next thing for the application: everything taken before is done with then.
@@ -266,13 +280,13 @@ class ClientCore:
         Without `events_max` as it arrived; with it, up to so many events of one pubend that are there.
         """
         self._at(now)
-        core = self._attachments.get(subscription)
+        core = self._subscriptions.get(subscription)
         return None if core is None else core.take(events_max)
 
     def acknowledge(self, subscription: int, positions: Mapping[PubendId, Tick], now: int) -> None:
         """Everything up to these positions is done with. Sent at the end of this turn, or a little later."""
         self._at(now)
-        if self._attachments.acknowledge(subscription, positions):
+        if self._subscriptions.acknowledge(subscription, positions):
             self._deadlines.set_earlier(
                 (Timer.ACKNOWLEDGE, 0), max(now, self._acknowledged_at + self._settings.acknowledge)
             )
@@ -280,50 +294,40 @@ class ClientCore:
     def drain(self, subscription: int, now: int) -> None:
         """From now on `take` finds nothing."""
         self._at(now)
-        core = self._attachments.get(subscription)
+        core = self._subscriptions.get(subscription)
         if core is not None:
             core.drain()
 
     def detach(self, subscription: int, now: int) -> None:
         """Ends the consumption of a subscription. Nothing more is heard of it."""
         self._at(now)
-        self._attachments.detach(subscription)
+        self._subscriptions.detach(subscription)
 
     def unsubscribe(self, name: str, client_id: str, now: int) -> int:
         """Removes a durable subscription. Answered by None."""
-        self._at(now)
-        number = self._number()
-        return self._asking.ask(number, Unsubscribe(number, name, client_id))
+        return self._requests.begin(Question, lambda number: Unsubscribe(number, name, client_id), now)
 
     def list_subscriptions(self, now: int) -> int:
         """Asks for all durable subscriptions. Answered by their rows."""
-        self._at(now)
-        number = self._number()
-        return self._asking.ask(number, ListSubscriptions(number))
+        return self._requests.begin(Question, ListSubscriptions, now)
 
     def list_pubends(self, now: int) -> int:
         """Asks for all pubends. Answered by their rows."""
-        self._at(now)
-        number = self._number()
-        return self._asking.ask(number, ListPubends(number))
+        return self._requests.begin(Question, ListPubends, now)
 
     def ask_status(self, now: int) -> int:
         """Asks for the figures and alarms of the broker. Answered by its gauges and alarms, in one list."""
-        self._at(now)
-        number = self._number()
-        return self._asking.ask(number, AskStatus(number))
+        return self._requests.begin(Question, AskStatus, now)
 
     def retire(self, shb: str, now: int, *, only_look: bool = False) -> int:
         """Gives an SHB up for good, or asks what would become of that. Answered by the broker's `Retired`."""
-        self._at(now)
-        number = self._number()
-        return self._asking.ask(number, Retire(number, shb, only_look))
+        return self._requests.begin(Question, lambda number: Retire(number, shb, only_look), now)
 
     def close(self, now: int) -> None:
         """Says goodbye and ends everything: what is unanswered then is uncertain."""
         self._at(now)
         if self.phase is Phase.OPEN:
-            self._attachments.send_acknowledgements()
+            self._subscriptions.send_acknowledgements()
             self._outbox.send_last(Goodbye())
         self._shut("the connection was closed", None)
 
@@ -376,19 +380,16 @@ class ClientCore:
         now = self._outbox.now
         self.phase = Phase.OPEN
         self.network = welcome.network
-        self.welcome = welcome
         self._opened_at = now
         self._reaching.on_open()
-        self._outbox.begin_session(welcome.session)
+        self._outbox.begin_session(welcome)
         self._received = Received()
         self._deadlines.clear((Timer.CONNECT, 0))
         self._liveness.begin(welcome.heartbeat_ms)
         self._outbox.tell(RaiseLimit(self._outbox.link, welcome.max_frame_bytes))
         self._outbox.tell(Connected(self._reaching.address, welcome.node, welcome.network))
-        self._publishers.on_session(welcome)
-        self._attachments.on_session()
-        self._asking.on_session(welcome)
-        self.ranges.on_session()
+        for registry in self._registries.values():
+            registry.on_session()
 
     def _refused(self, refused: Refused) -> None:
         """A refusal ends the connection once every address has refused for good since it was last open."""
@@ -424,10 +425,8 @@ class ClientCore:
     def _end_session(self) -> None:
         self._outbox.session = 0
         self._liveness.end()
-        self._publishers.on_session_over()
-        self._attachments.on_session_over()
-        self._asking.on_session_over()
-        self.ranges.on_session_over()
+        for registry in self._registries.values():
+            registry.on_session_over()
 
     def _shut(self, reason: str, error: GaplessError | None) -> None:
         """The end: nothing will be done, said or heard any more."""
@@ -438,9 +437,8 @@ class ClientCore:
         self.phase = Phase.CLOSED
         self._outbox.session = self._outbox.link = 0
         self._publishers.fail_all(PublishUncertainError(f"{reason} before the broker answered"))
-        self._attachments.fail_all(error or ConnectionClosedError(reason))
-        self._asking.fail_all(error or ConnectionClosedError(reason))
-        self.ranges.fail_all(error or ConnectionClosedError(reason))
+        self._subscriptions.fail_all(error or ConnectionClosedError(reason))
+        self._requests.fail_all(error or ConnectionClosedError(reason))
         self._deadlines.clear_all()
         self._outbox.tell(Closed(error))
 
@@ -456,6 +454,12 @@ class ClientCore:
         if handler is None:
             raise RemoteProtocolError(f"an unexpected {type(message).__name__}")
         handler(message)
+
+    def _on_request_failed(self, failed: RequestFailed) -> None:
+        if self._requests.get(failed.request) is not None:
+            self._fail_request(failed)
+        else:
+            self._subscriptions.on_request_failed(failed)
 
     def _on_alive(self, _message: Alive) -> None:
         """That something was heard is noted with every frame."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gapless.core.client.backoff import MILLISECOND, SECOND
 from gapless.core.client.outbox import Outbox
-from gapless.core.client.timers import Key, Timer
+from gapless.core.client.registry import Key, Timer
 from gapless.core.deadlines import Deadlines
 from gapless.core.wire.messages import Heartbeat
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gapless.core.client.effects import Effect, Payload, SendFrames
 from gapless.core.wire.codec import encode, encode_keyed, encode_publish
-from gapless.core.wire.messages import ClientMessage, Publish, PublishKeyed
+from gapless.core.wire.messages import ClientMessage, Publish, PublishKeyed, Welcome
 from gapless.core.wire.numbering import Sent
 
 
@@ -18,6 +18,8 @@ class Outbox:
     def __init__(self) -> None:
         self.link = 0
         self.session = 0
+        self.welcome: Welcome | None = None
+        """What the broker said when the newest session was opened."""
         self.sent_at = 0
         """When something was last sent in the ordinary lane, by `now`: there the heartbeats go."""
         self.now = 0
@@ -26,9 +28,10 @@ class Outbox:
         self._ordinary: SendFrames | None = None
         self._sent = Sent()
 
-    def begin_session(self, session: int) -> None:
+    def begin_session(self, welcome: Welcome) -> None:
         """A session is open: what is sent in it is numbered from 1 on."""
-        self.session = session
+        self.session = welcome.session
+        self.welcome = welcome
         self._sent = Sent()
 
     @property

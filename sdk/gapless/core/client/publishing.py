@@ -16,7 +16,7 @@ from gapless.core.client.batches import Batch, Batches
 from gapless.core.client.effects import Answered, Failed, Notice, NotPublished, PublisherReady, Receipted
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, publish_error
-from gapless.core.client.timers import Key, Timer
+from gapless.core.client.registry import Key, Timer
 from gapless.core.deadlines import Deadlines
 from gapless.core.stream.ticks import Tick
 from gapless.core.wire.messages import (
@@ -33,7 +33,6 @@ from gapless.errors import GaplessError, PublishUncertainError, RemoteProtocolEr
 
 if TYPE_CHECKING:
     from gapless.core.stream.columns import EventColumns
-    from gapless.core.wire.messages import Welcome
 
 RETRY_FIRST = 100 * MILLISECOND
 RETRY_MOST = 5 * SECOND
@@ -85,6 +84,11 @@ class PublisherCore:
     # Getters.
 
     @property
+    def over(self) -> bool:
+        """Whether it was closed, or refused for good."""
+        return self.phase is Phase.OVER
+
+    @property
     def unanswered(self) -> int:
         """How many batches have no receipt yet, sent or not."""
         return len(self._batches)
@@ -101,10 +105,10 @@ class PublisherCore:
 
     # What happened.
 
-    def on_session(self, welcome: Welcome) -> None:
+    def on_session(self) -> None:
         """A session is open: open the publisher there. Every opening is a new attempt."""
-        if self.phase is Phase.OVER:
-            return
+        welcome = self._outbox.welcome
+        assert welcome is not None
         self._window_batches = welcome.window_batches
         self._window_bytes = welcome.window_bytes
         self._durable = welcome.durable
@@ -115,8 +119,6 @@ class PublisherCore:
 
     def on_session_over(self) -> None:
         """Whatever was sent may or may not have been logged: it stays in the queue."""
-        if self.phase is Phase.OVER:
-            return
         self._batches.on_session_over()
         self.phase = Phase.UNOPENED
         self._resume()
@@ -149,11 +151,11 @@ class PublisherCore:
         self._answered_well()
         self._send()
 
-    def on_refused(self, refused: PublishRefused, now: int) -> None:
+    def on_refused(self, refused: PublishRefused) -> None:
         """A batch, or the opening, was not taken. Raises RemoteProtocolError if it makes no sense."""
         if self.phase is Phase.OPENING:
             if not refused.sequence:  # else it is about a batch that was sent before the opening
-                self._on_opening_refused(refused, now)
+                self._on_opening_refused(refused)
         elif self.phase is Phase.OPEN:
             if refused.code is Code.FENCED:
                 self.fail(publish_error(refused.code, refused.reason))
@@ -165,7 +167,7 @@ class PublisherCore:
             elif refused.code in TEMPORARY:
                 self._rewind(refused)
                 if self.phase is Phase.OPEN:
-                    self._pause(now + self._backoff.next())
+                    self._pause()
                 self._stall(refused.reason)
             else:
                 self._drop(refused)
@@ -196,8 +198,6 @@ class PublisherCore:
         A refusal in this session is the truth about all that was sent in it, because answers come in order.
         It says nothing about a batch that an earlier session took with it: that one may be logged.
         """
-        if self.phase is Phase.OVER:
-            return
         self.phase = Phase.OVER
         self._deadlines.clear((Timer.PUBLISHER, self.number))
         if self._outbox.open:
@@ -285,17 +285,17 @@ class PublisherCore:
         self._resume()
         self._open()
 
-    def _pause(self, due: int) -> None:
+    def _pause(self) -> None:
         self._paused = True
-        self._deadlines.set_later((Timer.PUBLISHER, self.number), due)
+        self._deadlines.set((Timer.PUBLISHER, self.number), self._outbox.now + self._backoff.next())
 
     def _resume(self) -> None:
         self._paused = False
         self._deadlines.clear((Timer.PUBLISHER, self.number))
 
-    def _on_opening_refused(self, refused: PublishRefused, now: int) -> None:
+    def _on_opening_refused(self, refused: PublishRefused) -> None:
         if refused.code in TEMPORARY or refused.code is Code.RESUME:
-            self._pause(now + self._backoff.next())
+            self._pause()
             self._stall(refused.reason)
         elif refused.code is Code.FORGOTTEN:
             self._begin_anew(refused.reason)

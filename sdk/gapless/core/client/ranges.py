@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gapless.core.client.asking import Asking
-from gapless.core.client.backoff import Backoff
-from gapless.core.client.leasing import Leasings
 from gapless.core.client.outbox import Outbox
-from gapless.core.client.reading import Part, Readings
+from gapless.core.client.reading import Part, RangeReading
+from gapless.core.client.requests import HeldLease, Question, Requests
 from gapless.core.client.subscribing import Wanted
-from gapless.core.client.timers import Key
-from gapless.core.deadlines import Deadlines
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
@@ -23,72 +19,26 @@ from gapless.core.wire.messages import (
     AskEarliest,
     AskHeads,
     Attach,
+    EndLease,
+    EndRead,
     InUse,
     Lease,
     Position,
     PublishKeyed,
     ReadRange,
-    RequestFailed,
     Settle,
     Target,
 )
-from gapless.errors import GaplessError
 
 
 class Ranges:
-    """The part of a client's core that knows of ranges, leases and keyed batches."""
+    """What a client does with ranges, leases and keyed batches."""
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        deadlines: Deadlines[Key],
-        backoff: Callable[[], Backoff],
-        asking: Asking,
-        number: Callable[[], int],
-    ) -> None:
-        """`number` draws the next one of the connection."""
+    def __init__(self, outbox: Outbox, requests: Requests) -> None:
         self._outbox = outbox
-        self._asking = asking
-        self._number = number
-        self._readings = Readings(outbox, deadlines, backoff)
-        self._leasings = Leasings(outbox, deadlines, backoff)
+        self._requests = requests
 
-    # What happened.
-
-    def handlers(self) -> Mapping[type, Callable[[Any], None]]:
-        """Which of the broker's messages are for this."""
-        return {**self._readings.handlers(), **self._leasings.handlers()}
-
-    def on_failed(self, otherwise: Callable[[RequestFailed], None]) -> Callable[[RequestFailed], None]:
-        """Takes failures of what was asked here; `otherwise` takes the others."""
-
-        def on_failed(failed: RequestFailed) -> None:
-            part = next((part for part in (self._readings, self._leasings) if failed.request in part), None)
-            (otherwise if part is None else part.on_failed)(failed)
-
-        return on_failed
-
-    def on_session(self) -> None:
-        """A session is open."""
-        self._leasings.on_session()
-        self._readings.on_session()
-
-    def on_session_over(self) -> None:
-        """The session is over: the next one is asked anew."""
-        self._readings.on_session_over()
-        self._leasings.on_session_over()
-
-    def on_deadline(self, number: int) -> None:
-        """What was put off is due."""
-        self._readings.on_deadline(number)
-        self._leasings.on_deadline(number)
-
-    def fail_all(self, error: GaplessError) -> None:
-        """There will be no answers."""
-        self._readings.fail_all(error)
-        self._leasings.fail_all(error)
-
-    # Questions. Each is answered under the number returned.
+    # Questions: each is answered under the number returned.
 
     def attach(self, wanted: Wanted, now: int) -> int:
         """Creates a durable subscription, or finds it. Answered by AttachedTo."""
@@ -141,37 +91,48 @@ class Ranges:
 
     def lease(self, target: Target, owner: str, in_use: InUse, now: int) -> int:
         """Asks for a lease. Answered by None when it is granted; from then on, or before that, it may fail."""
-        self._outbox.now = now
-        return self._leasings.lease(Lease(self._number(), target, owner, in_use))
+        return self._requests.begin(HeldLease, lambda number: Lease(number, target, owner, in_use), now)
 
     def end_lease(self, number: int, now: int) -> None:
-        """Gives a lease back."""
+        """Gives a lease back. Nothing more is told of it."""
         self._outbox.now = now
-        self._leasings.end(number)
+        lease = self._requests.pop(number)
+        if lease is not None:
+            lease.end()
+            if self._outbox.open:
+                self._outbox.send(EndLease(number))
 
     def read(self, target: Target, pubend: PubendId, lo: Tick, hi: Tick, now: int) -> int:
         """Begins to read a range. `Arrived` says that there is something to take; it may fail."""
-        self._outbox.now = now
-        return self._readings.read(ReadRange(self._number(), target, pubend, lo, hi, 0, 0))
+        return self._requests.begin(RangeReading, lambda number: ReadRange(number, target, pubend, lo, hi, 0, 0), now)
 
     def take(self, number: int, now: int) -> Part | None:
         """The next part of a range, if it has arrived."""
         self._outbox.now = now
-        return self._readings.take(number)
+        reading = self._reading(number)
+        return None if reading is None else reading.take()
 
     def is_complete(self, number: int) -> bool:
         """Whether all of a range has arrived, and was taken."""
-        return self._readings.is_complete(number)
+        reading = self._reading(number)
+        return reading is None or (reading.complete and not reading.parts)
 
     def end_read(self, number: int, now: int) -> None:
-        """Nobody wants the rest of a range. Nothing more is heard of it."""
+        """Nobody wants the rest of a range. Nothing more is told of it."""
         self._outbox.now = now
-        self._readings.end(number)
+        reading = self._reading(number)
+        self._requests.pop(number)
+        if reading is not None:
+            reading.end()
+            if self._outbox.open and not reading.complete:
+                self._outbox.send(EndRead(number))
+
+    def _reading(self, number: int) -> RangeReading | None:
+        reading = self._requests.get(number)
+        return reading if isinstance(reading, RangeReading) else None
 
     def _ask(self, now: int, message: Callable[[int], Any]) -> int:
-        self._outbox.now = now
-        number = self._number()
-        return self._asking.ask(number, message(number))
+        return self._requests.begin(Question, message, now)
 
 
 def _list(positions: Mapping[PubendId, Tick]) -> list[Position]:

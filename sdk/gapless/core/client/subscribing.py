@@ -21,7 +21,7 @@ from gapless.core.client.items import Delivery, Item
 from gapless.core.client.lane import Lane
 from gapless.core.client.outbox import Outbox
 from gapless.core.client.refusals import TEMPORARY, error_of, request_error
-from gapless.core.client.timers import Key, Timer
+from gapless.core.client.registry import Key, Timer
 from gapless.core.deadlines import Deadlines
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
@@ -119,6 +119,11 @@ class SubscriptionCore:
     # Getters.
 
     @property
+    def over(self) -> bool:
+        """Whether it was ended, here or by the broker."""
+        return self.phase is Phase.OVER
+
+    @property
     def durable(self) -> bool:
         """Whether it lives on at the broker when nobody is attached."""
         return self.wanted.name is not None
@@ -149,8 +154,6 @@ class SubscriptionCore:
 
     def on_session(self) -> None:
         """A session is open: attach there."""
-        if self.phase is Phase.OVER:
-            return
         self.phase = Phase.ASKING
         self._credit_events = max(0, self.wanted.window_events - self._buffered_events)
         self._credit_bytes = max(0, self.wanted.window_bytes - self._buffered_bytes)
@@ -158,9 +161,8 @@ class SubscriptionCore:
 
     def on_session_over(self) -> None:
         """What is buffered stays; nothing else is certain."""
-        if self.phase is not Phase.OVER:
-            self.phase = Phase.IDLE
-            self._deadlines.clear((Timer.SUBSCRIPTION, self.number))
+        self.phase = Phase.IDLE
+        self._deadlines.clear((Timer.SUBSCRIPTION, self.number))
 
     def on_subscribed(self, subscribed: Subscribed) -> None:
         """The broker has attached this subscription."""
@@ -179,11 +181,11 @@ class SubscriptionCore:
         self.send_acknowledgement()
         self._grant()  # what was taken while the broker was asked has left room since
 
-    def on_failed(self, failed: RequestFailed, now: int) -> None:
+    def on_failed(self, failed: RequestFailed) -> None:
         """The broker does not attach this subscription, now or ever."""
         if failed.code in TEMPORARY:
             self.phase = Phase.IDLE
-            self._deadlines.set((Timer.SUBSCRIPTION, self.number), now + self._backoff.next())
+            self._deadlines.set((Timer.SUBSCRIPTION, self.number), self._outbox.now + self._backoff.next())
             if not self._stalled:
                 self._stalled = True
                 what = f"subscription {self.wanted.name!r}" if self.durable else "a subscription"

@@ -5,16 +5,20 @@ from __future__ import annotations
 from gapless.core.client.effects import Notice, SendFrames
 from gapless.core.client.outbox import Outbox
 from gapless.core.wire.codec import session_of
-from gapless.core.wire.messages import Credit, Goodbye, Heartbeat, Hello
+from gapless.core.wire.messages import Credit, Goodbye, Heartbeat, Hello, Welcome
 from gapless.core.wire.numbering import Received
 from wire import joined
+
+
+def welcome(session: int) -> Welcome:
+    return Welcome(2, session, "net", "node", True, 5000, 1 << 20, 4 << 20, 64, 8 << 20)
 
 
 def opened() -> Outbox:
     """One with a session."""
     outbox = Outbox()
     outbox.link = 3
-    outbox.begin_session(7)
+    outbox.begin_session(welcome(7))
     return outbox
 
 
@@ -54,9 +58,9 @@ def test_what_is_sent_after_another_effect_follows_on_it() -> None:
 def test_each_session_begins_to_count_anew_and_the_handshake_does_not_count() -> None:
     outbox = opened()
     outbox.send_last(Heartbeat())
-    outbox.begin_session(0)
+    outbox.session = 0
     outbox.send_last(Hello(2, "", "c", "i"))
-    outbox.begin_session(8)
+    outbox.begin_session(welcome(8))
     outbox.send_last(Heartbeat())
     received = Received()
 

@@ -9,7 +9,9 @@ import pytest
 from gapless.core.client import Delivery, Gap
 from gapless.core.client import effects as e
 from gapless.core.client.backoff import Backoff
+from gapless.core.client.outbox import Outbox
 from gapless.core.client.reading import WINDOW_BYTES, WINDOW_EVENTS, RangeReading
+from gapless.core.deadlines import Deadlines
 from gapless.core.wire import messages as m
 from gapless.errors import ConnectionClosedError, SubscriptionNotFoundError
 from unit.gapless.core.client.talk import Talk
@@ -157,7 +159,8 @@ def test_what_cannot_be_ends_the_link() -> None:
 
 
 def test_what_has_arrived_of_a_range_lies_within_it() -> None:
-    read = RangeReading(m.ReadRange(1, TARGET, "p@1", 10, 100, 0, 0), Backoff(Random(1), 1, 1))
+    asked = m.ReadRange(1, TARGET, "p@1", 10, 100, 0, 0)
+    read = RangeReading(asked, Backoff(Random(1), 1, 1), Outbox(), Deadlines())
     read.horizon = 101
 
     with pytest.raises(AssertionError):

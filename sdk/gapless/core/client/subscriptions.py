@@ -7,8 +7,8 @@ from typing import Any
 
 from gapless.core.client.backoff import Backoff
 from gapless.core.client.outbox import Outbox
+from gapless.core.client.registry import Key, Registry
 from gapless.core.client.subscribing import Phase, SubscriptionCore, Wanted
-from gapless.core.client.timers import Key
 from gapless.core.deadlines import Deadlines
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
@@ -23,17 +23,16 @@ from gapless.core.wire.messages import (
     Silence,
     Subscribed,
 )
-from gapless.errors import GaplessError, RemoteProtocolError
+from gapless.errors import RemoteProtocolError
 
 
-class Attachments:
-    """Finds the subscription that a message or a command is for; one that is over is forgotten."""
+class Subscriptions(Registry[SubscriptionCore]):
+    """All subscriptions of one connection, by the client's number, and in a session by the broker's id."""
 
     def __init__(self, outbox: Outbox, deadlines: Deadlines[Key], backoff: Callable[[], Backoff]) -> None:
-        self._outbox = outbox
+        super().__init__(outbox)
         self._deadlines = deadlines
         self._backoff = backoff
-        self._subscriptions: dict[int, SubscriptionCore] = {}
         self._attached: dict[int, SubscriptionCore] = {}
         """By the broker's id, in this session."""
         self._pubends: dict[int, PubendId] = {}
@@ -42,10 +41,6 @@ class Attachments:
         """Subscriptions with acknowledgements that the broker was not told."""
         self._abandoned: dict[int, str | None] = {}
         """Names of what was asked for and is not wanted any more, by the number of the request."""
-
-    def get(self, number: int) -> SubscriptionCore | None:
-        """The subscription with this number, unless it is over."""
-        return self._subscriptions.get(number)
 
     def handlers(self) -> Mapping[type, Callable[[Any], None]]:
         """Which of the broker's messages are for subscriptions. One that is over hears nothing."""
@@ -62,8 +57,7 @@ class Attachments:
 
     def on_session(self) -> None:
         """A session is open."""
-        for subscription in self._subscriptions.values():
-            subscription.on_session()
+        super().on_session()
         self._unsent.clear()
 
     def on_session_over(self) -> None:
@@ -71,26 +65,19 @@ class Attachments:
         self._attached.clear()
         self._pubends.clear()
         self._abandoned.clear()
-        for subscription in self._subscriptions.values():
-            subscription.on_session_over()
-
-    def on_deadline(self, number: int) -> None:
-        """What a subscription put off is due."""
-        subscription = self._subscriptions.get(number)
-        if subscription is not None:
-            subscription.on_deadline()
+        super().on_session_over()
 
     def on_request_failed(self, message: RequestFailed) -> None:
         """A Subscribe was refused, unless the number means nothing any more."""
         self._abandoned.pop(message.request, None)
-        subscription = self._subscriptions.get(message.request)
+        subscription = self.get(message.request)
         if subscription is None or subscription.phase is not Phase.ASKING:
             return
         if message.code is Code.IN_USE and subscription.was_in_own_way:
             subscription.was_in_own_way = False
             subscription.on_session()
             return
-        subscription.on_failed(message, self._outbox.now)
+        subscription.on_failed(message)
         self._forget_if_over(subscription)
 
     # Commands.
@@ -98,14 +85,12 @@ class Attachments:
     def subscribe(self, number: int, wanted: Wanted) -> int:
         """Attaches, at once if there is a session."""
         subscription = SubscriptionCore(number, wanted, self._backoff(), self._outbox, self._deadlines)
-        self._subscriptions[number] = subscription
-        if self._outbox.open:
-            subscription.on_session()
+        self.add(subscription)
         return number
 
     def acknowledge(self, number: int, positions: Mapping[PubendId, Tick]) -> bool:
         """Notes an acknowledgement; returns whether there is something to be sent."""
-        subscription = self._subscriptions.get(number)
+        subscription = self.get(number)
         if subscription is None or not subscription.acknowledge(positions):
             return False
         self._unsent[number] = subscription
@@ -119,31 +104,23 @@ class Attachments:
 
     def detach(self, number: int) -> None:
         """Ends a subscription's consumption, if it is not over."""
-        subscription = self._subscriptions.get(number)
+        subscription = self.get(number)
         if subscription is not None:
             self._release(subscription)
             subscription.end()
             self._forget_if_over(subscription)
 
-    def fail_all(self, error: GaplessError) -> None:
-        """Ends all subscriptions."""
-        for subscription in list(self._subscriptions.values()):
-            subscription.fail(error)
-        self._subscriptions.clear()
-        self._attached.clear()
-        self._unsent.clear()
-
     # How it is done.
 
     def _forget_if_over(self, subscription: SubscriptionCore) -> None:
-        if subscription.phase is Phase.OVER:
-            self._subscriptions.pop(subscription.number, None)
+        super()._forget_if_over(subscription)
+        if subscription.over:
             self._unsent.pop(subscription.number, None)
             if self._attached.get(subscription.sid) is subscription:
                 del self._attached[subscription.sid]
 
     def _on_subscribed(self, message: Subscribed) -> None:
-        subscription = self._subscriptions.get(message.request)
+        subscription = self.get(message.request)
         if subscription is None:
             self._let_go(message)
             return
@@ -171,8 +148,7 @@ class Attachments:
            it was refused for the sake of a consumer that nobody wanted, so it asks once more.
         """
         name = self._abandoned.pop(message.request, None)
-        alive = self._subscriptions.values()
-        newer = [] if name is None else [core for core in alive if core.wanted.name == name]
+        newer = [] if name is None else [core for core in self if core.wanted.name == name]
         if not any(core.wanted.in_use is InUse.TAKEOVER for core in newer):
             self._outbox.send(Detach(message.sid, message.request))
         for core in newer:

@@ -1,0 +1,132 @@
+"""What lives on in a client through all sessions: publishers, subscriptions, requests, each under its number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from operator import attrgetter
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from gapless.core.client.outbox import Outbox
+from gapless.errors import GaplessError
+
+
+class Timer(Enum):
+    """What a deadline is for."""
+
+    CONNECT = "connect"
+    """Dial again; or give up a dial or a greeting that takes too long."""
+    HEARTBEAT = "heartbeat"
+    """Send something, if nothing was sent."""
+    SILENCE = "silence"
+    """Judge the link dead, if nothing was received."""
+    ACKNOWLEDGE = "acknowledge"
+    """Send the acknowledgements that have gathered."""
+    PUBLISHER = "publisher"
+    """Send again, or open again, what was put off."""
+    SUBSCRIPTION = "subscription"
+    """Attach again."""
+    REQUEST = "request"
+    """Ask again."""
+
+
+Key: TypeAlias = "tuple[Timer, int]"
+"""What for, and for which publisher, subscription or request (0: for the connection)."""
+
+
+class Member(Protocol):
+    """One publisher, subscription or request."""
+
+    @property
+    def number(self) -> int:
+        """Under which the application knows it."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will become of it."""
+
+    def on_session(self) -> None:
+        """A session is open."""
+
+    def on_session_over(self) -> None:
+        """The session is over, and with it whatever was on its way."""
+
+    def on_deadline(self) -> None:
+        """What was put off is due."""
+
+    def fail(self, error: GaplessError) -> None:
+        """It is over, and the application is told why."""
+
+
+M = TypeVar("M", bound=Member)
+
+
+class Registry(Generic[M]):
+    """All of one kind, by the number that the client gave them. One that is over is forgotten, and receives nothing."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._members: dict[int, M] = {}
+
+    def __iter__(self) -> Iterator[M]:
+        return iter(self._members.values())
+
+    def get(self, number: int) -> M | None:
+        """The one with this number, unless it is over."""
+        return self._members.get(number)
+
+    def add(self, member: M) -> None:
+        """One more, which begins at once if there is a session."""
+        self._members[member.number] = member
+        if self._outbox.open:
+            member.on_session()
+            self._forget_if_over(member)
+
+    def pop(self, number: int) -> M | None:
+        """Forgets one, and returns it if it was not over."""
+        return self._members.pop(number, None)
+
+    def forward(self, handle: Callable[[M, Any], None], number: str = "request") -> Callable[[Any], None]:
+        """A handler of messages, each for the one whose number is in that field."""
+        number_of = attrgetter(number)
+
+        def on_message(message: Any) -> None:
+            member = self._members.get(number_of(message))
+            if member is not None:
+                handle(member, message)
+                self._forget_if_over(member)
+
+        return on_message
+
+    def on_session(self) -> None:
+        """A session is open."""
+        for member in list(self._members.values()):
+            member.on_session()
+            self._forget_if_over(member)
+
+    def on_session_over(self) -> None:
+        """The session is over."""
+        for member in self._members.values():
+            member.on_session_over()
+
+    def on_deadline(self, number: int) -> None:
+        """What one of them put off is due."""
+        member = self._members.get(number)
+        if member is not None:
+            member.on_deadline()
+            self._forget_if_over(member)
+
+    def fail(self, number: int, error: GaplessError) -> None:
+        """Ends one, if it is not over."""
+        member = self._members.pop(number, None)
+        if member is not None:
+            member.fail(error)
+
+    def fail_all(self, error: GaplessError) -> None:
+        """Ends all."""
+        for number in list(self._members):
+            self.fail(number, error)
+
+    def _forget_if_over(self, member: M) -> None:
+        if member.over:
+            self._members.pop(member.number, None)

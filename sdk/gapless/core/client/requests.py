@@ -1,0 +1,215 @@
+"""Requests: sent again in every session and after every "not now", until they are answered or refused for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import chain
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+
+from gapless.core.client.backoff import Backoff
+from gapless.core.client.effects import Answered, Failed, Result
+from gapless.core.client.outbox import Outbox
+from gapless.core.client.refusals import TEMPORARY, error_of, publish_error, request_error
+from gapless.core.client.registry import Key, Registry, Timer
+from gapless.core.deadlines import Deadlines
+from gapless.core.wire.messages import (
+    AskStatus,
+    AttachedTo,
+    ClientMessage,
+    Code,
+    Done,
+    InUse,
+    KeyedPublished,
+    Lease,
+    Leased,
+    LeaseLost,
+    PubendList,
+    PublishKeyed,
+    RequestFailed,
+    Retired,
+    Status,
+    SubscriptionList,
+    Ticks,
+    Unsubscribe,
+)
+from gapless.errors import ConfigurationError, GaplessError, RemoteProtocolError
+
+Answers: TypeAlias = Mapping[type, Callable[[Any, Any], None]]
+"""Which messages may come for a request, and what it does with each."""
+
+
+class PendingRequest:
+    """A request that is not over. Its number is that of its message."""
+
+    ANSWERS: ClassVar[Answers] = {}
+    """What may come for it, beside a failure."""
+
+    def __init__(self, message: Any, backoff: Backoff, outbox: Outbox, deadlines: Deadlines[Key]) -> None:
+        self.message = message
+        self.over = False
+        self._backoff = backoff
+        self._outbox = outbox
+        self._deadlines = deadlines
+
+    @property
+    def number(self) -> int:
+        """Under which it is answered."""
+        return int(self.message.request)
+
+    def request(self) -> ClientMessage | PublishKeyed | None:
+        """What to send in the present session; None if nothing more is to be asked."""
+        message: ClientMessage | PublishKeyed = self.message
+        return message
+
+    # What happened.
+
+    def on_session(self) -> None:
+        """A session is open: ask there."""
+        request = self.request()
+        if request is not None:
+            self._outbox.send(request)
+
+    def on_session_over(self) -> None:
+        """What was put off is asked for in the next session."""
+        self._deadlines.clear((Timer.REQUEST, self.number))
+
+    def on_deadline(self) -> None:
+        """The time to ask once more has come."""
+        if self._outbox.open:
+            self.on_session()
+
+    def on_answer(self, message: Any) -> None:
+        """Something came for it. Raises RemoteProtocolError if that is no answer to such a request."""
+        handler = self.ANSWERS.get(type(message))
+        if handler is None:
+            raise RemoteProtocolError(f"a {type(message).__name__} in answer to a {type(self.message).__name__}")
+        handler(self, message)
+
+    def on_failed(self, failed: RequestFailed) -> None:
+        """The broker cannot do it, now or ever."""
+        if failed.code in TEMPORARY:
+            self._deadlines.set((Timer.REQUEST, self.number), self._outbox.now + self._backoff.next())
+        else:
+            self.fail(request_error(failed))
+
+    # How it ends.
+
+    def fail(self, error: GaplessError) -> None:
+        """There will be no answer."""
+        self.end()
+        self._outbox.tell(Failed(self.number, error))
+
+    def end(self) -> None:
+        """It is over: nothing more is asked, and nothing told."""
+        self.over = True
+        self._deadlines.clear((Timer.REQUEST, self.number))
+
+
+class Question(PendingRequest):
+    """A request with one answer."""
+
+    def __init__(self, message: Any, backoff: Backoff, outbox: Outbox, deadlines: Deadlines[Key]) -> None:
+        super().__init__(message, backoff, outbox, deadlines)
+        self._rows: list[Any] = []
+        """Of a list that has come in part."""
+        self._uncertain = False
+        """Whether a session ended after it was asked: then it may have been carried out."""
+
+    def on_session(self) -> None:
+        """Asks, unless the broker is older than the question: it would end the session."""
+        welcome = self._outbox.welcome
+        assert welcome is not None
+        if isinstance(self.message, AskStatus) and AskStatus.__name__ not in welcome.answers:
+            reason = f"the broker {welcome.node!r} is too old to tell its status: update it"
+            self.fail(ConfigurationError(reason))
+        else:
+            super().on_session()
+
+    def on_session_over(self) -> None:
+        """It will be asked again, and may have been carried out already."""
+        super().on_session_over()
+        self._uncertain = True
+        self._rows = []
+
+    def on_failed(self, failed: RequestFailed) -> None:
+        """As for every request, but for what the first asking has done, of which only the answer was lost."""
+        if isinstance(self.message, Unsubscribe) and self._uncertain and failed.code is Code.NOT_FOUND:
+            self._answer(None)
+        elif isinstance(self.message, PublishKeyed) and failed.code not in TEMPORARY:
+            self.fail(publish_error(failed.code, failed.reason))
+        else:
+            super().on_failed(failed)
+
+    def _on_list(self, message: SubscriptionList | Status) -> None:
+        self._rows += message.rows
+        if not message.more:
+            self._answer(self._rows)
+
+    def _answer(self, result: Result) -> None:
+        self.end()
+        self._outbox.tell(Answered(self.number, result))
+
+    ANSWERS: ClassVar[Answers] = {
+        Done: lambda self, _: self._answer(None),
+        SubscriptionList: _on_list,
+        Status: _on_list,
+        PubendList: lambda self, message: self._answer(message.rows),
+        **dict.fromkeys((Retired, AttachedTo, Ticks, KeyedPublished), _answer),
+    }
+
+
+class HeldLease(PendingRequest):
+    """The sole right to read a subscription by ranges: asked for again in each session (protocol: ranges)."""
+
+    message: Lease
+    _granted = False
+    """Whether it ever was."""
+
+    def request(self) -> Lease:
+        """Asks for it. Who had it, and lost its connection, does not take it from whoever came since."""
+        message = self.message
+        return message if not self._granted else replace(message, in_use=InUse.ERROR)
+
+    def _on_leased(self, _message: Leased) -> None:
+        if not self._granted:
+            self._granted = True
+            self._outbox.tell(Answered(self.number, None))
+
+    def _on_lost(self, lost: LeaseLost) -> None:
+        self.fail(error_of(lost.code, lost.reason))
+
+    ANSWERS: ClassVar[Answers] = {Leased: _on_leased, LeaseLost: _on_lost}
+
+
+P = TypeVar("P", bound=PendingRequest)
+
+
+class Requests(Registry[PendingRequest]):
+    """All requests of one connection."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        deadlines: Deadlines[Key],
+        backoff: Callable[[], Backoff],
+        number: Callable[[], int],
+    ) -> None:
+        """`number` draws the next one of the connection."""
+        super().__init__(outbox)
+        self._deadlines = deadlines
+        self._backoff = backoff
+        self._number = number
+
+    def handlers(self, *kinds: type[PendingRequest]) -> Mapping[type, Callable[[Any], None]]:
+        """Which of the broker's messages are answers to requests of these kinds."""
+        on_answer = self.forward(lambda request, message: request.on_answer(message))
+        return dict.fromkeys(chain.from_iterable(kind.ANSWERS for kind in kinds), on_answer)
+
+    def begin(self, kind: type[P], message: Callable[[int], Any], now: int) -> int:
+        """Asks, at once if there is a session; `message` makes what is to be sent under a number. Returns that."""
+        self._outbox.now = now
+        number = self._number()
+        self.add(kind(message(number), self._backoff(), self._outbox, self._deadlines))
+        return number
