@@ -19,6 +19,8 @@ from typing import Any, Generic, TypeVar
 
 from gapless.core.ports import (
     AllowAll,
+    Append,
+    Appended,
     Authorizer,
     ClientSession,
     Operation,
@@ -113,6 +115,10 @@ class Rig(Generic[R]):
         """The oldest writes, or all, become durable, as one group."""
         before = len(self.said)
         for write in self._sync(count):
+            for operation in write.operations:
+                if isinstance(operation, Append):
+                    appended = Appended(operation.cookie, operation.indices or ())
+                    self.role.handlers()[Appended](appended, self.now, self.wall)
             if write.cookie is not None:
                 self.role.on_durable(write.cookie, self.now, self.wall)
         self.pump()
