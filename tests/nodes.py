@@ -15,6 +15,7 @@ from gapless.errors import RemoteProtocolError
 PUBEND = "default@1"
 STREAM = "log"
 LAST = Family("gapless_log_last", "The last index.")
+TOLD = Family("gapless_router_told", "How much the router was told.")
 
 
 class StraightRouter(RouterBase):
@@ -35,6 +36,9 @@ class StraightRouter(RouterBase):
     def start(self, now: int, context: RouterContext) -> Effects:
         self.context = context
         return []
+
+    def gauges(self) -> Iterable[Gauge]:
+        return [TOLD.gauge(len(self.told))]
 
     def next_wake(self) -> int | None:
         return self.wake_at

@@ -44,6 +44,7 @@ class WatchedRouter:
         self.name = router.name
         self.needs_stream_links = router.needs_stream_links
         self.next_wake = router.next_wake
+        self.gauges = router.gauges
         self.router = router
         """The router itself."""
         self._broker = broker

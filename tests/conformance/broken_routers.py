@@ -10,12 +10,14 @@ import inspect
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import (
     AskInterest,
     Enrol,
@@ -537,3 +539,75 @@ class DeliversMailToAnybody(LocalRouter):
 
     def post(self, now: int, mail: Post) -> Effects:
         return super().post(now, replace(mail, role="shb"))
+
+
+# ------------------------------------------------------------------------------------- what operators are told
+
+
+class Figuring(LocalRouter):
+    """Not broken yet: it counts what it is told."""
+
+    family = Family("told_total", "Knowledge that it was told.", ("kind",), counter=True)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = 0
+
+    def know(self, now: int, said: Know) -> Effects:
+        self.told += 1
+        return super().know(now, said)
+
+    def gauges(self) -> Iterator[Gauge]:
+        yield from super().gauges()
+        yield self.family.gauge(self.told, "know")
+
+
+class MisnamesFigures(Figuring):
+    family = Family("What was told_total", "Knowledge that it was told.", ("kind",), counter=True)
+
+
+class MisnamesLabels(Figuring):
+    family = Family("told_total", "Knowledge that it was told.", ("kind of fact",), counter=True)
+
+
+class CountsUnderAnotherName(Figuring):
+    family = Family("told", "Knowledge that it was told.", ("kind",), counter=True)
+
+
+class ExplainsNothing(Figuring):
+    family = Family("told_total", "", ("kind",), counter=True)
+
+
+class CountsTwice(Figuring):
+    def gauges(self) -> Iterator[Gauge]:
+        yield from super().gauges()
+        yield self.family.gauge(self.told, "know")
+
+
+class CountsTwoThings(Figuring):
+    """Under one name."""
+
+    def gauges(self) -> Iterator[Gauge]:
+        yield from super().gauges()
+        yield Family("told_total", "Wants.", ("kind",), counter=True).gauge(0, "want")
+
+
+class CountsDown(Figuring):
+    def know(self, now: int, said: Know) -> Effects:
+        self.told -= 1
+        return LocalRouter.know(self, now, said)
+
+
+class CountsQuestions(Figuring):
+    """It counts how often it was asked."""
+
+    def gauges(self) -> Iterator[Gauge]:
+        self.told += 1
+        yield from super().gauges()
+
+
+class CriesWolf(LocalRouter):
+    """Whenever it has something to do."""
+
+    def know(self, now: int, said: Know) -> Effects:
+        return [*super().know(now, said), Alarm(AlarmCode.ROUTING_IMPAIRED, "there is so much to do")]

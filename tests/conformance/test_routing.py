@@ -14,6 +14,7 @@ from gapless_sim.hostile import open_routing as open_hostile
 from gapless_sim.hostile.hostility import BEHAVIOURS
 from gapless_testing.routing import ALONE, RouterHarness, RouterSuite, Topology
 from gapless_testing.routing.bounds import BoundsTests
+from gapless_testing.routing.operating import OperatorTests
 from gapless_testing.routing.purity import PurityTests
 from gapless_testing.routing.safety import SafetyTests
 from gapless_testing.routing.service import ServiceTests
@@ -50,7 +51,7 @@ class TestLocal(RouterSuite):
         return LocalHarness()
 
 
-class TestHonest(ServiceTests, BoundsTests):
+class TestHonest(ServiceTests, BoundsTests, OperatorTests):
     @pytest.fixture
     def harness(self) -> RouterHarness:
         return HonestHarness()

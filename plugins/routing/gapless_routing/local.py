@@ -7,12 +7,13 @@ delivered as the pubend said it, RAW, and the SHB matches it once. What is left 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
 
+from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import (
     AskInterest,
     AskPubend,
@@ -43,6 +44,8 @@ from gapless.core.network.seam import Effects, Router, RouterBase, RouterContext
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
+
+MEMBERS = Family("gapless_router_members", "SHBs that are counted at the pubend.", ("pubend",))
 
 
 @dataclass(slots=True)
@@ -93,6 +96,11 @@ class LocalRouter(RouterBase):
         self._broker: BrokerId = ""
         self._versions: dict[ShbId, int] = {}
         """The version of each SHB's interest, as far as it is known without a hole (T4)."""
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Who is counted."""
+        for name, pubend in self._pubends.items():
+            yield MEMBERS.gauge(len(pubend.members), name)
 
     def start(self, now: int, context: RouterContext) -> Effects:
         """It is told who it is."""

@@ -66,6 +66,11 @@ class AlarmCode(Enum):
         "Two brokers say different things of one tick; what came later is not believed.",
         "Look for a second broker on a copy of the same volume, and stop it.",
     )
+    ROUTING_IMPAIRED = (
+        "routing_impaired",
+        "The router cannot do part of its work; what it should bring is late, and nothing is lost.",
+        "Do what the text says; check the links between the brokers, and that all were given the same network.",
+    )
     SUBSCRIPTION_EXPIRED = (
         "subscription_expired",
         "A durable subscription was given up: nobody consumed it for its whole lease.",

@@ -261,8 +261,9 @@ class Machine:
         return next((role for role in self._roles if role.name == name), None)
 
     def gauges(self) -> Iterator[Gauge]:
-        """The figures of the sessions and of each role."""
+        """The figures of the sessions, of the router and of each role."""
         yield SESSIONS.gauge(self.sessions.count)
+        yield from self._router.gauges()
         for role in self._roles:
             yield from role.gauges()
 
@@ -321,7 +322,7 @@ class Machine:
             Tell: lambda effect, _: tell(effect.session, effect.message),
             Transmit: lambda effect, _: transmit(effect.session, effect.payloads),
             EndSession: lambda effect, _: end(effect.session, effect.reason),
-            Alarm: lambda effect, _: self._output.alarms.append(effect),
+            Alarm: self._on_alarm,
         }
 
     def _router_effects(self) -> dict[type, Callable[[Any], None]]:
@@ -333,6 +334,7 @@ class Machine:
             routing.SendFrame: self._to_network,
             routing.Dial: self._to_network,
             routing.Hangup: self._to_network,
+            Alarm: self._on_alarm,
         }
 
     def _to_roles_of(self, kind: type, takers: Mapping[int, Handler]) -> Callable[[Any], None]:
@@ -374,6 +376,9 @@ class Machine:
         """Only the role that it is for gets it. Any role may take mail."""
         handler = self._mailboxes.get(posted.role, _nobody)
         handler(posted, self._now, self._wall)
+
+    def _on_alarm(self, alarm: Alarm, _source: int = ROUTER) -> None:
+        self._output.alarms.append(alarm)
 
     def _to_network(self, effect: Network) -> None:
         self._output.network.append(effect)

@@ -111,6 +111,10 @@ class Mesh:
         """
         return self._station.life + (self.incarnation(broker) or 0)
 
+    def link_counts(self) -> dict[BrokerId, int]:
+        """How many links there are to each other broker."""
+        return {name: len(peer.links) for name, peer in self._peers.items() if name != self._station.broker}
+
     def peer_of(self, link: LinkId) -> BrokerId | None:
         """Who is at the end of a link."""
         return self._links.get(link)

@@ -12,10 +12,11 @@ It is configured with the rates:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import (
     BrokerId,
     Enrolled,
@@ -53,6 +54,7 @@ from gapless_sim.hostile.mesh import Mesh, Station
 from gapless_sim.hostile.requests import Requests
 from gapless_sim.hostile.timers import SECOND
 
+LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
 BEAT = 1 * SECOND
 FORGOTTEN_WITHIN = 10 * SECOND
 _LIFE_BITS = 48
@@ -79,6 +81,11 @@ class HostileRouter(RouterBase):
         self._requests: Requests
         self._on_message: dict[type, Callable[[BrokerId, Any, Address], None]]
         self._on_timer: dict[str, Callable[..., None]]
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Which brokers it has links to, and how many."""
+        for broker, count in self._mesh.link_counts().items():
+            yield LINKS.gauge(count, broker)
 
     def start(self, now: int, context: RouterContext) -> Effects:
         """Dials everybody. Raises ConfigurationError when the configuration makes no sense."""

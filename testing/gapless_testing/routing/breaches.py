@@ -22,6 +22,8 @@ class Clause(Enum):
     MAIL = "C10 mail"
     HOLD = "hold"
     """A row of holds is answered as the PHB said, and is asked of it as the SHB said."""
+    OPERATOR = "operator"
+    """Figures that monitoring can take, and alarms when something is wrong."""
     CORES = "cores"
     """Not the router's: a core at the seam contradicted itself."""
 

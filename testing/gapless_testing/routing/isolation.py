@@ -149,6 +149,8 @@ def live(harness: RouterHarness, topology: Topology, guard: Guard | None = None)
     world.network.faults = EVERYTHING
     world.start()
     world.run(SECONDS)
+    for host in world.network.hosts.values():
+        record(host.name, host.now, "gauges", host.gauges())
     return str(record)
 
 

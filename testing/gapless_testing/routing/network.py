@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, Protocol
 
+from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import BrokerId
 from gapless.core.network.seam import Effect, Router, RouterContext, RouterHandler, Told
@@ -118,6 +119,11 @@ class Host:
         self.tell(RouterContext(self.name, seed, harness.network(topology), config, dict(self.saved)))
 
     # ------------------------------------------------------------------------------ the router
+
+    def gauges(self) -> list[Gauge]:
+        """The router's figures; none while there is no router."""
+        with self.network.guard:
+            return [] if self.router is None else list(self.router.gauges())
 
     def later(self, delay: int, action: Callable[[], None]) -> None:
         """Does something after a while, unless the process ends before."""

@@ -13,6 +13,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, field
 
+from gapless.core.alarms import Alarm
+from gapless.core.gauges import Gauge
 from gapless.core.network.facts import (
     AskInterest,
     AskPubend,
@@ -77,6 +79,7 @@ Effect: TypeAlias = (
     | Save
     | Submitted
     | Posted
+    | Alarm
 )
 Effects: TypeAlias = Iterable[Effect]
 """What a router answers with."""
@@ -121,6 +124,9 @@ class Router(Protocol):
     def handlers(self) -> Mapping[type, RouterHandler]:
         """What takes each kind of fact that a router is told (`Told`). Asked for once, before the first."""
 
+    def gauges(self) -> Iterable[Gauge]:
+        """The figures of this router, computed when they are asked for."""
+
 
 class RouterBase:
     """For authors of routers: a method for each kind of fact, by the name of what it means. None wants anything yet."""
@@ -151,6 +157,10 @@ class RouterBase:
             Post: self.post,
             Saved: self.saved,
         }
+
+    def gauges(self) -> Iterable[Gauge]:
+        """Its figures, for operators: nothing is counted or kept for them but what it keeps anyway."""
+        return ()
 
     def start(self, now: int, context: RouterContext) -> Effects:
         """The first call."""

@@ -16,7 +16,7 @@ from gapless.node.gauges import SESSIONS
 from gapless.node.identity import claim
 from gapless.spi import Create
 from links import FakeTransport
-from nodes import LAST, LogRole, StraightRouter
+from nodes import LAST, TOLD, LogRole, StraightRouter
 from volumes import FakeVolume
 
 WALL = 1_700_000_000_000
@@ -170,7 +170,7 @@ def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[A
     assert (router.context.broker, router.context.seed) == ("desk", identity.start)
     assert router.context.network == NetworkMap({"desk": NetworkNode(frozenset({"phb"}))})
     assert (router.context.saved, router.context.config) == ({"epoch": b"7"}, {"depth": 3})
-    assert list(machine.gauges()) == [SESSIONS.gauge(0), LAST.gauge(0)]
+    assert list(machine.gauges()) == [SESSIONS.gauge(0), TOLD.gauge(0), LAST.gauge(0)]
 
 
 def test_a_volume_of_another_network_is_closed_again(installed: dict[Any, Any]) -> None:

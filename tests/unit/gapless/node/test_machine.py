@@ -31,7 +31,7 @@ from gapless.errors import ConfigurationError
 from gapless.node.auth import Anonymous
 from gapless.node.gauges import SESSIONS
 from gapless.node.machine import ROUNDS_MAX, Machine, Output
-from nodes import LAST, PUBEND, STREAM, LogRole, StraightRouter
+from nodes import LAST, PUBEND, STREAM, TOLD, LogRole, StraightRouter
 from wire import Wire, columns, hello, joined, kinds
 
 NOW = 10**9
@@ -194,14 +194,14 @@ def test_a_save_goes_to_the_routers_table_and_is_answered(rig: Rig) -> None:
 
 def test_frames_for_other_brokers_and_alarms_are_handed_out(rig: Rig) -> None:
     frame = routing.SendFrame(3, b"x")
-    rig.machine._queue.extend([routing.Dial("b"), frame, routing.Hangup(3)])
-    alarm = Alarm(AlarmCode.CLOCK_SUSPECT, "the clock jumped")
-    rig.role.effects.append(alarm)
+    lost, jumped = Alarm(AlarmCode.ROUTING_IMPAIRED, "no way"), Alarm(AlarmCode.CLOCK_SUSPECT, "the clock jumped")
+    rig.machine._queue.extend([routing.Dial("b"), lost, frame, routing.Hangup(3)])
+    rig.role.effects.append(jumped)
 
     output = rig.machine.take_output()
 
     assert output.network == [routing.Dial("b"), frame, routing.Hangup(3)]
-    assert output.alarms == [alarm]
+    assert output.alarms == [lost, jumped]
 
 
 def test_whoever_asks_is_told_the_status_in_parts_that_fit_into_frames() -> None:
@@ -254,11 +254,11 @@ def test_the_deadline_is_the_earliest_of_all_and_only_those_due_are_called(rig: 
     assert rig.machine.deadline() == NOW + 5 * 10**9
 
 
-def test_space_start_and_status_reach_every_role(rig: Rig) -> None:
+def test_space_start_and_status_reach_every_role_and_status_the_router(rig: Rig) -> None:
     rig.machine.on_space(NOW, WALL, low=True)
 
     assert rig.role.calls == [("start", (NOW, WALL)), ("space", True)]
-    assert list(rig.machine.gauges()) == [SESSIONS.gauge(0), LAST.gauge(0)]
+    assert list(rig.machine.gauges()) == [SESSIONS.gauge(0), TOLD.gauge(0), LAST.gauge(0)]
 
 
 def test_closing_ends_every_session(rig: Rig) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
+from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Held, Hold, Interest, NetworkMap, Progress, Want
 from gapless.core.network.seam import Effect, Router, RouterBase, RouterContext, RouterHandler
 from gapless_testing.routing import CHAIN, PAIR, RouterHarness, Topology
@@ -36,6 +37,9 @@ class ScriptedRouter:
             return lambda now, fact: self._note(method, now, (fact,) if type(fact) in WHOLE else astuple(fact))
 
         return {kind: noted(handler.__name__) for kind, handler in RouterBase().handlers().items()}
+
+    def gauges(self) -> list[Gauge]:
+        return []
 
     def next_wake(self) -> int | None:
         return self.wake_at
