@@ -5,15 +5,30 @@ A new mode is a member of `AckMode` and a policy in `POLICIES`; a subscription k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Protocol, TypeAlias
 
 from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
 
-if TYPE_CHECKING:
-    from gapless.client.subscription import Subscription
+Last: TypeAlias = Event | Silence | Gap | None
+"""What was handed out last, of the delivery or the gap in hand; None: nothing of it."""
+
+
+class Consumption(Protocol):
+    """What a policy needs of the subscription that it acknowledges for."""
+
+    last: Last
+
+    async def acknowledge(self) -> None:
+        """Everything that was handed out is done with."""
+
+    def acknowledge_behind(self, last: Last) -> None:
+        """Everything up to something of what is in hand is done with; None: all before what is in hand."""
+
+    def call_soon(self, do: Callable[[], None]) -> None:
+        """Does something in the next turn of the loop."""
 
 
 class AckMode(Enum):
@@ -31,7 +46,7 @@ class ByToken:
     needs_every_step = False
     """Whether `on_asked` must be called for each event, also for one that is at hand already."""
 
-    def __init__(self, subscription: Subscription[Any, Any]) -> None:
+    def __init__(self, subscription: Consumption) -> None:
         self._subscription = subscription
 
     def on_asked(self) -> None:
@@ -52,9 +67,9 @@ class Automatic(ByToken):
 
     needs_every_step = True
 
-    def __init__(self, subscription: Subscription[Any, Any]) -> None:
+    def __init__(self, subscription: Consumption) -> None:
         super().__init__(subscription)
-        self._done: Event | Silence | Gap | None = None
+        self._done: Last = None
         """What the application has asked past, of what is in hand."""
         self._scheduled = False
 

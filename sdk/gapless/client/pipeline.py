@@ -11,14 +11,14 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gapless.client.messages import Message
 
 if TYPE_CHECKING:
     from gapless.client.messages import Encoded, Encoder
-    from gapless.client.publisher import Publisher
     from gapless.client.receipts import Receipt, Submission
+    from gapless.core.wire.messages import Welcome
 
 BATCH_EVENTS: Final = 512
 BATCH_BYTES: Final = 256 << 10
@@ -68,10 +68,28 @@ def cut(encoded: Encoded) -> Iterator[tuple[list[bytes], list[int]]]:
         yield events[start:], body_lengths[start:]
 
 
+class BatchSink(Protocol):
+    """What a pipeline needs of its publisher."""
+
+    @property
+    def limits(self) -> Welcome:
+        """What the broker takes."""
+
+    @property
+    def unanswered_bytes(self) -> int:
+        """Bytes that no receipt covers."""
+
+    def ship(self) -> None:
+        """Gives what `send` has gathered to the core."""
+
+    def give(self, events: list[bytes], body_lengths: list[int]) -> Submission:
+        """Gives a batch to the core. Raises InvalidMessageError if it does not fit into one frame."""
+
+
 class Pipeline:
     """One run of `send_all`."""
 
-    def __init__(self, publisher: Publisher, encoder: Encoder) -> None:
+    def __init__(self, publisher: BatchSink, encoder: Encoder) -> None:
         self._publisher = publisher
         self._encoder = encoder
         self._portion = Portion()
