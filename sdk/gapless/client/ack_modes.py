@@ -38,6 +38,9 @@ class AckMode(Enum):
     """The application, with `Subscription.acknowledge`."""
     AUTO = "auto"
     """The session: an event when the next one is asked for, or the block ends well."""
+    DUPS_OK = "dups-ok"
+    """The session, lazily: what arrived together, when more than that is asked for, or the block ends well. An event
+    costs nothing; after a failure more events are handed out again than with AUTO."""
 
 
 class ByToken:
@@ -98,4 +101,20 @@ class Automatic(ByToken):
         self._subscription.acknowledge_behind(self._done)
 
 
-POLICIES: Mapping[AckMode, type[ByToken]] = {AckMode.TOKEN: ByToken, AckMode.AUTO: Automatic}
+class Lazy(ByToken):
+    """What arrived together is done with, all at once, when the application asks for more than that."""
+
+    def on_taken(self) -> None:
+        """All that was in hand before is done with."""
+        self._subscription.acknowledge_behind(None)
+
+    async def on_closed(self) -> None:
+        """What was handed out is done with, too."""
+        await self._subscription.acknowledge()
+
+
+POLICIES: Mapping[AckMode, type[ByToken]] = {
+    AckMode.TOKEN: ByToken,
+    AckMode.AUTO: Automatic,
+    AckMode.DUPS_OK: Lazy,
+}

@@ -173,6 +173,35 @@ async def test_auto_in_batches_ends_well(network: FakeNetwork) -> None:
         await until(lambda: network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[-1]})
 
 
+async def test_dups_ok_acknowledges_what_arrived_together_when_more_is_asked_for(network: FakeNetwork) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session(gapless.AckMode.DUPS_OK) as session:
+        async with session.subscribe("t", name="s") as subscription:
+            ticks = network.log(b"a", b"b", b"c")
+            acknowledged = network.broker.subscriptions[1].acknowledged
+            for _ in ticks:
+                await anext(subscription)
+            await asyncio.sleep(0.15)
+            assert acknowledged == {PUBEND: BASE}
+
+            more = network.log(b"d", b"e")
+            await anext(subscription)
+            await until(lambda: acknowledged == {PUBEND: ticks[-1]})
+        await until(lambda: acknowledged == {PUBEND: more[0]})
+
+
+async def test_dups_ok_acknowledges_nothing_of_what_is_in_hand_when_a_block_fails(network: FakeNetwork) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session(gapless.AckMode.DUPS_OK) as session:
+        with pytest.raises(ZeroDivisionError):
+            async with session.subscribe("t", name="s") as subscription:
+                ticks = network.log(*(b"%d" % i for i in range(10)))
+                async for batch in subscription.batches(max_events=2):
+                    if batch[-1].tick == ticks[5]:
+                        raise ZeroDivisionError
+        await asyncio.sleep(0.15)
+
+        assert network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[3]}
+
+
 async def test_a_cancelled_anext_loses_nothing(network: FakeNetwork) -> None:
     async with gapless.connect(ADDRESS) as connection, connection.session() as session:
         async with session.subscribe("t", name="s") as subscription:
