@@ -164,7 +164,7 @@ class Host:
         """What the broker answered to a request of a session."""
         self.delivered = 0
         self.listed = 0
-        context = RoleContext("bench", "bench", "volume", disk, self.now, self.wall, b"secret", AllowAll())
+        context = RoleContext("shb", "bench", "bench", "volume", disk, self.now, self.wall, b"secret", AllowAll())
         self.core = SubscriberHostingBroker(context, Timing())
         self._requests = self.core.requests()
         self._handlers = self.core.handlers()

@@ -54,13 +54,16 @@ def disk_with(*operations: Operation) -> VolumeReader:
 class Rig(Generic[R]):
     """See the module."""
 
-    def __init__(self, make: Callable[[RoleContext], R], *, now: int, wall: int, roles: frozenset[str]) -> None:
+    def __init__(
+        self, make: Callable[[RoleContext], R], *, role: str, now: int, wall: int, roles: frozenset[str]
+    ) -> None:
         """`now` in nanoseconds, `wall` in milliseconds. The role is made and started; nothing is synced yet."""
         self.make = make
         self.disk = MemoryDisk(durable=True)
         self.now = now
         self.wall = wall
         self.storage_id = "storage-1"
+        self.name = role
         self.roles = roles
         self.rules: Authorizer = AllowAll()
         self.said: list[object] = []
@@ -76,6 +79,7 @@ class Rig(Generic[R]):
         self.reads.clear()
         self._open()
         context = RoleContext(
+            self.name,
             IDENTITY.node,
             IDENTITY.network,
             self.storage_id,

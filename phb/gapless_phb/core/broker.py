@@ -33,7 +33,7 @@ from gapless_phb.core.own import Own
 from gapless_phb.core.pubend import Pubend
 from gapless_phb.core.recovery import Recovered, created, recover
 from gapless_phb.core.retiring import Retiring
-from gapless_phb.core.rows import PubendRow, SavedPubend, saved_pubends
+from gapless_phb.core.rows import PubendRow, SavedPubend, Tables, saved_pubends
 from gapless_phb.core.settings import PubendSettings, Settings
 from gapless_phb.core.source import Place, Timers
 
@@ -65,14 +65,12 @@ _CLOCK_RIGHT = {
 
 
 class PublisherHostingBroker:
-    """The role `phb`: takes what routers say to pubends, and says what pubends say to routers.
+    """A role: takes what routers say to pubends, and says what pubends say to routers. A node may host several.
 
     Pure: what is to be done comes out of `take_effects()`, and time is an argument (`now`: monotonic
     nanoseconds, `wall`: milliseconds since 1970). Relies on one promise of the node beyond the role seam:
     `on_durable` is called in the order in which the writes were asked for.
     """
-
-    name = "phb"
 
     def __init__(self, context: RoleContext, settings: Settings) -> None:
         """The broker as its volume says; writes nothing before `start`.
@@ -82,7 +80,9 @@ class PublisherHostingBroker:
         """
         if tick_at(context.wall) > LAST_WALL_TICK:
             raise ConfigurationError("the wall clock of this machine is set beyond the year 2088")
+        self.name = context.role
         self.settings = settings
+        self._tables = Tables(context.role)
         self._outbox = Outbox()
         self._full = False
         self._alarms: dict[AlarmCode, bool] = dict.fromkeys(_CLOCK_ALARMS, False)
@@ -90,13 +90,13 @@ class PublisherHostingBroker:
         self._by_name: dict[str, Pubend] = {}
         self._clocks: list[TickClock] = []
         own = f"{context.broker}@{context.storage_id}" if "shb" in context.roles else ""
-        self._retiring = Retiring(own, self._pubends, self._outbox, context.reader)
+        self._retiring = Retiring(own, self._pubends, self._outbox, self._tables, context.reader)
         self._recover(context)
 
     def _recover(self, context: RoleContext) -> None:
         configured = options_by_name(self.settings.pubends)
-        place = Place(context.network, context.broker, self.settings, context.authorizer, self._outbox)
-        saved = saved_pubends(context.reader)
+        place = Place(context.network, context.broker, self._tables, self.settings, context.authorizer, self._outbox)
+        saved = saved_pubends(context.reader, self._tables)
         for old in saved:
             name = name_of(old.row.pubend)
             options = configured.get(name, PubendSettings(name))

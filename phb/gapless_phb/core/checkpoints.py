@@ -53,8 +53,10 @@ class Checkpoints:
     def forget(self, names: Sequence[str]) -> None:
         """Deletes the rows of publishers that are forgotten. That their epochs were given stays known."""
         self._asked = rows.Checkpoint(self._asked.tick, self._table.epochs, self._asked.points)
-        deletions = [Delete(rows.PUBLISHERS, rows.key(self._number, name)) for name in names]
-        self._outbox.write([*deletions, Set(rows.CHECKPOINTS, rows.key(self._number), rows.encode(self._asked))])
+        deletions = [Delete(self._log.tables.publishers, rows.key(self._number, name)) for name in names]
+        self._outbox.write(
+            [*deletions, Set(self._log.tables.checkpoints, rows.key(self._number), rows.encode(self._asked))]
+        )
 
     def begin(self, then: Then) -> None:
         """Starts a checkpoint of everything that is durable now, unless one is being written.
@@ -72,7 +74,7 @@ class Checkpoints:
         """Writes some rows, and the rest when those are durable; the checkpoint itself comes last."""
         changed = self._table.take_changed(min(left, ROWS_PER_WRITE))
         operations: list[Operation] = [
-            Set(rows.PUBLISHERS, rows.key(self._number, publisher.name), rows.encode(publisher.row))
+            Set(self._log.tables.publishers, rows.key(self._number, publisher.name), rows.encode(publisher.row))
             for publisher in changed
         ]
         if left > ROWS_PER_WRITE:
@@ -80,7 +82,7 @@ class Checkpoints:
             self._outbox.write(operations, lambda _now, _wall: self._write(covered, points, rest, then))
             return
         self._asked = rows.Checkpoint(covered, self._table.epochs, points)
-        operations.append(Set(rows.CHECKPOINTS, rows.key(self._number), rows.encode(self._asked)))
+        operations.append(Set(self._log.tables.checkpoints, rows.key(self._number), rows.encode(self._asked)))
 
         def durable(now: int, wall: int) -> None:
             self.tick = covered

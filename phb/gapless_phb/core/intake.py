@@ -89,7 +89,7 @@ class Intake:
             self._answer(reply_to, outcome)
 
         key = rows.key(self._number, publisher.name)
-        self._outbox.write([Set(rows.PUBLISHERS, key, rows.encode(publisher.row))], durable)
+        self._outbox.write([Set(self._log.tables.publishers, key, rows.encode(publisher.row))], durable)
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
         """A publisher is closed, or its session has ended. Nothing of it can come any more, or not for a while.

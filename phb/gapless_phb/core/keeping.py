@@ -32,6 +32,7 @@ class Keeping:
         settings = place.settings
         self.pubend = source.log.pubend
         self._number = saved.number
+        self._tables = place.tables
         self._source = source
         self._log = source.log
         self._outbox = place.outbox
@@ -52,7 +53,7 @@ class Keeping:
     def members(self) -> list[Operation]:
         """The rows of those who are counted from the beginning."""
         members = self.release.members.items()
-        return [Set(rows.MEMBERS, rows.key(self._number, shb), rows.encode(at)) for shb, at in members]
+        return [Set(self._tables.members, rows.key(self._number, shb), rows.encode(at)) for shb, at in members]
 
     def start(self, now: int) -> None:
         """The network knows of the pubend."""
@@ -89,7 +90,7 @@ class Keeping:
                     self.release.enrolled(shb, now)
                     self._outbox.emit(Enrolled(self.pubend, shb, at))
 
-            self._outbox.write([Set(rows.MEMBERS, rows.key(self._number, shb), rows.encode(at))], durable)
+            self._outbox.write([Set(self._tables.members, rows.key(self._number, shb), rows.encode(at))], durable)
 
     def hold(self, row: Hold) -> None:
         """An SHB needs more kept than it reported: answered when its whole row is durable (protocol: members)."""
@@ -107,7 +108,7 @@ class Keeping:
             self._answer_hold(row.shb, held)
 
         key = rows.key(self._number, row.shb)
-        self._outbox.write([Set(rows.HOLDS, key, rows.encode(held))], durable)
+        self._outbox.write([Set(self._tables.holds, key, rows.encode(held))], durable)
 
     def _answer_hold(self, shb: ShbId, held: rows.Holds) -> None:
         self._outbox.emit(Held(shb, self.pubend, held.version, held.at, self._log.stable))
@@ -133,7 +134,7 @@ class Keeping:
         self.release.retire(shb)
         self._holds_durable.pop(shb, None)
         key = rows.key(self._number, shb)
-        self._outbox.write([Delete(rows.MEMBERS, key), Delete(rows.HOLDS, key)], then)
+        self._outbox.write([Delete(self._tables.members, key), Delete(self._tables.holds, key)], then)
 
     # ----------------------------------------------------------------------------------------------- timers
 

@@ -102,7 +102,7 @@ class Keyed:
         publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.clock.read(now, wall))
         self._marks[name] = pub.epoch, last
         key = rows.key(self._number, name)
-        self._outbox.write([Set(rows.KEYED, key, rows.encode((pub.epoch, last)))])
+        self._outbox.write([Set(self._log.tables.keyed, key, rows.encode((pub.epoch, last)))])
         logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend, principal=pub.principal)
         self._log.append(
             publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall, self._intake.on_appended

@@ -55,6 +55,7 @@ class Log:
         self,
         network: str,
         pubend: PubendId,
+        tables: rows.Tables,
         number: int,
         clock: TickClock,
         outbox: Outbox,
@@ -64,6 +65,7 @@ class Log:
         self.pubend = pubend
         self.stream = stream_of(pubend)
         self.tag = tag_of(network, pubend)
+        self.tables = tables
         self.clock = clock
         self._key = rows.key(number)
         self._outbox = outbox
@@ -201,8 +203,8 @@ class Log:
                 then(now, wall)
 
         operations: list[Operation] = [
-            Set(rows.LEASES, self._key, rows.encode(lease)),
-            Set(rows.AGES, self._key, rows.encode(self.clock.aged)),
+            Set(self.tables.leases, self._key, rows.encode(lease)),
+            Set(self.tables.ages, self._key, rows.encode(self.clock.aged)),
         ]
         self._outbox.write(operations, durable)
 
@@ -237,6 +239,6 @@ class Log:
             self.index.chop(upto)
 
         self._outbox.write(
-            [Set(rows.LOST, self._key, rows.encode(upto)), Chop(self.stream, min(upto, self.newest))],
+            [Set(self.tables.lost, self._key, rows.encode(upto)), Chop(self.stream, min(upto, self.newest))],
             durable,
         )

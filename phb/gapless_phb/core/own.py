@@ -44,7 +44,7 @@ class Own:
         doubt = round(settings.clock_doubt_seconds * source.SECOND)
         self.clock = TickClock(saved.number, recovered.last, recovered.certain(wall), doubt, now, wall)
         lease_span = round(settings.lease_seconds * SECOND)
-        self.log = Log(place.network, saved.row.pubend, saved.number, self.clock, outbox, lease_span)
+        self.log = Log(place.network, saved.row.pubend, place.tables, saved.number, self.clock, outbox, lease_span)
         self.log.recover(recovered.newest, saved.lost, saved.lease, recovered.index, recovered.damage)
         self.on_grown: Callable[[int], None] = _nobody
         self._publishers = recovered.table

@@ -73,7 +73,7 @@ class Pubend:
         if void is not None:
             voids = (*self.row.voids, void)[-self._place.settings.void_limit :]
             self.row = replace(self.row, voids=voids)
-        operations: list[Operation] = [Set(rows.PUBENDS, rows.key(self.number), rows.encode(self.row))]
+        operations: list[Operation] = [Set(self._place.tables.pubends, rows.key(self.number), rows.encode(self.row))]
         if self._is_new:
             operations += self.keeping.members
         self._outbox.write(operations)

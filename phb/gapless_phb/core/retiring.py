@@ -20,12 +20,20 @@ from gapless_phb.core.pubend import Pubend
 class Retiring:
     """What administrators ask about SHBs, and what comes of it."""
 
-    def __init__(self, own: ShbId, pubends: Mapping[PubendId, Pubend], outbox: Outbox, reader: RecoveryReader) -> None:
+    def __init__(
+        self,
+        own: ShbId,
+        pubends: Mapping[PubendId, Pubend],
+        outbox: Outbox,
+        tables: rows.Tables,
+        reader: RecoveryReader,
+    ) -> None:
         """`own`: the SHB of the same node, or "". `pubends`: all of this broker, as they come."""
         self._own = own
         self._pubends = pubends
         self._outbox = outbox
-        self._retired = {name.decode(): None for name, _ in reader.scan(rows.RETIRED)}
+        self._tables = tables
+        self._retired = {name.decode(): None for name, _ in reader.scan(tables.retired)}
 
     def on_retire(self, session: ClientSession, request: Retire, _now: int, _wall: int) -> None:
         """Says what waits for an SHB, and gives it up unless that is all that was asked; one answer follows."""
@@ -45,7 +53,7 @@ class Retiring:
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up: no log waits for it any more, and if it returns it meets a gap."""
         self._retired[shb] = None
-        self._outbox.write([Set(rows.RETIRED, shb.encode(), rows.encode(1))])
+        self._outbox.write([Set(self._tables.retired, shb.encode(), rows.encode(1))])
         for pubend in self._pubends.values():
             pubend.retire(shb)
 

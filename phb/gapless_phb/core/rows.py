@@ -16,27 +16,31 @@ from gapless.core.ports import RecoveryReader
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.errors import VolumeCorruptError
 
-PUBENDS: Final = "phb.pubends"
-"""number → PubendRow."""
-LEASES: Final = "phb.leases"
-"""number → tick: no event was or will be logged at or below it that is not logged already."""
-AGES: Final = "phb.ages"
-"""number → tick: the present by which events were as old as they surely were, a lease ago at most."""
-LOST: Final = "phb.lost"
-"""number → tick: the pubend no longer knows what was at or below it."""
-MEMBERS: Final = "phb.members"
-"""number, SHB → tick from which the SHB is counted."""
-HOLDS: Final = "phb.holds"
-"""number, SHB → Holds."""
-PUBLISHERS: Final = "phb.publishers"
-"""number, publisher → PublisherRow."""
-KEYED: Final = "phb.keyed"
-"""number, producer's marked name → (epoch, index) of the last event that it has logged."""
-CHECKPOINTS: Final = "phb.checkpoints"
-"""number → Checkpoint."""
 
-RETIRED: Final = "phb.retired"
-"""SHB → 1: an administrator has given it up, once at least."""
+class Tables:
+    """The names of a PHB's tables: they begin with the name of its role, so that a node may host several PHBs."""
+
+    def __init__(self, role: str) -> None:
+        self.pubends = f"{role}.pubends"
+        """number → PubendRow."""
+        self.leases = f"{role}.leases"
+        """number → tick: no event was or will be logged at or below it that is not logged already."""
+        self.ages = f"{role}.ages"
+        """number → tick: the present by which events were as old as they surely were, a lease ago at most."""
+        self.lost = f"{role}.lost"
+        """number → tick: the pubend no longer knows what was at or below it."""
+        self.members = f"{role}.members"
+        """number, SHB → tick from which the SHB is counted."""
+        self.holds = f"{role}.holds"
+        """number, SHB → Holds."""
+        self.publishers = f"{role}.publishers"
+        """number, publisher → PublisherRow."""
+        self.keyed = f"{role}.keyed"
+        """number, producer's marked name → (epoch, index) of the last event that it has logged."""
+        self.checkpoints = f"{role}.checkpoints"
+        """number → Checkpoint."""
+        self.retired = f"{role}.retired"
+        """SHB → 1: an administrator has given it up, once at least."""
 
 
 class PubendRow(msgspec.Struct, array_like=True, frozen=True):
@@ -132,26 +136,26 @@ class SavedPubend:
     """None: of a volume that was written before there was such a row."""
 
 
-def saved_pubends(reader: RecoveryReader) -> list[SavedPubend]:
-    """Every pubend that the volume knows, in the order they were created."""
-    found = [(int.from_bytes(number, "big"), value) for number, value in reader.scan(PUBENDS)]
-    return [_saved(reader, number, _pubend_row(value)) for number, value in found]
+def saved_pubends(reader: RecoveryReader, tables: Tables) -> list[SavedPubend]:
+    """Every pubend that a PHB with these tables has, in the order they were created."""
+    found = [(int.from_bytes(number, "big"), value) for number, value in reader.scan(tables.pubends)]
+    return [_saved(reader, tables, number, _pubend_row(value)) for number, value in found]
 
 
-def _saved(reader: RecoveryReader, number: int, row: PubendRow) -> SavedPubend:
+def _saved(reader: RecoveryReader, tables: Tables, number: int, row: PubendRow) -> SavedPubend:
     prefix = key(number)
     saved = SavedPubend(number, row)
-    saved.lease = max((_tick(value) for _, value in reader.scan(LEASES, prefix)), default=0)
-    saved.aged = max((_tick(value) for _, value in reader.scan(AGES, prefix)), default=None)
-    saved.lost = max((_tick(value) for _, value in reader.scan(LOST, prefix)), default=0)
-    saved.members = {name: _tick(value) for name, value in _named(reader, MEMBERS, prefix)}
-    saved.holds = {name: _holds(value) for name, value in _named(reader, HOLDS, prefix)}
+    saved.lease = max((_tick(value) for _, value in reader.scan(tables.leases, prefix)), default=0)
+    saved.aged = max((_tick(value) for _, value in reader.scan(tables.ages, prefix)), default=None)
+    saved.lost = max((_tick(value) for _, value in reader.scan(tables.lost, prefix)), default=0)
+    saved.members = {name: _tick(value) for name, value in _named(reader, tables.members, prefix)}
+    saved.holds = {name: _holds(value) for name, value in _named(reader, tables.holds, prefix)}
     try:
-        saved.publishers = {name: _publisher_row(value) for name, value in _named(reader, PUBLISHERS, prefix)}
-        saved.keyed = {name: _mark(value) for name, value in _named(reader, KEYED, prefix)}
+        saved.publishers = {name: _publisher_row(value) for name, value in _named(reader, tables.publishers, prefix)}
+        saved.keyed = {name: _mark(value) for name, value in _named(reader, tables.keyed, prefix)}
     except VolumeCorruptError as error:  # who reads needs none of them
         saved.fault = str(error)
-    for _, value in reader.scan(CHECKPOINTS, prefix):
+    for _, value in reader.scan(tables.checkpoints, prefix):
         saved.checkpoint = _checkpoint(value)
     return saved
 

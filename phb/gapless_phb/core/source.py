@@ -22,6 +22,7 @@ from gapless.core.ports import Authorizer
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.retention import ByteIndex
+from gapless_phb.core.rows import Tables
 from gapless_phb.core.settings import Settings
 
 SECOND = 1_000_000_000
@@ -34,6 +35,7 @@ class Place:
 
     network: str
     broker: BrokerId
+    tables: Tables
     settings: Settings
     authorizer: Authorizer
     outbox: Outbox

@@ -251,6 +251,8 @@ class RecoveryReader(Protocol):
 class RoleContext:
     """What a role is made from."""
 
+    role: str
+    """Under which name the node hosts it: no other role of the node is called so."""
     broker: BrokerId
     network: str
     storage_id: str

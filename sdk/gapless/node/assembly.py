@@ -108,6 +108,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now:
     roles: list[Role] = []
     for role, open_role in loaded.open_roles.items():
         context = RoleContext(
+            role=role,
             broker=name,
             network=identity.network,
             storage_id=identity.storage_id,

@@ -46,6 +46,7 @@ from gapless.core.wire.messages import AskStatus
 from gapless.core.wire.messages.asking import status_parts
 from gapless.errors import ConfigurationError
 from gapless.node.gauges import SESSIONS
+from gapless.node.merging import MERGES, MergedRequests
 from gapless.selectors.topics import topic_matches
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ class Machine:
         """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
         self._router = router
         self._roles = tuple(roles)
-        requests = {**requests_of(roles), AskStatus: self._on_ask_status}
+        self._merged = MergedRequests()
+        """What clients asked and several roles answer."""
+        requests = {**requests_of(roles, self._merged), AskStatus: self._on_ask_status}
         self.sessions = Sessions(broker, limits, authenticator, authorizer, requests)
         self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
         self.around: Callable[[], Iterable[Gauge | RaisedAlarm]] = tuple
@@ -129,6 +132,7 @@ class Machine:
             if routing.Posted in table
         }
         self._session_ended = [table[SessionEnded] for table in handlers if SessionEnded in table]
+        self._session_ended.append(self._merged.on_session_ended)
         self._appended = [table.get(Appended, _nobody) for table in handlers]
         self._from_roles = self._role_effects()
         self._from_router = self._router_effects()
@@ -312,14 +316,14 @@ class Machine:
     # What each effect means.
 
     def _role_effects(self) -> dict[type, Callable[[Any, int], None]]:
-        tell, transmit, end = self.sessions.tell, self.sessions.transmit, self.sessions.end
+        transmit, end = self.sessions.transmit, self.sessions.end
         return {
             **dict.fromkeys(self._to_router, self._tell_router),
             routing.Opened: self._on_opened,
             routing.Post: self._on_post,
             Write: self._write,
             Read: self._read,
-            Tell: lambda effect, _: tell(effect.session, effect.message),
+            Tell: self._tell_client,
             Transmit: lambda effect, _: transmit(effect.session, effect.payloads),
             EndSession: lambda effect, _: end(effect.session, effect.reason),
             Alarm: self._on_alarm,
@@ -393,6 +397,11 @@ class Machine:
         if write.cookie is not None:
             self._output.cookies.append((source, write.cookie))
 
+    def _tell_client(self, told: Tell, source: int) -> None:
+        answer = self._merged.answer(told, source)
+        if answer is not None:
+            self.sessions.tell(answer.session, answer.message)
+
     def _read(self, read: Read, source: int) -> None:
         self._output.reads.append(replace(read, cookie=(source, read.cookie)))
 
@@ -416,15 +425,19 @@ def handlers_of(roles: Sequence[Role]) -> dict[type, dict[int, Handler]]:
     return handlers
 
 
-def requests_of(roles: Sequence[Role]) -> dict[type, RequestHandler]:
-    """The handler of each client message that a role answers."""
+def requests_of(roles: Sequence[Role], merged: MergedRequests) -> dict[type, RequestHandler]:
+    """The handler of each client message that a role answers; several roles may answer what can be merged."""
     claimed: dict[type, str] = {}
-    requests: dict[type, RequestHandler] = {}
-    for role in roles:
+    takers: dict[type, dict[int, RequestHandler]] = {}
+    for source, role in enumerate(roles):
         for kind, handler in role.requests().items():
-            _claim(claimed, kind, role)
-            requests[kind] = handler
-    return requests
+            if kind not in MERGES:
+                _claim(claimed, kind, role)
+            takers.setdefault(kind, {})[source] = handler
+    return {
+        kind: next(iter(found.values())) if len(found) == 1 else merged.handler(kind, found)
+        for kind, found in takers.items()
+    }
 
 
 def _claim(claimed: dict[type, str], kind: type, role: Role) -> None:

@@ -274,10 +274,12 @@ LOGGING = (
         (
             Edit(
                 f"{_LOG}.chop",
-                "[Set(rows.LOST, self._key, rows.encode(upto)), Chop(self.stream, min(upto, self.newest))],\n"
+                "[Set(self.tables.lost, self._key, rows.encode(upto)), Chop(self.stream, min(upto, self.newest))],\n"
                 "        durable,",
                 "[Chop(self.stream, min(upto, self.newest))],\n"
-                "        lambda *_: self._outbox.write([Set(rows.LOST, self._key, rows.encode(upto))], durable),",
+                "        lambda *_: self._outbox.write(\n"
+                "            [Set(self.tables.lost, self._key, rows.encode(upto))], durable\n"
+                "        ),",
             ),
             Edit(f"{_ANSWERS}._answer", _PIECES, "pieces = [(lo, end)]"),
         ),
@@ -382,8 +384,8 @@ PUBLISHERS = (
         (
             Edit(
                 f"{_INTAKE}.open",
-                "    self._outbox.write([Set(rows.PUBLISHERS, key, rows.encode(publisher.row))], durable)",
-                "    self._outbox.write([Set(rows.PUBLISHERS, key, rows.encode(publisher.row))])\n"
+                "    self._outbox.write([Set(self._log.tables.publishers, key, rows.encode(publisher.row))], durable)",
+                "    self._outbox.write([Set(self._log.tables.publishers, key, rows.encode(publisher.row))])\n"
                 "    durable(now, wall)",
             ),
         ),

@@ -183,7 +183,7 @@ KEYED = (
         (
             Edit(
                 "gapless_phb.core.keyed:Keyed._take",
-                "self._outbox.write([Set(rows.KEYED, key, rows.encode((pub.epoch, last)))])",
+                "self._outbox.write([Set(self._log.tables.keyed, key, rows.encode((pub.epoch, last)))])",
                 "key",
             ),
         ),

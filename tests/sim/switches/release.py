@@ -131,8 +131,8 @@ GIVING_UP = (
         (
             Edit(
                 f"{_KEEPING}.hold",
-                "    self._outbox.write([Set(rows.HOLDS, key, rows.encode(held))], durable)",
-                "    self._outbox.write([Set(rows.HOLDS, key, rows.encode(held))])\n    durable(0, 0)",
+                "    self._outbox.write([Set(self._tables.holds, key, rows.encode(held))], durable)",
+                "    self._outbox.write([Set(self._tables.holds, key, rows.encode(held))])\n    durable(0, 0)",
             ),
         ),
         ("I8", "I5"),

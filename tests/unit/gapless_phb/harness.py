@@ -44,6 +44,7 @@ from unit.rig import Rig
 
 BEGINNING = 1000
 """Milliseconds since 2020 at which every world begins."""
+TABLES = rows.Tables("phb")
 NO_RETENTION = PubendSettings("default", min_retain_seconds=0, min_retain_bytes=0)
 
 
@@ -52,7 +53,7 @@ class Harness(Rig[PublisherHostingBroker]):
 
     def __init__(self, *pubends: PubendSettings, **settings: Any) -> None:
         self.settings = Settings(pubends=pubends or (NO_RETENTION,), **settings)
-        super().__init__(self._make, now=0, wall=EPOCH_MS + BEGINNING, roles=frozenset({"phb"}))
+        super().__init__(self._make, role="phb", now=0, wall=EPOCH_MS + BEGINNING, roles=frozenset({"phb"}))
 
     def _make(self, context: RoleContext) -> PublisherHostingBroker:
         return PublisherHostingBroker(context, self.settings)

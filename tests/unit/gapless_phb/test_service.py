@@ -13,7 +13,7 @@ from unit.rig import disk_with
 
 def context(**config: object) -> RoleContext:
     wall = 1_790_000_000_000
-    return RoleContext("broker", "network", "storage", disk_with(), 0, wall, b"secret", AllowAll(), 4096, config)
+    return RoleContext("phb", "broker", "network", "storage", disk_with(), 0, wall, b"secret", AllowAll(), 4096, config)
 
 
 def test_hook_open_role_makes_the_phb() -> None:

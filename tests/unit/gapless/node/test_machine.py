@@ -26,7 +26,16 @@ from gapless.core.ports import (
 )
 from gapless.core.server import BrokerIdentity, HandlerFailedError, Limits
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.wire.messages import AskStatus, Code, ListPubends, OpenPublisher, Publish, Status, TickRun
+from gapless.core.wire.messages import (
+    AskStatus,
+    Code,
+    ListPubends,
+    ListSubscriptions,
+    OpenPublisher,
+    Publish,
+    Status,
+    TickRun,
+)
 from gapless.errors import ConfigurationError
 from gapless.node.auth import Anonymous
 from gapless.node.gauges import SESSIONS
@@ -272,8 +281,19 @@ def test_closing_ends_every_session(rig: Rig) -> None:
 
 
 def test_two_roles_cannot_answer_the_same_message() -> None:
-    with pytest.raises(ConfigurationError, match="the roles 'log' and 'log' both answer ListPubends"):
-        Rig(LogRole(), LogRole())
+    with pytest.raises(ConfigurationError, match="the roles 'shb' and 'other' both answer ListSubscriptions"):
+        Rig(Asked("shb"), Asked("other"))
+
+
+class Asked(LogRole):
+    """Answers what no two roles can."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def requests(self) -> Mapping[type, RequestHandler]:
+        return {ListSubscriptions: lambda *_: None}
 
 
 class Host(LogRole):

@@ -9,8 +9,8 @@ import pytest
 from gapless.core.network.facts import Verdict
 from gapless.core.ports import Set, Write
 from gapless.node.recovery import VolumeReader
-from gapless_phb.core import checkpoints, rows
-from unit.gapless_phb.harness import Harness, outcomes
+from gapless_phb.core import checkpoints
+from unit.gapless_phb.harness import TABLES, Harness, outcomes
 
 
 def operations(write: Write, table: str) -> list[bytes]:
@@ -56,7 +56,7 @@ def test_it_waits_until_the_log_is_large_beside_the_rows() -> None:
     harness.sync()
 
     assert harness.unsynced == []
-    assert harness.row(rows.CHECKPOINTS) is None
+    assert harness.row(TABLES.checkpoints) is None
 
 
 def test_many_rows_are_written_in_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_many_rows_are_written_in_many_turns(monkeypatch: pytest.MonkeyPatch) ->
     written = []
     while harness.unsynced:
         write = harness.unsynced[0]
-        written.append((len(operations(write, rows.PUBLISHERS)), len(operations(write, rows.CHECKPOINTS))))
+        written.append((len(operations(write, TABLES.publishers)), len(operations(write, TABLES.checkpoints))))
         harness.sync(1)
 
     assert written == [(3, 0), (3, 0), (2, 1)]

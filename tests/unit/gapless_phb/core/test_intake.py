@@ -7,9 +7,9 @@ import pytest
 from gapless.core.network.facts import Ending, Outcome, Pub, Submit, Verdict
 from gapless.core.ports import Action, Write
 from gapless.core.stream.columns import EventColumns
-from gapless_phb.core import intake, rows
+from gapless_phb.core import intake
 from gapless_phb.core.publishers import WINDOW
-from unit.gapless_phb.harness import Harness, TestPublisher, bodies, columns, epoch, knows, lines, outcomes
+from unit.gapless_phb.harness import TABLES, Harness, TestPublisher, bodies, columns, epoch, knows, lines, outcomes
 
 
 def ready(**settings: int) -> tuple[Harness, TestPublisher]:
@@ -382,7 +382,7 @@ class TestForgetting:
     """Publishers without a name: closed ones are forgotten at once, dead ones after their lease."""
 
     def known(self, harness: Harness) -> list[str]:
-        return [name[2:].decode() for name, _ in harness.durable(rows.PUBLISHERS).items()]
+        return [name[2:].decode() for name, _ in harness.durable(TABLES.publishers).items()]
 
     def test_one_that_is_closed_is_forgotten_at_once(self) -> None:
         harness, _ = ready()

@@ -9,10 +9,9 @@ import pytest
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.ports import Append
 from gapless.core.stream.columns import EventColumns
-from gapless_phb.core import rows
 from gapless_phb.core.keyed import logged_name, without_first
 from gapless_phb.core.settings import PubendSettings
-from unit.gapless_phb.harness import Harness, body, columns, knows, lines, outcomes
+from unit.gapless_phb.harness import TABLES, Harness, body, columns, knows, lines, outcomes
 
 NAME = "query/0"
 
@@ -82,7 +81,7 @@ def test_the_mark_is_in_the_same_write_as_the_record() -> None:
     (write,) = harness.unsynced
 
     assert {one.log if isinstance(one, Append) else getattr(one, "table", "") for one in write.operations} >= {
-        rows.KEYED,
+        TABLES.keyed,
         f"phb.{harness.pubend}",
     }
 

@@ -21,7 +21,7 @@ from gapless_phb.core.log import Log, check_log
 from gapless_phb.core.publishers import Batch, Publisher
 from gapless_phb.core.records import checksum, decode_record
 from gapless_phb.core.retention import ByteIndex
-from unit.gapless_phb.harness import at, columns, lines
+from unit.gapless_phb.harness import TABLES, at, columns, lines
 from unit.rig import NANOSECONDS
 
 PUBEND = "default@1"
@@ -33,7 +33,7 @@ class LogWorld:
     def __init__(self) -> None:
         self.outbox = Outbox()
         clock = TickClock(0, at(1000), at(1000), 0, 0, EPOCH_MS + 1000)
-        self.log = Log("network", PUBEND, 0, clock, self.outbox, 2 * SECOND)
+        self.log = Log("network", PUBEND, TABLES, 0, clock, self.outbox, 2 * SECOND)
         self.log.recover(0, 0, 0, ByteIndex(), Damage(PUBEND))
         self.publisher = Publisher("ann")
         self.ms = 1000
@@ -154,7 +154,7 @@ def test_a_lease_is_written_with_events_only_when_the_last_one_grows_old() -> No
         world.append()
         world.take()
         operations = world.writes.pop().operations
-        leases += [ms for one in operations if isinstance(one, Set) and one.table == rows.LEASES]
+        leases += [ms for one in operations if isinstance(one, Set) and one.table == TABLES.leases]
 
     assert leases == [2001, 3002]
 
@@ -200,7 +200,7 @@ def test_a_chop_and_what_is_lost_are_one_write() -> None:
     world.take()
 
     assert world.writes[0].operations == [
-        Set(rows.LOST, rows.key(0), rows.encode(at(1500))),
+        Set(TABLES.lost, rows.key(0), rows.encode(at(1500))),
         Chop(f"phb.{PUBEND}", batch.last_tick),
     ]
     assert (world.log.lost, world.log.lost_asked) == (0, at(1500))

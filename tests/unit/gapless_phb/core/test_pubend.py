@@ -10,7 +10,7 @@ from gapless.core.stream.ticks import STEP
 from gapless_phb.core import rows
 from gapless_phb.core.limits import Limits
 from gapless_phb.core.settings import PubendSettings
-from unit.gapless_phb.harness import Harness, at, knows, lines
+from unit.gapless_phb.harness import TABLES, Harness, at, knows, lines
 
 
 def ready(*members: str) -> Harness:
@@ -32,9 +32,9 @@ class TestBeginning:
 
         assert len(harness.unsynced) == 1
         harness.sync()
-        assert harness.row(rows.PUBENDS) is not None
-        assert harness.row(rows.MEMBERS, "shb1") == rows.encode(at(1000))
-        assert harness.row(rows.LEASES) == rows.encode(at(3000))
+        assert harness.row(TABLES.pubends) is not None
+        assert harness.row(TABLES.members, "shb1") == rows.encode(at(1000))
+        assert harness.row(TABLES.leases) == rows.encode(at(3000))
 
     def test_one_whose_creation_a_crash_took_never_was(self) -> None:
         harness = Harness()
@@ -63,9 +63,9 @@ class TestBeginning:
         """Positions were told in there as if events stood there: they are good for ever."""
         harness = ready()
         harness.wall += 60_000
-        row = msgspec.msgpack.decode(harness.row(rows.PUBENDS) or b"")
+        row = msgspec.msgpack.decode(harness.row(TABLES.pubends) or b"")
         row = [*row[:3], [[at(1000), at(2000)]]]
-        harness.role._outbox.write([Set(rows.PUBENDS, rows.key(0), msgspec.msgpack.encode(row))])
+        harness.role._outbox.write([Set(TABLES.pubends, rows.key(0), msgspec.msgpack.encode(row))])
         harness.sync()
         harness.crash()
         said = harness.sync()

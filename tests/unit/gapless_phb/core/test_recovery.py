@@ -14,7 +14,7 @@ from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.errors import VolumeCorruptError
 from gapless_phb.core import rows
 from gapless_phb.core.recovery import created
-from unit.gapless_phb.harness import Harness, at, knows, lines, outcomes
+from unit.gapless_phb.harness import TABLES, Harness, at, knows, lines, outcomes
 from unit.rig import disk_with
 
 
@@ -64,7 +64,7 @@ def test_a_missing_tail_is_noticed() -> None:
 
 def test_a_log_that_ends_below_its_checkpoint_is_noticed() -> None:
     harness = written(100, checkpoint_bytes=1)
-    assert harness.row(rows.CHECKPOINTS) is not None
+    assert harness.row(TABLES.checkpoints) is not None
     harness.change_records(harness.stream, list.clear, last=0)
 
     with pytest.raises(VolumeCorruptError, match="events are lost"):
@@ -101,7 +101,7 @@ def test_what_cannot_be_read_stops_publishing_and_no_reader(spoilt: tuple[int, .
 def test_nothing_that_is_known_of_publishers_is_written_while_some_is_not() -> None:
     """The checkpoint would be believed when the damage is forgotten."""
     harness = written(checkpoint_bytes=1 << 10)
-    before = harness.row(rows.CHECKPOINTS)
+    before = harness.row(TABLES.checkpoints)
     harness.spoil(indexes(harness)[4])
     harness.crash()
     harness.sync()
@@ -110,7 +110,7 @@ def test_nothing_that_is_known_of_publishers_is_written_while_some_is_not() -> N
     harness.advance(10_000)
     harness.sync()
 
-    assert harness.row(rows.CHECKPOINTS) == before
+    assert harness.row(TABLES.checkpoints) == before
 
 
 @pytest.mark.parametrize("spoilt", [(0,), (1, 2), (4,), (0, 2, 4)])
@@ -209,7 +209,7 @@ def test_events_of_a_publisher_that_are_missing_are_noticed() -> None:
     first, *_ = indexes(harness)
     checkpoint = rows.Checkpoint(first, 1, [(first, 0)])
     harness.change_rows(
-        Set(rows.PUBLISHERS, key, rows.encode(row)), Set(rows.CHECKPOINTS, rows.key(0), rows.encode(checkpoint))
+        Set(TABLES.publishers, key, rows.encode(row)), Set(TABLES.checkpoints, rows.key(0), rows.encode(checkpoint))
     )
 
     with pytest.raises(VolumeCorruptError, match="lacks what publisher 'ann' sent before event 3"):

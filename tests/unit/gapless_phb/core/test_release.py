@@ -10,13 +10,13 @@ from gapless_phb.core.limits import Limits
 from gapless_phb.core.log import Log
 from gapless_phb.core.release import AckExpected, Release
 from gapless_phb.core.settings import PubendSettings
-from unit.gapless_phb.harness import NO_RETENTION, at
+from unit.gapless_phb.harness import NO_RETENTION, TABLES, at
 
 NOW = at(100_000)
 
 
 def log(stable_ms: int = 90_000) -> Log:
-    one = Log("network", "p@1", 0, TickClock(0, 0, 0, 0, 0, EPOCH_MS + 100_000), Outbox(), 2 * SECOND)
+    one = Log("network", "p@1", TABLES, 0, TickClock(0, 0, 0, 0, 0, EPOCH_MS + 100_000), Outbox(), 2 * SECOND)
     one.stable = at(stable_ms)
     return one
 

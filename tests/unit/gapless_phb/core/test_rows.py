@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from gapless.core.ports import Set
 from gapless_phb.core import rows
+from unit.gapless_phb.harness import TABLES
 from unit.rig import disk_with
 
 
 def saved(*operations: Set) -> list[rows.SavedPubend]:
-    return rows.saved_pubends(disk_with(*operations))
+    return rows.saved_pubends(disk_with(*operations), TABLES)
 
 
 def test_nothing_is_saved_on_a_new_volume() -> None:
@@ -18,7 +19,7 @@ def test_nothing_is_saved_on_a_new_volume() -> None:
 def test_a_new_pubend_has_nothing_but_itself() -> None:
     row = rows.PubendRow("default@1", 5, ("#",))
 
-    (one,) = saved(Set(rows.PUBENDS, rows.key(0), rows.encode(row)))
+    (one,) = saved(Set(TABLES.pubends, rows.key(0), rows.encode(row)))
 
     assert one == rows.SavedPubend(0, row)
 
@@ -28,19 +29,19 @@ def test_everything_of_a_pubend_comes_back_and_nothing_of_its_neighbours() -> No
     publisher = rows.PublisherRow(3, "i", 2, 99, 41, 1000, b"recent")
     checkpoint = rows.Checkpoint(1000, 12, [(0, 0), (1000, 555)])
     values: dict[tuple[str, str], rows.Row] = {
-        (rows.PUBENDS, ""): row,
-        (rows.LEASES, ""): 2000,
-        (rows.LOST, ""): 500,
-        (rows.AGES, ""): 1500,
-        (rows.MEMBERS, "shb"): 7,
-        (rows.HOLDS, "shb"): rows.Holds(4, {1: 10, 2: 20}),
-        (rows.PUBLISHERS, "añn"): publisher,
-        (rows.CHECKPOINTS, ""): checkpoint,
+        (TABLES.pubends, ""): row,
+        (TABLES.leases, ""): 2000,
+        (TABLES.lost, ""): 500,
+        (TABLES.ages, ""): 1500,
+        (TABLES.members, "shb"): 7,
+        (TABLES.holds, "shb"): rows.Holds(4, {1: 10, 2: 20}),
+        (TABLES.publishers, "añn"): publisher,
+        (TABLES.checkpoints, ""): checkpoint,
     }
     mine = [Set(table, rows.key(258, name), rows.encode(value)) for (table, name), value in values.items()]
     other = rows.encode(rows.PubendRow("other@1", 1, ("#",)))
 
-    found = saved(*mine, Set(rows.PUBENDS, rows.key(1), other), Set(rows.LEASES, rows.key(257), rows.encode(9)))
+    found = saved(*mine, Set(TABLES.pubends, rows.key(1), other), Set(TABLES.leases, rows.key(257), rows.encode(9)))
 
     assert [one.number for one in found] == [1, 258]
     assert found[0].lease == 0

@@ -170,7 +170,7 @@ class World:
     # ------------------------------------------------------------------------------------- the broker
 
     def _boot(self) -> SubscriberHostingBroker:
-        context = RoleContext("node", "net", "vol", self.disk, self.now, self.wall, b"secret", AllowAll())
+        context = RoleContext("shb", "node", "net", "vol", self.disk, self.now, self.wall, b"secret", AllowAll())
         shb = SubscriberHostingBroker(context, self.timing, self.catch_up)
         self.shb = shb
         shb.start(self.now, self.wall)
