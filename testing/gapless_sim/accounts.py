@@ -11,7 +11,7 @@ from gapless.core.stream.intervals import IntervalSet
 from gapless.core.wire.messages import StartAt
 
 if TYPE_CHECKING:
-    from gapless.core.client import Wanted
+    from gapless.core.client import SubscribeOptions
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless_sim.consumer import Consumer, Row
     from gapless_sim.producer import Letter
@@ -164,7 +164,7 @@ class Account:
         """Whether it outlives a session."""
         return self.row.name is not None
 
-    def begin(self, sid: int, wanted: Wanted, now: int) -> None:
+    def begin(self, sid: int, wanted: SubscribeOptions, now: int) -> None:
         """A subscription is created for it, for the first time or again, and its application has it."""
         self.begun_with_token = wanted.start is StartAt.TOKEN
         if not self.sid and self.begun_with_token:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gapless.core.client import ClientCore, Settings
+from gapless.core.client import ClientCore, ClientSettings
 from gapless.core.client import effects as e
 from gapless_sim.choices import random_of
 from gapless_sim.consumer import Consumer
@@ -73,7 +73,7 @@ class SimClient:
         self._missed = []
         jitter = random_of(self.world.choices.seed, f"jitter/{self.instance}")
         self.core = ClientCore(
-            self.addresses, client_id=self.name, instance=self.instance, random=jitter, settings=Settings()
+            self.addresses, client_id=self.name, instance=self.instance, random=jitter, settings=ClientSettings()
         )
         self.world.note(self.name, "start", f"process {self.boots}")
         self.core.start(self.monotonic())
@@ -237,9 +237,9 @@ class SimClient:
             self._do_to_link(effect)
 
     def _do_to_link(self, effect: e.Effect) -> None:
-        if isinstance(effect, e.Dial):
+        if isinstance(effect, e.OpenLink):
             self.world.network.dial(self, effect.link, self.world.brokers[effect.address])
-        elif isinstance(effect, e.Hangup):
+        elif isinstance(effect, e.CloseLink):
             link = self._links.pop(effect.link, None)
             if link is not None:
                 link.hangup()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless.core.client.subscribing import Wanted
+from gapless.core.client.subscribing import SubscribeOptions
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND
 from gapless.core.wire.messages import StartAt
 from gapless.errors import TokenAheadError
@@ -68,7 +68,9 @@ class Asker:
         elif kind == "bound":
             number = ranges.bound(reader.target, positions, 10, None, now)
         else:
-            wanted = Wanted(reader.row.topics, reader.row.name, reader.row.selector, StartAt.TOKEN, 0, positions)
+            wanted = SubscribeOptions(
+                reader.row.topics, reader.row.name, reader.row.selector, StartAt.TOKEN, 0, positions
+            )
             number = ranges.attach(wanted, now)
         self._world.probe(f"asker.{kind}")
 
@@ -94,7 +96,7 @@ class Asker:
         kind = draws.pick(("create", "acknowledge"))
         if kind == "create":
             name = f"ahead-{draws.between(1, 1 << 30)}"
-            number = ranges.attach(Wanted(("#",), name, "", StartAt.TOKEN, 0, positions), now)
+            number = ranges.attach(SubscribeOptions(("#",), name, "", StartAt.TOKEN, 0, positions), now)
         else:
             number = ranges.settle(reader.target, reader.core.seal, positions, now)
         self._oracle.invented.add(number)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gapless.core.client import Wanted
+from gapless.core.client import SubscribeOptions
 from gapless.core.client import effects as e
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.core.wire.tokens import CheckpointToken
@@ -53,13 +53,17 @@ class Row:
     owner: Consumer | None = None
     """Who may commit: whoever attached last."""
 
-    def wanted(self, *, in_use: InUse = InUse.ERROR, token: CheckpointToken | None = None, **window: Any) -> Wanted:
+    def wanted(
+        self, *, in_use: InUse = InUse.ERROR, token: CheckpointToken | None = None, **window: Any
+    ) -> SubscribeOptions:
         """What to ask for: to create it, or to resume with the token (or with another one)."""
         token = token or (self.token if self.keeps_token else None) or (None if self.created else self.start_token)
         if token is None:
             start = StartAt.LATEST if self.created else self.start
-            return Wanted(self.topics, self.name, self.selector, start, in_use=in_use, silence=self.silence, **window)
-        return Wanted(
+            return SubscribeOptions(
+                self.topics, self.name, self.selector, start, in_use=in_use, silence=self.silence, **window
+            )
+        return SubscribeOptions(
             self.topics,
             self.name,
             self.selector,
@@ -84,7 +88,7 @@ class Consumer:
         self,
         client: SimClient,
         row: Row,
-        wanted: Wanted,
+        wanted: SubscribeOptions,
         *,
         pace: int = 0,
         portion: int | None = None,
@@ -129,7 +133,7 @@ class Consumer:
     def token(self) -> CheckpointToken:
         """The position behind what was handed out."""
         core = self.core
-        return CheckpointToken(self.client.core.network, core.reached(), core.sid, core.generation, core.seal)
+        return CheckpointToken(self.client.core.network, core.end_positions(), core.sid, core.generation, core.seal)
 
     def commit(self) -> None:
         """The effects of everything handed out and the token are committed together."""
@@ -177,7 +181,7 @@ class Consumer:
         self.attached = True
         self.row.created = True
         self.row.owner = self
-        self.client.world.observe.attached(self, attached, self.core.reached())
+        self.client.world.observe.attached(self, attached, self.core.end_positions())
         if self.row.token is None:
             self.row.token = self.token()
         elif self.acknowledges == "at once" and self._is_own(self.row.token):

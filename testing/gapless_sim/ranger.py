@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gapless.core.client import Delivery, Gap, Silence
 from gapless.core.client.effects import Attached
-from gapless.core.client.subscribing import Phase, Wanted
+from gapless.core.client.subscribing import SubscribeOptions, SubscriptionPhase
 from gapless.core.wire.messages import Target
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import SubscriptionError
@@ -46,7 +46,7 @@ PROBES = (
 class Standing:
     """In the place of the core that a consumer has."""
 
-    phase = Phase.ATTACHED
+    phase = SubscriptionPhase.ATTACHED
     former_sids: tuple[int, ...] = ()
     seal = b""
 
@@ -167,7 +167,7 @@ class Ranger:
 
     def _learn(self) -> None:
         """A pubend was found later than the subscription began: where it begins there, attaching again tells."""
-        plain = Wanted(self.row.topics, self.row.name, self.row.selector)
+        plain = SubscribeOptions(self.row.topics, self.row.name, self.row.selector)
         self._ask(self.client.core.ranges.attach(plain, self.client.monotonic()), self._on_learnt)
 
     def _on_learnt(self, answer: AttachedTo) -> None:

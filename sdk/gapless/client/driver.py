@@ -94,10 +94,10 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._due: int | None = None
         self._effects: dict[type, Callable[[Any], None]] = {
-            e.Dial: self._on_dial,
+            e.OpenLink: self._on_dial,
             e.SendFrames: self._on_send_frames,
             e.RaiseLimit: self._on_raise_limit,
-            e.Hangup: self._on_hangup,
+            e.CloseLink: self._on_hangup,
             e.Connected: self._on_connected,
             e.Disconnected: self._on_disconnected,
             e.Unreachable: self._on_unreachable,
@@ -222,12 +222,12 @@ class Driver:
 
     # What to do.
 
-    def _on_dial(self, dial: e.Dial) -> None:
+    def _on_dial(self, dial: e.OpenLink) -> None:
         task = self.loop.create_task(self._dial_link(dial), name=f"gapless dials {dial.address}")
         self._dialling[dial.link] = task
         task.add_done_callback(lambda _: self._dialling.pop(dial.link, None))
 
-    async def _dial_link(self, dial: e.Dial) -> None:
+    async def _dial_link(self, dial: e.OpenLink) -> None:
         def accept(link: Link) -> LinkEnd:
             end = self._links[dial.link] = LinkEnd(self, dial.link, link)
             return end
@@ -244,7 +244,7 @@ class Driver:
             self.core.on_link_up(dial.link, self.now())
             self.pump()
 
-    def _dial_failed(self, dial: e.Dial, reason: str) -> None:
+    def _dial_failed(self, dial: e.OpenLink, reason: str) -> None:
         self._links.pop(dial.link, None)
         self.core.on_link_down(dial.link, reason, self.now())
         self.pump()
@@ -259,7 +259,7 @@ class Driver:
         if end is not None:
             end.link.raise_limit(limit.limit)
 
-    def _on_hangup(self, hangup: e.Hangup) -> None:
+    def _on_hangup(self, hangup: e.CloseLink) -> None:
         task = self._dialling.get(hangup.link)
         if task is not None:
             task.cancel()

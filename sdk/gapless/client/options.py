@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Literal, TypeAlias
 
-from gapless.core.client import Wanted
+from gapless.core.client import SubscribeOptions
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (
@@ -57,7 +57,7 @@ def wanted(
     in_use: str,
     silence: bool,
     network: str,
-) -> Wanted:
+) -> SubscribeOptions:
     """What the core is asked for.
 
     Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError or ConfigurationError: whatever can
@@ -71,7 +71,7 @@ def wanted(
     if name is not None:
         check_name(name, "the name of a subscription")
     conflict = InUse(check_choice(in_use, tuple(member.value for member in InUse), "in_use"))
-    return Wanted(
+    return SubscribeOptions(
         topics=tuple(topics),
         name=name,
         selector=selector.expression,

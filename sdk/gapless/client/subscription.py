@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gapless.client.archives import Selection
     from gapless.client.healing import Piece
     from gapless.client.options import OnGap
-    from gapless.core.client import Wanted
+    from gapless.core.client import SubscribeOptions
     from gapless.core.client.subscribing import SubscriptionCore
     from gapless.core.stream.ticks import PubendId, Tick
 
@@ -47,7 +47,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
     def __init__(
         self,
         driver: Driver,
-        wanted: Wanted,
+        wanted: SubscribeOptions,
         *,
         on_gap: OnGap,
         policy: type[ByToken],
@@ -366,7 +366,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
     def _positions(self) -> dict[PubendId, Tick]:
         """Behind what was handed out."""
         if not self._events and not self._given_up and self._healing is None:
-            return self._core.reached()
+            return self._core.end_positions()
         return self._behind(self.last)
 
     def _behind(self, last: Event | Silence | Gap | None) -> dict[PubendId, Tick]:

@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from gapless.core.server import Limits
+from gapless.core.server import SessionLimits
 from gapless.errors import ConfigurationError
 from gapless.spi import Create
 
@@ -119,9 +119,9 @@ class LimitsSection(Section):
         return self
 
     @property
-    def of_sessions(self) -> Limits:
+    def of_sessions(self) -> SessionLimits:
         """The same in the core's words."""
-        return Limits(
+        return SessionLimits(
             handshake=round(self.handshake * SECOND),
             heartbeat=round(self.heartbeat * SECOND),
             stall=round(3 * self.heartbeat * SECOND),

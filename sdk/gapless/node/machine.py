@@ -40,7 +40,7 @@ from gapless.core.ports import (
     Transmit,
     Write,
 )
-from gapless.core.server import BrokerIdentity, Limits, LinkOutput, Sessions
+from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.stream.ticks import PubendId
 from gapless.core.wire.messages import AskStatus
 from gapless.core.wire.messages.asking import status_parts
@@ -105,7 +105,7 @@ class Machine:
     def __init__(
         self,
         broker: BrokerIdentity,
-        limits: Limits,
+        limits: SessionLimits,
         authenticator: Authenticator,
         authorizer: Authorizer,
         router: Router,

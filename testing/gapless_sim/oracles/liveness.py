@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gapless.core.client import Gap
-from gapless.core.client.subscribing import Phase
+from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.gauges import values_by
 from gapless.core.ports import Chop, Put
 from gapless_phb.core import gauges
@@ -76,7 +76,7 @@ class V1LiveDelivery(Judge):
         if consumer.over or consumer.stopped or consumer.row.ended or not self._reach.is_served(consumer):
             return
         # One that is not durable is made anew in each session, and may have to wait for that as the first time.
-        anew = not account.durable and consumer.core.phase is not Phase.ATTACHED
+        anew = not account.durable and consumer.core.phase is not SubscriptionPhase.ATTACHED
         if not consumer.attached or anew:
             if self._can_attach(consumer, account):
                 yield f"{consumer.lane} is not given its subscription"
@@ -262,7 +262,7 @@ class V3LiveRelease(Judge):
         if not account.durable:
             # One that waits to be given it again, maybe for ever for a pubend that was lost, is an affair of V1.
             alive = [consumer for consumer in account.consumers if self.model.alive(consumer)]
-            return all(not consumer.stopped and consumer.core.phase is Phase.ATTACHED for consumer in alive)
+            return all(not consumer.stopped and consumer.core.phase is SubscriptionPhase.ATTACHED for consumer in alive)
         if account.unsubscribed:
             return True
         if account.attached_at < 0 or account.damaged or account.removed or account.row.ended:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gapless.core.client.subscribing import Phase
+from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.wire.messages import PubendRow, SubscriptionRow
 from gapless.errors import ConfigurationError, ConnectionClosedError, GaplessError
 from gapless_sim.application import SimClient
@@ -134,7 +134,7 @@ class Application:
                 continue  # nobody may be left to keep what it asked for
             if holding.remover is not None and self.scene.in_its_way(holding.remover):
                 continue  # another application is to remove it, and can never say so
-            if customer is None or not holding.living or customer.core.phase is not Phase.ATTACHED:
+            if customer is None or not holding.living or customer.core.phase is not SubscriptionPhase.ATTACHED:
                 return f"{holding.lane} has no consumer"
         return ""
 
@@ -165,7 +165,9 @@ class Application:
         cores = [customer.core for holding in self.holdings for customer in holding.customers_of(client)]
         welcome = client.core.welcome
         session = 0 if welcome is None else welcome.session
-        return frozenset((session, core.sid) for core in cores if core.durable and core.phase is Phase.ATTACHED)
+        return frozenset(
+            (session, core.sid) for core in cores if core.durable and core.phase is SubscriptionPhase.ATTACHED
+        )
 
     def list_pubends(self, client: SimClient) -> None:
         """Asks for all pubends, and looks whether the answer makes sense."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gapless.core.client import Wanted
+from gapless.core.client import SubscribeOptions
 from gapless.core.wire.messages import StartAt
 from gapless.errors import GaplessError
 from gapless_sim.consumer import Consumer
@@ -45,7 +45,7 @@ class Customer(Consumer):
         self,
         holding: Holding,
         client: SimClient,
-        wanted: Wanted,
+        wanted: SubscribeOptions,
         habits: Habits = EAGER,
         *,
         row: Row | None = None,
@@ -110,12 +110,12 @@ class Customer(Consumer):
         self.commit()
 
 
-def without_token(wanted: Wanted) -> Wanted:
+def without_token(wanted: SubscribeOptions) -> SubscribeOptions:
     """The same, from where the subscription has acknowledged."""
     return replace(wanted, start=StartAt.LATEST, positions=None, token_sid=0, token_generation=0, token_seal=b"")
 
 
-def with_token(wanted: Wanted, token: CheckpointToken) -> Wanted:
+def with_token(wanted: SubscribeOptions, token: CheckpointToken) -> SubscribeOptions:
     """The same, from a token."""
     return replace(
         wanted,

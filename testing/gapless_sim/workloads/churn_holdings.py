@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gapless.core.client import Wanted
-from gapless.core.client.subscribing import Phase
+from gapless.core.client import SubscribeOptions
+from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.errors import (
     ConnectionClosedError,
@@ -107,7 +107,7 @@ class Holding:
     @property
     def is_being_created(self) -> bool:
         """Whether somebody waits for it to come into being; one that is not durable does so in each session."""
-        again = not self.durable and any(customer.core.phase is Phase.ASKING for customer in self.alive())
+        again = not self.durable and any(customer.core.phase is SubscriptionPhase.ASKING for customer in self.alive())
         return again or any(customer.pending for customer in self.alive())
 
     def pending_elsewhere(self, client: SimClient | None) -> bool:
@@ -147,7 +147,7 @@ class Holding:
         return customer
 
     def try_in_vain(
-        self, client: SimClient, wanted: Wanted, expects: type[GaplessError], row: Row | None = None
+        self, client: SimClient, wanted: SubscribeOptions, expects: type[GaplessError], row: Row | None = None
     ) -> None:
         """A process asks for what it must not get."""
         self.customers.append(Customer(self, client, wanted, row=row, expects=expects))

@@ -214,7 +214,7 @@ class Noting(Consumer):
 
     def on_answered(self, attached: Attached) -> None:
         """It has its subscription."""
-        self.begins = self.core.reached()
+        self.begins = self.core.end_positions()
         super().on_answered(attached)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gapless.core.client import Delivery, Gap, Wanted
+from gapless.core.client import Delivery, Gap, SubscribeOptions
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.errors import (
     GaplessError,
@@ -187,7 +187,7 @@ class Book:
         """Raises AssertionError for what no sane application has to expect."""
         assert isinstance(error, expected) or self.has_lost_data, f"a story did not expect {error!r}"
 
-    def wanted(self, row: Row, in_use: InUse = InUse.WAIT, window: int = 0) -> Wanted:
+    def wanted(self, row: Row, in_use: InUse = InUse.WAIT, window: int = 0) -> SubscribeOptions:
         """What to ask for. `window`: how many events may be on their way, if not as many as usual."""
         wanted = row.wanted(in_use=in_use)
         if window:

@@ -13,7 +13,7 @@ from gapless_sim.workloads.story_reading import Reading
 from gapless_sim.workloads.story_telling import attached, either, over
 
 if TYPE_CHECKING:
-    from gapless.core.client import Wanted
+    from gapless.core.client import SubscribeOptions
     from gapless.core.client.effects import Attached
     from gapless_sim.application import SimClient
     from gapless_sim.consumer import Row
@@ -48,7 +48,14 @@ class Owner(Consumer):
     """
 
     def __init__(
-        self, client: SimClient, row: Row, wanted: Wanted, *, owners: dict[int, Consumer], claims: bool, **habits: Any
+        self,
+        client: SimClient,
+        row: Row,
+        wanted: SubscribeOptions,
+        *,
+        owners: dict[int, Consumer],
+        claims: bool,
+        **habits: Any,
     ) -> None:
         """`owners`: in the database. `claims`: at once, before it asks the broker."""
         self.owners = owners

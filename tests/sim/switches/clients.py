@@ -6,7 +6,7 @@ from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
 _SUBSCRIPTION = "gapless.core.client.subscribing:SubscriptionCore"
-_LANE = "gapless.core.client.lane:Lane"
+_BUFFER = "gapless.core.client.buffer:PubendBuffer"
 
 CONSUMING = (
     Switch(
@@ -16,13 +16,13 @@ CONSUMING = (
         (
             Edit(
                 f"{_SUBSCRIPTION}.positions",
-                "pubend: lane.handed for pubend, lane in self._lanes.items() if lane.handed",
-                "pubend: lane.received for pubend, lane in self._lanes.items() if lane.received",
+                "pubend: buffer.position for pubend, buffer in self._buffers.items() if buffer.position",
+                "pubend: buffer.received for pubend, buffer in self._buffers.items() if buffer.received",
             ),
             Edit(
-                f"{_SUBSCRIPTION}.reached",
-                "pubend: lane.reached for pubend, lane in self._lanes.items() if lane.reached",
-                "pubend: lane.received for pubend, lane in self._lanes.items() if lane.received",
+                f"{_SUBSCRIPTION}.end_positions",
+                "pubend: buffer.end for pubend, buffer in self._buffers.items() if buffer.end",
+                "pubend: buffer.received for pubend, buffer in self._buffers.items() if buffer.received",
             ),
         ),
         ("I4", "I3"),
@@ -34,9 +34,9 @@ CONSUMING = (
         "A silence moves the token at once, although events before it wait to be handed out.",
         (
             Edit(
-                f"{_LANE}.on_silence",
-                "    if last is not None:\n        last.upto = upto\n    else:\n        self.handed = upto",
-                "    if last is not None:\n        last.upto = upto\n    self.handed = upto",
+                f"{_BUFFER}.on_silence",
+                "    if last is not None:\n        last.upto = upto\n    else:\n        self.position = upto",
+                "    if last is not None:\n        last.upto = upto\n    self.position = upto",
             ),
         ),
         ("I4", "I3"),
@@ -53,8 +53,8 @@ CONSUMING = (
                 "self.phase = Phase.IDLE\n"
                 "        self._full.clear()\n"
                 "        self._buffered_events = self._buffered_bytes = 0\n"
-                "        for lane in self._lanes.values():\n"
-                "            lane._entries.clear()",
+                "        for buffer in self._buffers.values():\n"
+                "            buffer._entries.clear()",
             ),
         ),
         ("I3", "I4"),
@@ -83,7 +83,7 @@ CONSUMING = (
         "A client moves its position over a gap and does not tell the application.",
         (
             Edit(
-                f"{_LANE}.on_gap",
+                f"{_BUFFER}.on_gap",
                 "    self._append(Entry(start, end, Gap(self.pubend, start, end, reason)))\n    return True",
                 "    return self.on_silence(end)",
             ),

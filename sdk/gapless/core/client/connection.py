@@ -19,28 +19,28 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from gapless.core.client.addresses import Addresses
 from gapless.core.client.backoff import Backoff
 from gapless.core.client.effects import (
     Closed,
+    CloseLink,
     Connected,
-    Dial,
     Disconnected,
     Effect,
-    Hangup,
     Notice,
+    OpenLink,
     RaiseLimit,
     Unreachable,
 )
+from gapless.core.client.errors import TEMPORARY, error_of
 from gapless.core.client.liveness import Liveness
-from gapless.core.client.outbox import Outbox
+from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.publishing import PublisherCore
-from gapless.core.client.ranges import Ranges
-from gapless.core.client.reaching import Reaching
+from gapless.core.client.ranges import RangeRequests
 from gapless.core.client.reading import RangeReading
-from gapless.core.client.refusals import TEMPORARY, error_of
-from gapless.core.client.registry import Key, Registry, Timer
-from gapless.core.client.requests import HeldLease, Question, Requests
-from gapless.core.client.settings import Settings
+from gapless.core.client.registry import ClientRegistry, ClientTimer, Key
+from gapless.core.client.requests import HeldLease, Query, Requests
+from gapless.core.client.settings import ClientSettings
 from gapless.core.client.subscriptions import Subscriptions
 from gapless.core.deadlines import Deadlines
 from gapless.core.wire.codec import decode_server, session_of
@@ -77,12 +77,12 @@ if TYPE_CHECKING:
     from random import Random
 
     from gapless.core.client.items import Item
-    from gapless.core.client.subscribing import SubscriptionCore, Wanted
+    from gapless.core.client.subscribing import SubscribeOptions, SubscriptionCore
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.ticks import PubendId, Tick
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """Where the connection stands."""
 
     NEW = "new"
@@ -116,14 +116,14 @@ class ClientCore:
         instance: str,
         random: Random,
         credentials: Callable[[], Credentials] | None = None,
-        settings: Settings | None = None,
+        settings: ClientSettings | None = None,
     ) -> None:
         """`instance` is unique to this object; `random` is for the jitter of delays alone.
 
         `credentials` makes what proves who this is, anew for each link; None: nothing does.
         """
         assert addresses
-        self.phase = Phase.NEW
+        self.phase = ConnectionPhase.NEW
         self.client_id = client_id
         self.network = ""
         """The network's id: from the first Welcome on, no other network will do."""
@@ -132,10 +132,10 @@ class ClientCore:
         self._instance = instance
         self._credentials = credentials or Credentials
         self._proving = self._credentials()
-        self._settings = settings or Settings()
+        self._settings = settings or ClientSettings()
         delays = Backoff(random, self._settings.backoff_first, self._settings.backoff_most)
-        self._reaching = Reaching(addresses, delays)
-        self._outbox = Outbox()
+        self._reaching = Addresses(addresses, delays)
+        self._outbox = ClientOutbox()
         self._deadlines: Deadlines[Key] = Deadlines()
         self._opened_at = 0
         self._received = Received()
@@ -147,15 +147,15 @@ class ClientCore:
             return Backoff(random, self._settings.retry_first, self._settings.retry_most)
 
         self._backoff = backoff
-        self._publishers: Registry[PublisherCore] = Registry(self._outbox)
+        self._publishers: ClientRegistry[PublisherCore] = ClientRegistry(self._outbox)
         self._subscriptions = Subscriptions(self._outbox, self._deadlines, backoff)
         self._requests = Requests(self._outbox, self._deadlines, backoff, self._number)
-        self._registries: dict[Timer, Registry[Any]] = {
-            Timer.PUBLISHER: self._publishers,
-            Timer.SUBSCRIPTION: self._subscriptions,
-            Timer.REQUEST: self._requests,
+        self._registries: dict[ClientTimer, ClientRegistry[Any]] = {
+            ClientTimer.PUBLISHER: self._publishers,
+            ClientTimer.SUBSCRIPTION: self._subscriptions,
+            ClientTimer.REQUEST: self._requests,
         }
-        self.ranges = Ranges(self._outbox, self._requests)
+        self.ranges = RangeRequests(self._outbox, self._requests)
         """What is asked about subscriptions of which the application keeps the position itself."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             Alive: self._on_alive,
@@ -164,7 +164,7 @@ class ClientCore:
             Published: self._publishers.forward(PublisherCore.on_published, "publisher"),
             PublishRefused: self._publishers.forward(PublisherCore.on_refused, "publisher"),
             **self._subscriptions.handlers(),
-            **self._requests.handlers(Question, HeldLease, RangeReading),
+            **self._requests.handlers(Query, HeldLease, RangeReading),
             RequestFailed: self._on_request_failed,
         }
         self._fail_request = self._requests.forward(lambda request, failed: request.on_failed(failed))
@@ -174,7 +174,7 @@ class ClientCore:
     @property
     def connected(self) -> bool:
         """Whether a session is open."""
-        return self.phase is Phase.OPEN
+        return self.phase is ConnectionPhase.OPEN
 
     @property
     def welcome(self) -> Welcome | None:
@@ -193,17 +193,21 @@ class ClientCore:
 
     def on_link_up(self, link: int, now: int) -> None:
         """A link that was to be dialled is there."""
-        if self.phase is not Phase.DIALLING or link != self._outbox.link:
+        if self.phase is not ConnectionPhase.DIALLING or link != self._outbox.link:
             return
         self._at(now)
-        self.phase = Phase.GREETING
+        self.phase = ConnectionPhase.GREETING
         self._proving = self._credentials()
         hello = Hello(PROTOCOL, self.network, self.client_id, self._instance, self._proving.first())
         self._outbox.send_last(hello)
 
     def on_link_down(self, link: int, reason: str, now: int) -> None:
         """A link is gone, or could not be dialled."""
-        if link == self._outbox.link and self.phase in {Phase.DIALLING, Phase.GREETING, Phase.OPEN}:
+        if link == self._outbox.link and self.phase in {
+            ConnectionPhase.DIALLING,
+            ConnectionPhase.GREETING,
+            ConnectionPhase.OPEN,
+        }:
             self._at(now)
             self._lost(reason or "the broker closed the connection")
 
@@ -215,9 +219,9 @@ class ClientCore:
         self._liveness.heard_at = now
         try:
             for payload in payloads:
-                if self.phase is Phase.OPEN:
+                if self.phase is ConnectionPhase.OPEN:
                     self._on_frame(payload)
-                elif self.phase is Phase.GREETING:
+                elif self.phase is ConnectionPhase.GREETING:
                     self._on_greeting(payload)
                 else:
                     return
@@ -232,7 +236,7 @@ class ClientCore:
         for timer, number in self._deadlines.take_expired(now):
             if timer in self._registries:
                 self._registries[timer].on_deadline(number)
-            elif timer is Timer.ACKNOWLEDGE:
+            elif timer is ClientTimer.ACKNOWLEDGE:
                 self._acknowledged_at = now
                 self._subscriptions.send_acknowledgements()
             else:
@@ -242,7 +246,7 @@ class ClientCore:
 
     def start(self, now: int) -> None:
         """Begins to connect."""
-        assert self.phase is Phase.NEW
+        assert self.phase is ConnectionPhase.NEW
         self._at(now)
         self._dial()
 
@@ -266,7 +270,7 @@ class ClientCore:
         self._at(now)
         self._publishers.fail(publisher, PublishUncertainError("the publisher was closed before the answer"))
 
-    def subscribe(self, wanted: Wanted, now: int) -> int:
+    def subscribe(self, wanted: SubscribeOptions, now: int) -> int:
         """Attaches to a subscription. Answered by Attached; from then on, or before that, it may fail.
 
         A subscription of the same name that this client consumes already is taken over from it.
@@ -288,7 +292,7 @@ class ClientCore:
         self._at(now)
         if self._subscriptions.acknowledge(subscription, positions):
             self._deadlines.set_earlier(
-                (Timer.ACKNOWLEDGE, 0), max(now, self._acknowledged_at + self._settings.acknowledge)
+                (ClientTimer.ACKNOWLEDGE, 0), max(now, self._acknowledged_at + self._settings.acknowledge)
             )
 
     def drain(self, subscription: int, now: int) -> None:
@@ -305,28 +309,28 @@ class ClientCore:
 
     def unsubscribe(self, name: str, client_id: str, now: int) -> int:
         """Removes a durable subscription. Answered by None."""
-        return self._requests.begin(Question, lambda number: Unsubscribe(number, name, client_id), now)
+        return self._requests.begin(Query, lambda number: Unsubscribe(number, name, client_id), now)
 
     def list_subscriptions(self, now: int) -> int:
         """Asks for all durable subscriptions. Answered by their rows."""
-        return self._requests.begin(Question, ListSubscriptions, now)
+        return self._requests.begin(Query, ListSubscriptions, now)
 
     def list_pubends(self, now: int) -> int:
         """Asks for all pubends. Answered by their rows."""
-        return self._requests.begin(Question, ListPubends, now)
+        return self._requests.begin(Query, ListPubends, now)
 
     def ask_status(self, now: int) -> int:
         """Asks for the figures and alarms of the broker. Answered by its gauges and alarms, in one list."""
-        return self._requests.begin(Question, AskStatus, now)
+        return self._requests.begin(Query, AskStatus, now)
 
     def retire(self, shb: str, now: int, *, only_look: bool = False) -> int:
         """Gives an SHB up for good, or asks what would become of that. Answered by the broker's `Retired`."""
-        return self._requests.begin(Question, lambda number: Retire(number, shb, only_look), now)
+        return self._requests.begin(Query, lambda number: Retire(number, shb, only_look), now)
 
     def close(self, now: int) -> None:
         """Says goodbye and ends everything: what is unanswered then is uncertain."""
         self._at(now)
-        if self.phase is Phase.OPEN:
+        if self.phase is ConnectionPhase.OPEN:
             self._subscriptions.send_acknowledgements()
             self._outbox.send_last(Goodbye())
         self._shut("the connection was closed", None)
@@ -351,11 +355,11 @@ class ClientCore:
         return self._numbers
 
     def _dial(self) -> None:
-        self.phase = Phase.DIALLING
+        self.phase = ConnectionPhase.DIALLING
         address = self._reaching.next()
         self._outbox.link = self._reaching.turn
-        self._outbox.emit(Dial(self._outbox.link, address))
-        self._deadlines.set((Timer.CONNECT, 0), self._outbox.now + self._settings.connect)
+        self._outbox.emit(OpenLink(self._outbox.link, address))
+        self._deadlines.set((ClientTimer.CONNECT, 0), self._outbox.now + self._settings.connect)
 
     def _on_greeting(self, payload: bytes) -> None:
         if session_of(payload):
@@ -378,13 +382,13 @@ class ClientCore:
             self._refused(Refused(Code.NETWORK_MISMATCH, reason))
             return
         now = self._outbox.now
-        self.phase = Phase.OPEN
+        self.phase = ConnectionPhase.OPEN
         self.network = welcome.network
         self._opened_at = now
         self._reaching.on_open()
         self._outbox.begin_session(welcome)
         self._received = Received()
-        self._deadlines.clear((Timer.CONNECT, 0))
+        self._deadlines.clear((ClientTimer.CONNECT, 0))
         self._liveness.begin(welcome.heartbeat_ms)
         self._outbox.tell(RaiseLimit(self._outbox.link, welcome.max_frame_bytes))
         self._outbox.tell(Connected(self._reaching.address, welcome.node, welcome.network))
@@ -404,23 +408,23 @@ class ClientCore:
             self._hang_up(refused.reason)
 
     def _hang_up(self, reason: str) -> None:
-        self._outbox.emit(Hangup(self._outbox.link, reason))
+        self._outbox.emit(CloseLink(self._outbox.link, reason))
         self._lost(reason)
 
     def _lost(self, reason: str) -> None:
         """The link is gone: try the next address, after a while."""
         now = self._outbox.now
         self.trouble = reason
-        if self.phase is Phase.OPEN:
+        if self.phase is ConnectionPhase.OPEN:
             if now - self._opened_at >= self._settings.steady:
                 self._reaching.on_steady()
             self._end_session()
             self._outbox.tell(Disconnected(self._reaching.address, reason))
         elif reasons := self._reaching.on_failure(reason):
             self._outbox.tell(Unreachable(reasons))
-        self.phase = Phase.WAITING
+        self.phase = ConnectionPhase.WAITING
         self._outbox.link = 0
-        self._deadlines.set((Timer.CONNECT, 0), now + self._reaching.delay())
+        self._deadlines.set((ClientTimer.CONNECT, 0), now + self._reaching.delay())
 
     def _end_session(self) -> None:
         self._outbox.session = 0
@@ -430,11 +434,11 @@ class ClientCore:
 
     def _shut(self, reason: str, error: GaplessError | None) -> None:
         """The end: nothing will be done, said or heard any more."""
-        if self.phase is Phase.CLOSED:
+        if self.phase is ConnectionPhase.CLOSED:
             return
         if self._outbox.link:
-            self._outbox.emit(Hangup(self._outbox.link, reason))
-        self.phase = Phase.CLOSED
+            self._outbox.emit(CloseLink(self._outbox.link, reason))
+        self.phase = ConnectionPhase.CLOSED
         self._outbox.session = self._outbox.link = 0
         self._publishers.fail_all(PublishUncertainError(f"{reason} before the broker answered"))
         self._subscriptions.fail_all(error or ConnectionClosedError(reason))
@@ -467,13 +471,13 @@ class ClientCore:
     def _on_closing(self, closing: Closing) -> None:
         self._hang_up(closing.reason or "the broker ended the session")
 
-    def _on_own_deadline(self, timer: Timer) -> None:
-        if timer is Timer.HEARTBEAT:
+    def _on_own_deadline(self, timer: ClientTimer) -> None:
+        if timer is ClientTimer.HEARTBEAT:
             self._liveness.on_heartbeat()
-        elif timer is Timer.SILENCE:
+        elif timer is ClientTimer.SILENCE:
             if reason := self._liveness.on_silence():
                 self._hang_up(reason)
-        elif self.phase is Phase.WAITING:
+        elif self.phase is ConnectionPhase.WAITING:
             self._dial()
         else:
             self._hang_up("the broker did not answer in time")

@@ -19,7 +19,7 @@ Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 # ---------------------------------------------------------------------------------------- the link
 
 
-class Dial(msgspec.Struct, frozen=True):
+class OpenLink(msgspec.Struct, frozen=True):
     """Connect to `address`; answered by `on_link_up(link)`, or `on_link_down(link)` if nobody answers."""
 
     link: int
@@ -41,7 +41,7 @@ class RaiseLimit(msgspec.Struct, frozen=True):
     limit: int
 
 
-class Hangup(msgspec.Struct, frozen=True):
+class CloseLink(msgspec.Struct, frozen=True):
     """Send what is pending and close the link, or give up dialling it. No answer is expected."""
 
     link: int
@@ -155,10 +155,10 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    Dial
+    OpenLink
     | SendFrames
     | RaiseLimit
-    | Hangup
+    | CloseLink
     | Connected
     | Disconnected
     | Unreachable

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gapless.core.client.backoff import MILLISECOND, SECOND
-from gapless.core.client.outbox import Outbox
-from gapless.core.client.registry import Key, Timer
+from gapless.core.client.outbox import ClientOutbox
+from gapless.core.client.registry import ClientTimer, Key
 from gapless.core.deadlines import Deadlines
 from gapless.core.wire.messages import Heartbeat
 
@@ -14,7 +14,7 @@ HEARTBEATS_MISSED = 3
 class Liveness:
     """Both directions of one session. Its deadlines are set again when they come, not with every frame."""
 
-    def __init__(self, outbox: Outbox, deadlines: Deadlines[Key]) -> None:
+    def __init__(self, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
         self.heard_at = 0
         """When something was last heard."""
         self._outbox = outbox
@@ -25,19 +25,19 @@ class Liveness:
         """A session is open; something was heard just now."""
         self._interval = heartbeat_ms * MILLISECOND
         now = self._outbox.now
-        self._deadlines.set((Timer.HEARTBEAT, 0), now + self._interval)
-        self._deadlines.set((Timer.SILENCE, 0), now + HEARTBEATS_MISSED * self._interval)
+        self._deadlines.set((ClientTimer.HEARTBEAT, 0), now + self._interval)
+        self._deadlines.set((ClientTimer.SILENCE, 0), now + HEARTBEATS_MISSED * self._interval)
 
     def end(self) -> None:
         """The session is over."""
-        self._deadlines.clear((Timer.HEARTBEAT, 0))
-        self._deadlines.clear((Timer.SILENCE, 0))
+        self._deadlines.clear((ClientTimer.HEARTBEAT, 0))
+        self._deadlines.clear((ClientTimer.SILENCE, 0))
 
     def on_heartbeat(self) -> None:
         """Says something, unless something was said that a lost frame would be noticed by."""
         if self._outbox.sent_at + self._interval <= self._outbox.now:
             self._outbox.send_last(Heartbeat())
-        self._deadlines.set((Timer.HEARTBEAT, 0), self._outbox.sent_at + self._interval)
+        self._deadlines.set((ClientTimer.HEARTBEAT, 0), self._outbox.sent_at + self._interval)
 
     def on_silence(self) -> str:
         """Judges the link by what was heard; returns why it is dead, or "".
@@ -52,5 +52,5 @@ class Liveness:
             self.heard_at = due - HEARTBEATS_MISSED * self._interval
         if due <= now:
             return f"nothing was heard for {HEARTBEATS_MISSED * self._interval / SECOND:g} s"
-        self._deadlines.set((Timer.SILENCE, 0), due)
+        self._deadlines.set((ClientTimer.SILENCE, 0), due)
         return ""

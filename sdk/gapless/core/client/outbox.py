@@ -8,7 +8,7 @@ from gapless.core.wire.messages import ClientMessage, Publish, PublishKeyed, Wel
 from gapless.core.wire.numbering import Sent
 
 
-class Outbox:
+class ClientOutbox:
     """Gathers effects. Knows the link and the session, so that whoever sends need not.
 
     Control messages are urgent: on a slow link they overtake events that have not left. Nothing is sent

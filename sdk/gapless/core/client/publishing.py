@@ -12,11 +12,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
-from gapless.core.client.batches import Batch, Batches
+from gapless.core.client.batches import BatchQueue, PendingBatch
 from gapless.core.client.effects import Answered, Failed, Notice, NotPublished, PublisherReady, Receipted
-from gapless.core.client.outbox import Outbox
-from gapless.core.client.refusals import TEMPORARY, publish_error
-from gapless.core.client.registry import Key, Timer
+from gapless.core.client.errors import TEMPORARY, publish_error
+from gapless.core.client.outbox import ClientOutbox
+from gapless.core.client.registry import ClientTimer, Key
 from gapless.core.deadlines import Deadlines
 from gapless.core.stream.ticks import Tick
 from gapless.core.wire.messages import (
@@ -38,7 +38,7 @@ RETRY_FIRST = 100 * MILLISECOND
 RETRY_MOST = 5 * SECOND
 
 
-class Phase(Enum):
+class PublisherPhase(Enum):
     """How far the opening is, in the present session."""
 
     UNOPENED = "unopened"
@@ -57,12 +57,12 @@ class PublisherCore:
         instance: str,
         topic: str | None,
         backoff: Backoff,
-        outbox: Outbox,
+        outbox: ClientOutbox,
         deadlines: Deadlines[Key],
     ) -> None:
         self.number = number
         self.name = name
-        self.phase = Phase.UNOPENED
+        self.phase = PublisherPhase.UNOPENED
         self.stalled = ""
         """Why the broker cannot log at present, as it has said; "" if it can."""
         self._instance = instance
@@ -75,7 +75,7 @@ class PublisherCore:
         self._epoch = 0
         self._was_open = False
         self._paused = False
-        self._batches = Batches()
+        self._batches = BatchQueue()
         self._tickets = 0
         self._window_batches = 1
         self._window_bytes = 0
@@ -86,7 +86,7 @@ class PublisherCore:
     @property
     def over(self) -> bool:
         """Whether it was closed, or refused for good."""
-        return self.phase is Phase.OVER
+        return self.phase is PublisherPhase.OVER
 
     @property
     def unanswered(self) -> int:
@@ -120,17 +120,17 @@ class PublisherCore:
     def on_session_over(self) -> None:
         """Whatever was sent may or may not have been logged: it stays in the queue."""
         self._batches.on_session_over()
-        self.phase = Phase.UNOPENED
+        self.phase = PublisherPhase.UNOPENED
         self._resume()
 
     def on_opened(self, opened: PublisherOpened) -> None:
         """The broker says how much of this name is logged."""
-        if self.phase is not Phase.OPENING:
+        if self.phase is not PublisherPhase.OPENING:
             return
         self._pubend = opened.pubend
         self._epoch = opened.epoch
         self._settle_sequence(opened.sequence)
-        self.phase = Phase.OPEN
+        self.phase = PublisherPhase.OPEN
         self._answered_well()
         if not self._was_open:
             self._was_open = True
@@ -139,7 +139,7 @@ class PublisherCore:
 
     def on_published(self, published: Published) -> None:
         """Everything up to a sequence is durable. Raises RemoteProtocolError if it was never sent."""
-        if self.phase is not Phase.OPEN or published.sequence <= self.logged:
+        if self.phase is not PublisherPhase.OPEN or published.sequence <= self.logged:
             return
         count = self._batches.count_up_to(published.sequence)
         ticks = _ticks_of(published.ticks, published.sequence - self.logged)
@@ -153,10 +153,10 @@ class PublisherCore:
 
     def on_refused(self, refused: PublishRefused) -> None:
         """A batch, or the opening, was not taken. Raises RemoteProtocolError if it makes no sense."""
-        if self.phase is Phase.OPENING:
+        if self.phase is PublisherPhase.OPENING:
             if not refused.sequence:  # else it is about a batch that was sent before the opening
                 self._on_opening_refused(refused)
-        elif self.phase is Phase.OPEN:
+        elif self.phase is PublisherPhase.OPEN:
             if refused.code is Code.FENCED:
                 self.fail(publish_error(refused.code, refused.reason))
             elif refused.code is Code.FORGOTTEN:
@@ -166,7 +166,7 @@ class PublisherCore:
                 self._send()
             elif refused.code in TEMPORARY:
                 self._rewind(refused)
-                if self.phase is Phase.OPEN:
+                if self.phase is PublisherPhase.OPEN:
                     self._pause()
                 self._stall(refused.reason)
             else:
@@ -177,7 +177,7 @@ class PublisherCore:
         self._paused = False
         if not self._outbox.open:
             return
-        if self.phase is Phase.OPENING:
+        if self.phase is PublisherPhase.OPENING:
             self._open()
         else:
             self._send()
@@ -186,9 +186,9 @@ class PublisherCore:
 
     def publish(self, events: EventColumns) -> int:
         """Queues a batch; returns the ticket under which its answer comes."""
-        assert self.phase is not Phase.OVER
+        assert self.phase is not PublisherPhase.OVER
         self._tickets += 1
-        self._batches.append(Batch(events, self._tickets))
+        self._batches.append(PendingBatch(events, self._tickets))
         self._send()
         return self._tickets
 
@@ -198,8 +198,8 @@ class PublisherCore:
         A refusal in this session is the truth about all that was sent in it, because answers come in order.
         It says nothing about a batch that an earlier session took with it: that one may be logged.
         """
-        self.phase = Phase.OVER
-        self._deadlines.clear((Timer.PUBLISHER, self.number))
+        self.phase = PublisherPhase.OVER
+        self._deadlines.clear((ClientTimer.PUBLISHER, self.number))
         if self._outbox.open:
             self._outbox.send_last(ClosePublisher(self.number))
         for batch in self._batches:
@@ -213,7 +213,7 @@ class PublisherCore:
     # How it is done.
 
     def _open(self) -> None:
-        self.phase = Phase.OPENING
+        self.phase = PublisherPhase.OPENING
         message = OpenPublisher(
             self.number, self.name, self._instance, self._attempt, self._topic, self._pubend, self._epoch
         )
@@ -221,7 +221,7 @@ class PublisherCore:
 
     def _send(self) -> None:
         """Sends queued batches as far as the window allows; the first one always."""
-        if self.phase is not Phase.OPEN or self._paused:
+        if self.phase is not PublisherPhase.OPEN or self._paused:
             return
         for batch in self._batches.send(self._window_batches, self._window_bytes):
             self._outbox.publish(Publish(self.number, self._epoch, batch.first, batch.events))
@@ -287,11 +287,11 @@ class PublisherCore:
 
     def _pause(self) -> None:
         self._paused = True
-        self._deadlines.set((Timer.PUBLISHER, self.number), self._outbox.now + self._backoff.next())
+        self._deadlines.set((ClientTimer.PUBLISHER, self.number), self._outbox.now + self._backoff.next())
 
     def _resume(self) -> None:
         self._paused = False
-        self._deadlines.clear((Timer.PUBLISHER, self.number))
+        self._deadlines.clear((ClientTimer.PUBLISHER, self.number))
 
     def _on_opening_refused(self, refused: PublishRefused) -> None:
         if refused.code in TEMPORARY or refused.code is Code.RESUME:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gapless.core.client.outbox import Outbox
+from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.reading import Part, RangeReading
-from gapless.core.client.requests import HeldLease, Question, Requests
-from gapless.core.client.subscribing import Wanted
+from gapless.core.client.requests import HeldLease, Query, Requests
+from gapless.core.client.subscribing import SubscribeOptions
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
@@ -31,16 +31,16 @@ from gapless.core.wire.messages import (
 )
 
 
-class Ranges:
+class RangeRequests:
     """What a client does with ranges, leases and keyed batches."""
 
-    def __init__(self, outbox: Outbox, requests: Requests) -> None:
+    def __init__(self, outbox: ClientOutbox, requests: Requests) -> None:
         self._outbox = outbox
         self._requests = requests
 
     # Questions: each is answered under the number returned.
 
-    def attach(self, wanted: Wanted, now: int) -> int:
+    def attach(self, wanted: SubscribeOptions, now: int) -> int:
         """Creates a durable subscription, or finds it. Answered by AttachedTo."""
         assert wanted.name is not None
         positions = None if wanted.positions is None else _list(wanted.positions)
@@ -132,7 +132,7 @@ class Ranges:
         return reading if isinstance(reading, RangeReading) else None
 
     def _ask(self, now: int, message: Callable[[int], Any]) -> int:
-        return self._requests.begin(Question, message, now)
+        return self._requests.begin(Query, message, now)
 
 
 def _list(positions: Mapping[PubendId, Tick]) -> list[Position]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gapless.core.client.backoff import Backoff
 from gapless.core.client.effects import Arrived
 from gapless.core.client.items import Delivery, Gap
-from gapless.core.client.outbox import Outbox
+from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.registry import Key
 from gapless.core.client.requests import Answers, PendingRequest
 from gapless.core.deadlines import Deadlines
@@ -30,7 +30,7 @@ class RangeReading(PendingRequest):
 
     message: ReadRange
 
-    def __init__(self, message: ReadRange, backoff: Backoff, outbox: Outbox, deadlines: Deadlines[Key]) -> None:
+    def __init__(self, message: ReadRange, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
         """The credit of the message is set with each request."""
         super().__init__(message, backoff, outbox, deadlines)
         self.horizon = message.lo

@@ -7,11 +7,11 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from gapless.core.client.outbox import Outbox
+from gapless.core.client.outbox import ClientOutbox
 from gapless.errors import GaplessError
 
 
-class Timer(Enum):
+class ClientTimer(Enum):
     """What a deadline is for."""
 
     CONNECT = "connect"
@@ -30,7 +30,7 @@ class Timer(Enum):
     """Ask again."""
 
 
-Key: TypeAlias = "tuple[Timer, int]"
+Key: TypeAlias = "tuple[ClientTimer, int]"
 """What for, and for which publisher, subscription or request (0: for the connection)."""
 
 
@@ -61,10 +61,10 @@ class Member(Protocol):
 M = TypeVar("M", bound=Member)
 
 
-class Registry(Generic[M]):
+class ClientRegistry(Generic[M]):
     """All of one kind, by the number that the client gave them. One that is over is forgotten, and receives nothing."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: ClientOutbox) -> None:
         self._outbox = outbox
         self._members: dict[int, M] = {}
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from gapless.core.client.backoff import Backoff
 from gapless.core.client.effects import Answered, Failed, Result
-from gapless.core.client.outbox import Outbox
-from gapless.core.client.refusals import TEMPORARY, error_of, publish_error, request_error
-from gapless.core.client.registry import Key, Registry, Timer
+from gapless.core.client.errors import TEMPORARY, error_of, publish_error, request_error
+from gapless.core.client.outbox import ClientOutbox
+from gapless.core.client.registry import ClientRegistry, ClientTimer, Key
 from gapless.core.deadlines import Deadlines
 from gapless.core.wire.messages import (
     AskStatus,
@@ -46,7 +46,7 @@ class PendingRequest:
     ANSWERS: ClassVar[Answers] = {}
     """What may come for it, beside a failure."""
 
-    def __init__(self, message: Any, backoff: Backoff, outbox: Outbox, deadlines: Deadlines[Key]) -> None:
+    def __init__(self, message: Any, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
         self.message = message
         self.over = False
         self._backoff = backoff
@@ -73,7 +73,7 @@ class PendingRequest:
 
     def on_session_over(self) -> None:
         """What was put off is asked for in the next session."""
-        self._deadlines.clear((Timer.REQUEST, self.number))
+        self._deadlines.clear((ClientTimer.REQUEST, self.number))
 
     def on_deadline(self) -> None:
         """The time to ask once more has come."""
@@ -90,7 +90,7 @@ class PendingRequest:
     def on_failed(self, failed: RequestFailed) -> None:
         """The broker cannot do it, now or ever."""
         if failed.code in TEMPORARY:
-            self._deadlines.set((Timer.REQUEST, self.number), self._outbox.now + self._backoff.next())
+            self._deadlines.set((ClientTimer.REQUEST, self.number), self._outbox.now + self._backoff.next())
         else:
             self.fail(request_error(failed))
 
@@ -104,13 +104,13 @@ class PendingRequest:
     def end(self) -> None:
         """It is over: nothing more is asked, and nothing told."""
         self.over = True
-        self._deadlines.clear((Timer.REQUEST, self.number))
+        self._deadlines.clear((ClientTimer.REQUEST, self.number))
 
 
-class Question(PendingRequest):
+class Query(PendingRequest):
     """A request with one answer."""
 
-    def __init__(self, message: Any, backoff: Backoff, outbox: Outbox, deadlines: Deadlines[Key]) -> None:
+    def __init__(self, message: Any, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
         super().__init__(message, backoff, outbox, deadlines)
         self._rows: list[Any] = []
         """Of a list that has come in part."""
@@ -186,12 +186,12 @@ class HeldLease(PendingRequest):
 P = TypeVar("P", bound=PendingRequest)
 
 
-class Requests(Registry[PendingRequest]):
+class Requests(ClientRegistry[PendingRequest]):
     """All requests of one connection."""
 
     def __init__(
         self,
-        outbox: Outbox,
+        outbox: ClientOutbox,
         deadlines: Deadlines[Key],
         backoff: Callable[[], Backoff],
         number: Callable[[], int],

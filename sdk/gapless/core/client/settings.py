@@ -8,7 +8,7 @@ from gapless.core.client.backoff import MILLISECOND, SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClientSettings:
     """Times of a client, in nanoseconds."""
 
     connect: int = 10 * SECOND

@@ -16,12 +16,12 @@ from enum import Enum
 
 from gapless.core.client.acknowledging import Acknowledging
 from gapless.core.client.backoff import Backoff
+from gapless.core.client.buffer import PubendBuffer
 from gapless.core.client.effects import Answered, Arrived, Attached, Failed, Notice
+from gapless.core.client.errors import TEMPORARY, error_of, request_error
 from gapless.core.client.items import Delivery, Item
-from gapless.core.client.lane import Lane
-from gapless.core.client.outbox import Outbox
-from gapless.core.client.refusals import TEMPORARY, error_of, request_error
-from gapless.core.client.registry import Key, Timer
+from gapless.core.client.outbox import ClientOutbox
+from gapless.core.client.registry import ClientTimer, Key
 from gapless.core.deadlines import Deadlines
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
@@ -47,7 +47,7 @@ COUNT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SubscribeOptions:
     """What an application asked to subscribe to."""
 
     topics: tuple[str, ...]
@@ -71,7 +71,7 @@ class Wanted:
     """How many bytes, likewise; a delivery may overdraw them."""
 
 
-class Phase(Enum):
+class SubscriptionPhase(Enum):
     """Where a subscription stands with the broker, in the present session."""
 
     IDLE = "idle"
@@ -84,11 +84,11 @@ class SubscriptionCore:
     """One subscription of one connection."""
 
     def __init__(
-        self, number: int, wanted: Wanted, backoff: Backoff, outbox: Outbox, deadlines: Deadlines[Key]
+        self, number: int, wanted: SubscribeOptions, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]
     ) -> None:
         self.number = number
         self.wanted = wanted
-        self.phase = Phase.IDLE
+        self.phase = SubscriptionPhase.IDLE
         self.sid = 0
         self.generation = 0
         self.seal = b""
@@ -101,12 +101,12 @@ class SubscriptionCore:
         self._backoff = backoff
         self._outbox = outbox
         self._deadlines = deadlines
-        self._lanes: dict[PubendId, Lane] = {
-            pubend: self._new_lane(pubend, tick, tick) for pubend, tick in (wanted.positions or {}).items()
+        self._buffers: dict[PubendId, PubendBuffer] = {
+            pubend: self._new_buffer(pubend, tick, tick) for pubend, tick in (wanted.positions or {}).items()
         }
-        self._full: deque[Lane] = deque()
-        """Lanes that have something to hand out; each takes its turn."""
-        self._in_hand: Lane | None = None
+        self._full: deque[PubendBuffer] = deque()
+        """Buffers that have something to hand out; each takes its turn."""
+        self._in_flight: PubendBuffer | None = None
         self._announced = False
         self._was_attached = False
         self._stalled = False
@@ -121,7 +121,7 @@ class SubscriptionCore:
     @property
     def over(self) -> bool:
         """Whether it was ended, here or by the broker."""
-        return self.phase is Phase.OVER
+        return self.phase is SubscriptionPhase.OVER
 
     @property
     def durable(self) -> bool:
@@ -139,36 +139,36 @@ class SubscriptionCore:
         return bool(self._full) and not self.draining
 
     def positions(self) -> dict[PubendId, Tick]:
-        """Up to where everything was handed out and is done with: what is in the hand is not counted.
+        """Up to where everything was handed out and is done with: what is in flight is not counted.
 
         A pubend of which nothing was handed out is left out: then the broker takes the subscription's start,
         while a tick of 0 would ask for everything there ever was.
         """
-        return {pubend: lane.handed for pubend, lane in self._lanes.items() if lane.handed}
+        return {pubend: buffer.position for pubend, buffer in self._buffers.items() if buffer.position}
 
-    def reached(self) -> dict[PubendId, Tick]:
-        """As `positions`, with what is in the hand."""
-        return {pubend: lane.reached for pubend, lane in self._lanes.items() if lane.reached}
+    def end_positions(self) -> dict[PubendId, Tick]:
+        """As `positions`, with what is in flight."""
+        return {pubend: buffer.end for pubend, buffer in self._buffers.items() if buffer.end}
 
     # What happened.
 
     def on_session(self) -> None:
         """A session is open: attach there."""
-        self.phase = Phase.ASKING
+        self.phase = SubscriptionPhase.ASKING
         self._credit_events = max(0, self.wanted.window_events - self._buffered_events)
         self._credit_bytes = max(0, self.wanted.window_bytes - self._buffered_bytes)
         self._outbox.send(self._subscribe())
 
     def on_session_over(self) -> None:
         """What is buffered stays; nothing else is certain."""
-        self.phase = Phase.IDLE
-        self._deadlines.clear((Timer.SUBSCRIPTION, self.number))
+        self.phase = SubscriptionPhase.IDLE
+        self._deadlines.clear((ClientTimer.SUBSCRIPTION, self.number))
 
     def on_subscribed(self, subscribed: Subscribed) -> None:
         """The broker has attached this subscription."""
         if self._was_attached and self.sid != subscribed.sid:
             self.former_sids.append(self.sid)
-        self.phase = Phase.ATTACHED
+        self.phase = SubscriptionPhase.ATTACHED
         self.sid = subscribed.sid
         self.generation = subscribed.generation
         self.seal = subscribed.seal
@@ -184,8 +184,8 @@ class SubscriptionCore:
     def on_failed(self, failed: RequestFailed) -> None:
         """The broker does not attach this subscription, now or ever."""
         if failed.code in TEMPORARY:
-            self.phase = Phase.IDLE
-            self._deadlines.set((Timer.SUBSCRIPTION, self.number), self._outbox.now + self._backoff.next())
+            self.phase = SubscriptionPhase.IDLE
+            self._deadlines.set((ClientTimer.SUBSCRIPTION, self.number), self._outbox.now + self._backoff.next())
             if not self._stalled:
                 self._stalled = True
                 what = f"subscription {self.wanted.name!r}" if self.durable else "a subscription"
@@ -202,48 +202,48 @@ class SubscriptionCore:
 
     def on_deadline(self) -> None:
         """The time to ask once more has come."""
-        if self.phase is Phase.IDLE and self._outbox.open:
+        if self.phase is SubscriptionPhase.IDLE and self._outbox.open:
             self.on_session()
 
     def on_events(self, pubend: PubendId, columns: DeliveredColumns) -> None:
         """Events arrived. Raises RemoteProtocolError, having changed nothing, when they may not."""
         if columns.count > self._credit_events or self._credit_bytes <= 0:
             raise RemoteProtocolError(f"the broker sent more than the credit of subscription {self.sid}")
-        lane = self._lane(pubend)
-        new = lane.on_events(columns)
+        buffer = self._buffer(pubend)
+        new = buffer.on_events(columns)
         self._credit_events -= columns.count
         self._credit_bytes -= columns.size + COUNT_BYTES
         if new is None:
             return
         self._buffered_events += new.count
         self._buffered_bytes += new.size
-        self._arrived(lane)
+        self._arrived(buffer)
 
     def on_silence(self, pubend: PubendId, upto: Tick) -> None:
         """Nothing came up to a tick."""
-        lane = self._lane(pubend)
-        if lane.on_silence(upto):
-            self._arrived(lane)
+        buffer = self._buffer(pubend)
+        if buffer.on_silence(upto):
+            self._arrived(buffer)
 
     def on_gap(self, pubend: PubendId, start: Tick, end: Tick, reason: str) -> None:
         """Events may be lost."""
-        lane = self._lane(pubend)
-        if lane.on_gap(start, end, reason):
-            self._arrived(lane)
+        buffer = self._buffer(pubend)
+        if buffer.on_gap(start, end, reason):
+            self._arrived(buffer)
 
     # Commands.
 
     def take(self, events_max: int | None) -> Item | None:
-        """Settles what was in the hand, and hands out the next; None when there is nothing, or no more."""
-        self.settle()
-        if self.draining or self.phase is Phase.OVER or not self._full:
+        """Settles what was in flight, and hands out the next; None when there is nothing, or no more."""
+        self.advance()
+        if self.draining or self.phase is SubscriptionPhase.OVER or not self._full:
             self._announced = False
             return None
-        lane = self._full.popleft()
-        item = lane.take(events_max)
-        self._in_hand = lane
-        if len(lane):
-            self._full.append(lane)
+        buffer = self._full.popleft()
+        item = buffer.take(events_max)
+        self._in_flight = buffer
+        if len(buffer):
+            self._full.append(buffer)
         if isinstance(item, Delivery):
             self._buffered_events -= item.count
             self._buffered_bytes -= sum(columns.size for columns in item.columns)
@@ -256,28 +256,28 @@ class SubscriptionCore:
         """Arrived is said again with the next arrival, although nothing was taken."""
         self._announced = False
 
-    def settle(self) -> None:
+    def advance(self) -> None:
         """What was taken last is done with: `positions` stands behind it now."""
-        if self._in_hand is not None:
-            self._in_hand.settle()
-            self._in_hand = None
+        if self._in_flight is not None:
+            self._in_flight.advance()
+            self._in_flight = None
 
     def acknowledge(self, positions: Mapping[PubendId, Tick]) -> bool:
         """Everything up to these positions is done with. Returns whether the broker has to be told."""
         for pubend, tick in positions.items():
             if not self.acknowledging.is_news(pubend, tick):
                 continue
-            lane = self._lanes.get(pubend)
+            buffer = self._buffers.get(pubend)
             event = tick
-            if lane is not None:
-                event = lane.last_event(tick)
-                lane.history.forget(tick)
+            if buffer is not None:
+                event = buffer.last_event(tick)
+                buffer.history.forget(tick)
             self.acknowledging.acknowledge(pubend, tick, event)
         return self.acknowledging.unsent
 
     def send_acknowledgement(self) -> None:
         """Tells the broker what is acknowledged, if it can be told now."""
-        if self.phase is Phase.ATTACHED and self.acknowledging.unsent:
+        if self.phase is SubscriptionPhase.ATTACHED and self.acknowledging.unsent:
             self._outbox.send(Acknowledge(self.sid, self.acknowledging.take_unsent()))
 
     def drain(self) -> None:
@@ -287,14 +287,14 @@ class SubscriptionCore:
 
     def release(self) -> None:
         """Tells the broker what is acknowledged, and that nothing more is wanted, if it can be told now."""
-        if self.phase is Phase.ATTACHED:
+        if self.phase is SubscriptionPhase.ATTACHED:
             self.send_acknowledgement()
             self._outbox.send(Detach(self.sid, self.number))
 
     def end(self) -> None:
         """It is over: what is buffered is dropped. Its positions stay."""
-        self.phase = Phase.OVER
-        self._deadlines.clear((Timer.SUBSCRIPTION, self.number))
+        self.phase = SubscriptionPhase.OVER
+        self._deadlines.clear((ClientTimer.SUBSCRIPTION, self.number))
         self._full.clear()
         self._buffered_events = self._buffered_bytes = 0
 
@@ -313,7 +313,7 @@ class SubscriptionCore:
         wanted = self.wanted
         again = self._was_attached
         self._acknowledge_silence()
-        received = {pubend: lane.received for pubend, lane in self._lanes.items() if lane.received}
+        received = {pubend: buffer.received for pubend, buffer in self._buffers.items() if buffer.received}
         self._asked = received if again else wanted.positions
         attach = again and self.durable
         return Subscribe(
@@ -341,10 +341,10 @@ class SubscriptionCore:
 
         The broker may have forgotten in a crash that it found nothing there, and would keep all that follows.
         """
-        for pubend, lane in self._lanes.items():
+        for pubend, buffer in self._buffers.items():
             known = self.acknowledging.position(pubend)
-            if known is not None and known < lane.received and lane.only_silent(known):
-                self.acknowledging.acknowledge(pubend, lane.received, lane.last_event(known))
+            if known is not None and known < buffer.received and buffer.only_silent(known):
+                self.acknowledging.acknowledge(pubend, buffer.received, buffer.last_event(known))
 
     def _place(self, subscribed: Subscribed) -> None:
         """Begins each pubend where the broker says, unless this side knows where it is.
@@ -353,26 +353,26 @@ class SubscriptionCore:
         asked for, nobody has said what lies between: that is a gap, whatever the reason.
         """
         for position in subscribed.positions:
-            lane = self._lanes.get(position.pubend)
-            if lane is None:
-                self._lanes[position.pubend] = self._new_lane(position.pubend, position.tick, 0)
+            buffer = self._buffers.get(position.pubend)
+            if buffer is None:
+                self._buffers[position.pubend] = self._new_buffer(position.pubend, position.tick, 0)
                 self.acknowledging.start(position.pubend, position.tick)
-            elif position.tick > lane.received:
+            elif position.tick > buffer.received:
                 reason = "the broker resumed after a later position"
-                self.on_gap(position.pubend, lane.received, position.tick, reason)
+                self.on_gap(position.pubend, buffer.received, position.tick, reason)
 
-    def _lane(self, pubend: PubendId) -> Lane:
-        lane = self._lanes.get(pubend)
-        if lane is None:
-            lane = self._lanes[pubend] = self._new_lane(pubend, 0, 0)
-        return lane
+    def _buffer(self, pubend: PubendId) -> PubendBuffer:
+        buffer = self._buffers.get(pubend)
+        if buffer is None:
+            buffer = self._buffers[pubend] = self._new_buffer(pubend, 0, 0)
+        return buffer
 
-    def _new_lane(self, pubend: PubendId, start: Tick, last_below: Tick) -> Lane:
-        return Lane(pubend, start, last_below, wants_silence=self.wanted.silence)
+    def _new_buffer(self, pubend: PubendId, start: Tick, last_below: Tick) -> PubendBuffer:
+        return PubendBuffer(pubend, start, last_below, wants_silence=self.wanted.silence)
 
-    def _arrived(self, lane: Lane) -> None:
-        if len(lane) == 1:
-            self._full.append(lane)
+    def _arrived(self, buffer: PubendBuffer) -> None:
+        if len(buffer) == 1:
+            self._full.append(buffer)
         if not self._announced:
             self._announced = True
             self._outbox.tell(Arrived(self.number))
@@ -384,7 +384,7 @@ class SubscriptionCore:
         size = wanted.window_bytes - self._buffered_bytes - self._credit_bytes
         assert events >= 0, "more is granted than there is room for"
         enough = 4 * events >= wanted.window_events or 4 * size >= wanted.window_bytes
-        if enough and self.phase is Phase.ATTACHED:
+        if enough and self.phase is SubscriptionPhase.ATTACHED:
             self._credit_events += events
             self._credit_bytes += max(0, size)
             self._outbox.send(Credit(self.sid, events, max(0, size), self.number))

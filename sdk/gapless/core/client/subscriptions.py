@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gapless.core.client.backoff import Backoff
-from gapless.core.client.outbox import Outbox
-from gapless.core.client.registry import Key, Registry
-from gapless.core.client.subscribing import Phase, SubscriptionCore, Wanted
+from gapless.core.client.outbox import ClientOutbox
+from gapless.core.client.registry import ClientRegistry, Key
+from gapless.core.client.subscribing import SubscribeOptions, SubscriptionCore, SubscriptionPhase
 from gapless.core.deadlines import Deadlines
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
@@ -26,10 +26,10 @@ from gapless.core.wire.messages import (
 from gapless.errors import RemoteProtocolError
 
 
-class Subscriptions(Registry[SubscriptionCore]):
+class Subscriptions(ClientRegistry[SubscriptionCore]):
     """All subscriptions of one connection, by the client's number, and in a session by the broker's id."""
 
-    def __init__(self, outbox: Outbox, deadlines: Deadlines[Key], backoff: Callable[[], Backoff]) -> None:
+    def __init__(self, outbox: ClientOutbox, deadlines: Deadlines[Key], backoff: Callable[[], Backoff]) -> None:
         super().__init__(outbox)
         self._deadlines = deadlines
         self._backoff = backoff
@@ -71,7 +71,7 @@ class Subscriptions(Registry[SubscriptionCore]):
         """A Subscribe was refused, unless the number means nothing any more."""
         self._abandoned.pop(message.request, None)
         subscription = self.get(message.request)
-        if subscription is None or subscription.phase is not Phase.ASKING:
+        if subscription is None or subscription.phase is not SubscriptionPhase.ASKING:
             return
         if message.code is Code.IN_USE and subscription.was_in_own_way:
             subscription.was_in_own_way = False
@@ -82,7 +82,7 @@ class Subscriptions(Registry[SubscriptionCore]):
 
     # Commands.
 
-    def subscribe(self, number: int, wanted: Wanted) -> int:
+    def subscribe(self, number: int, wanted: SubscribeOptions) -> int:
         """Attaches, at once if there is a session."""
         subscription = SubscriptionCore(number, wanted, self._backoff(), self._outbox, self._deadlines)
         self.add(subscription)
@@ -124,7 +124,7 @@ class Subscriptions(Registry[SubscriptionCore]):
         if subscription is None:
             self._let_go(message)
             return
-        if subscription.phase is not Phase.ASKING:
+        if subscription.phase is not SubscriptionPhase.ASKING:
             raise RemoteProtocolError(f"subscription {message.sid} was attached twice")
         other = self._attached.get(message.sid)
         if other is not None:
@@ -134,7 +134,7 @@ class Subscriptions(Registry[SubscriptionCore]):
 
     def _release(self, subscription: SubscriptionCore) -> None:
         """Tells the broker that a subscription is not wanted any more: now, or as soon as it has an id."""
-        if subscription.phase is Phase.ASKING:
+        if subscription.phase is SubscriptionPhase.ASKING:
             self._abandoned[subscription.number] = subscription.wanted.name
         subscription.release()
 

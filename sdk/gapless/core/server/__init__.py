@@ -10,7 +10,7 @@ times of one link, `outbox` what is to be sent, `limits` the bounds,
 
 from __future__ import annotations
 
-from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, Limits
+from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, SessionLimits
 from gapless.core.server.outbox import LinkOutput, Payload
 from gapless.core.server.service import Sessions
 from gapless.core.server.suspects import HandlerFailedError, Suspects
@@ -19,9 +19,9 @@ __all__ = [
     "HELLO_BYTES_MAX",
     "BrokerIdentity",
     "HandlerFailedError",
-    "Limits",
     "LinkOutput",
     "Payload",
+    "SessionLimits",
     "Sessions",
     "Suspects",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, Limits
+from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, SessionLimits
 from gapless.core.wire.codec import session_of
 from gapless.core.wire.messages import PROTOCOL, AskStatus, Challenge, Code, Hello, Proof, Refused, Welcome
 from gapless.core.wire.messages.checks import problem_of
@@ -91,7 +91,7 @@ def _parse(payload: bytes, kind: type[_First], which: str) -> _First:
         raise RemoteProtocolError(f"the {which} is not a {kind.__name__}: {error}") from error
 
 
-def welcome(session: int, broker: BrokerIdentity, limits: Limits) -> Welcome:
+def welcome(session: int, broker: BrokerIdentity, limits: SessionLimits) -> Welcome:
     """What an admitted client is told."""
     return Welcome(
         protocol=PROTOCOL,

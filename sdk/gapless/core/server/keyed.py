@@ -11,8 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.server.connection import Connection
-from gapless.core.server.outbox import Outbox
+from gapless.core.server.link_session import LinkSession
+from gapless.core.server.outbox import LinkOutputs
 from gapless.core.server.publishing import CODES
 from gapless.core.wire.messages import Code, KeyedPublished, PublishKeyed, RequestFailed
 
@@ -30,7 +30,7 @@ class KeyedReply(Struct, frozen=True, gc=False):
 class KeyedBatches:
     """The keyed batches that are not answered yet."""
 
-    def __init__(self, outbox: Outbox, effects: list[object]) -> None:
+    def __init__(self, outbox: LinkOutputs, effects: list[object]) -> None:
         """Questions for the router are appended to `effects`, answers for clients go to `outbox`."""
         self._outbox = outbox
         self._effects = effects
@@ -40,7 +40,7 @@ class KeyedBatches:
         self._placed: dict[int, set[int]] = {}
         """By session, the serials of those whose pubend is found."""
 
-    def on_publish(self, connection: Connection, session: int, message: PublishKeyed) -> None:
+    def on_publish(self, connection: LinkSession, session: int, message: PublishKeyed) -> None:
         """A batch."""
         waiting = self._waiting.setdefault(session, {})
         if len(waiting) >= UNANSWERED_MAX:
@@ -52,7 +52,7 @@ class KeyedBatches:
             request = OpenRequest(message.producer, "", 0, message.topic or None, keyed=True, principal=who)
             self._effects.append(SubmitOpen(request, KeyedReply(session, self._serial)))
 
-    def on_placed(self, connection: Connection, reply_to: KeyedReply, placed: Submitted) -> None:
+    def on_placed(self, connection: LinkSession, reply_to: KeyedReply, placed: Submitted) -> None:
         """The router's answer to either question, of a session that lives."""
         session, serial = reply_to.session, reply_to.serial
         waiting = self._waiting.get(session, {})
@@ -82,5 +82,5 @@ class KeyedBatches:
         del self._waiting[session][serial]
         self._placed.get(session, set()).discard(serial)
 
-    def _refuse(self, connection: Connection, session: int, message: PublishKeyed, code: Code, reason: str) -> None:
+    def _refuse(self, connection: LinkSession, session: int, message: PublishKeyed, code: Code, reason: str) -> None:
         self._outbox.tell(connection.link, session, RequestFailed(message.request, code, reason))

@@ -24,7 +24,7 @@ class BrokerIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SessionLimits:
     """The bounds that every session keeps; a client that breaks one it was told of loses its session."""
 
     handshake: int = 5 * SECOND

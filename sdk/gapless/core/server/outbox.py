@@ -63,7 +63,7 @@ class LinkOutput(Struct):
     """Send what is pending, then close, for this reason; None: stay open."""
 
 
-class Outbox:
+class LinkOutputs:
     """The outputs of all links since they were last taken, and the numbers of their frames."""
 
     def __init__(self) -> None:

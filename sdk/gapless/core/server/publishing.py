@@ -19,9 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.server.connection import Connection
-from gapless.core.server.limits import Limits
-from gapless.core.server.outbox import Outbox
+from gapless.core.server.limits import SessionLimits
+from gapless.core.server.link_session import LinkSession
+from gapless.core.server.outbox import LinkOutputs
 from gapless.core.wire.messages import (
     ClosePublisher,
     Code,
@@ -83,7 +83,7 @@ class PublisherLink:
         "unanswered_bytes",
     )
 
-    def __init__(self, connection: Connection, session: int, number: int, request: OpenRequest, opening: int) -> None:
+    def __init__(self, connection: LinkSession, session: int, number: int, request: OpenRequest, opening: int) -> None:
         self.connection = connection
         self.session = session
         self.number = number
@@ -129,7 +129,7 @@ class PublisherLink:
 class Publishing:
     """All publishers of all sessions."""
 
-    def __init__(self, limits: Limits, outbox: Outbox, effects: list[object]) -> None:
+    def __init__(self, limits: SessionLimits, outbox: LinkOutputs, effects: list[object]) -> None:
         """Questions for the router are appended to `effects`, answers for clients go to `outbox`."""
         self._limits = limits
         self._outbox = outbox
@@ -143,7 +143,7 @@ class Publishing:
 
     # What happened.
 
-    def on_open(self, connection: Connection, session: int, message: OpenPublisher) -> None:
+    def on_open(self, connection: LinkSession, session: int, message: OpenPublisher) -> None:
         """A client opens a publisher, or opens it again: then nothing that it sent before is answered any more.
 
         Raises RemoteProtocolError if it has an opening unanswered.
@@ -173,7 +173,7 @@ class Publishing:
         publishers[message.publisher] = PublisherLink(connection, session, message.publisher, request, serial)
         self._effects.append(SubmitOpen(request, ReplyTo(session, message.publisher, serial)))
 
-    def on_publish(self, connection: Connection, session: int, message: Publish) -> None:
+    def on_publish(self, connection: LinkSession, session: int, message: Publish) -> None:
         """A batch. Raises RemoteProtocolError beyond the window, or if the publisher is not open."""
         publisher = self._sessions.get(session, {}).get(message.publisher)
         if publisher is None or not publisher.is_open:

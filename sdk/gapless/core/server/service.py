@@ -10,11 +10,11 @@ from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Ending, Submitted
 from gapless.core.ports import Authorizer, ClientSession, RequestHandler, SessionEnded
 from gapless.core.server.complaints import Complaints, host_of
-from gapless.core.server.connection import Connection
 from gapless.core.server.handshake import Admitted, welcome
 from gapless.core.server.keyed import KeyedBatches, KeyedReply
-from gapless.core.server.limits import BrokerIdentity, Limits
-from gapless.core.server.outbox import LinkOutput, Outbox
+from gapless.core.server.limits import BrokerIdentity, SessionLimits
+from gapless.core.server.link_session import LinkSession
+from gapless.core.server.outbox import LinkOutput, LinkOutputs
 from gapless.core.server.permissions import refusal_of
 from gapless.core.server.publishing import Publishing, ReplyTo
 from gapless.core.server.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
@@ -58,7 +58,7 @@ class Sessions:
     def __init__(
         self,
         broker: BrokerIdentity,
-        limits: Limits,
+        limits: SessionLimits,
         authenticator: Authenticator,
         authorizer: Authorizer,
         requests: Mapping[type, RequestHandler],
@@ -78,12 +78,12 @@ class Sessions:
             Hello: self._on_second_hello,
         }
         self._effects: list[object] = []
-        self._outbox = Outbox()
+        self._outbox = LinkOutputs()
         self._publishing = Publishing(limits, self._outbox, self._effects)
         self._keyed = KeyedBatches(self._outbox, self._effects)
-        self._links: dict[int, Connection] = {}
-        self._sessions: dict[int, Connection] = {}
-        self._instances: dict[tuple[str, str, str], Connection] = {}
+        self._links: dict[int, LinkSession] = {}
+        self._sessions: dict[int, LinkSession] = {}
+        self._instances: dict[tuple[str, str, str], LinkSession] = {}
         self._due: list[tuple[int, int]] = []
         """A heap with one (time, link) per link; a time may be too early, never too late."""
         self._suspects = Suspects()
@@ -124,7 +124,7 @@ class Sessions:
         elif len(self._links) >= self._limits.links:
             self._refuse(link, Refused(Code.RETRY, f"this broker takes {self._limits.links} connections"))
         else:
-            connection = self._links[link] = Connection(link, peer, now)
+            connection = self._links[link] = LinkSession(link, peer, now)
             heappush(self._due, (connection.due(self._limits), link))
 
     def on_frames(self, link: int, payloads: Sequence[bytes], now: int, wall: int) -> None:
@@ -268,7 +268,7 @@ class Sessions:
 
     # The first frames.
 
-    def _on_first_frame(self, connection: Connection, payload: bytes, now: int) -> None:
+    def _on_first_frame(self, connection: LinkSession, payload: bytes, now: int) -> None:
         try:
             verdict = connection.handshake.on_frame(payload, connection.peer, self._broker, self._authenticator)
         except RemoteProtocolError:
@@ -292,7 +292,7 @@ class Sessions:
             return
         self._admit(connection, verdict, now)
 
-    def _admit(self, connection: Connection, admitted: Admitted, now: int) -> None:
+    def _admit(self, connection: LinkSession, admitted: Admitted, now: int) -> None:
         key = (admitted.principal, admitted.client_id, admitted.instance)
         earlier = self._instances.get(key)
         if earlier is not None:
@@ -311,7 +311,7 @@ class Sessions:
 
     # Later frames.
 
-    def _on_frame(self, connection: Connection, client: ClientSession, payload: bytes, now: int, wall: int) -> None:
+    def _on_frame(self, connection: LinkSession, client: ClientSession, payload: bytes, now: int, wall: int) -> None:
         number = session_of(payload)
         if number != client.number:
             if number == 0:
@@ -385,14 +385,14 @@ class Sessions:
             reason = f"no role of node {self._broker.node!r} answers {type(message).__name__}"
             self.tell(client.number, RequestFailed(request, Code.CONFIGURATION, reason))
 
-    def _complain(self, connection: Connection, reason: str, now: int) -> None:
+    def _complain(self, connection: LinkSession, reason: str, now: int) -> None:
         """The operator hears who breaks the protocol, but not too often."""
         client_id = None if connection.client is None else connection.client.client_id
         text = self._complaints.text(connection.peer, client_id, reason, now)
         if text is not None:
             self._effects.append(Alarm(AlarmCode.CLIENT_REFUSED, text, host_of(connection.peer)))
 
-    def _on_violation(self, connection: Connection, reason: str, now: int) -> None:
+    def _on_violation(self, connection: LinkSession, reason: str, now: int) -> None:
         self._complain(connection, reason, now)
         if connection.client is None:
             self._forget(connection, Ending.LEFT)
@@ -406,7 +406,7 @@ class Sessions:
         self._outbox.tell(link, 0, refused)
         self._outbox.link(link).close = refused.reason
 
-    def _close(self, connection: Connection, reason: str) -> None:
+    def _close(self, connection: LinkSession, reason: str) -> None:
         """Ends a connection from this side, and tells the client why."""
         client = connection.client
         self._forget(connection, Ending.LEFT)
@@ -416,7 +416,7 @@ class Sessions:
         self._outbox.tell(connection.link, client.number, Closing(reason))
         self._outbox.link(connection.link).close = reason
 
-    def _forget(self, connection: Connection, ending: Ending) -> None:
+    def _forget(self, connection: LinkSession, ending: Ending) -> None:
         """Nothing is expected from this link any more; the roles learn that its session is over."""
         del self._links[connection.link]
         client = connection.client
@@ -429,6 +429,6 @@ class Sessions:
         self._keyed.on_session_over(client.number)
         self._effects.append(SessionEnded(client))
 
-    def _pause(self, connection: Connection, *, paused: bool) -> None:
+    def _pause(self, connection: LinkSession, *, paused: bool) -> None:
         connection.paused = paused
         self._outbox.link(connection.link).paused = paused

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gapless.client.driver import Driver, Owner
-from gapless.core.client import ClientCore, Settings
+from gapless.core.client import ClientCore, ClientSettings
 from gapless.core.client.effects import SendFrames
 from gapless.core.wire import messages as m
 from gapless.errors import ConnectionClosedError
@@ -19,7 +19,7 @@ from unit.gapless.client.conftest import until
 from unit.gapless.client.fake_network import FakeNetwork
 
 
-def driver(network: Any, *, settings: Settings | None = None, patient: bool = False) -> Driver:
+def driver(network: Any, *, settings: ClientSettings | None = None, patient: bool = False) -> Driver:
     core = ClientCore(["x"], client_id="c", instance="i", random=Random(1), settings=settings)
     return Driver(core, network.dial, patient=patient)
 
@@ -66,7 +66,7 @@ async def test_a_dial_that_takes_too_long_is_given_up() -> None:
             await asyncio.sleep(1000)
             raise AssertionError
 
-    run = driver(Nowhere(), settings=Settings(connect=20_000_000))
+    run = driver(Nowhere(), settings=ClientSettings(connect=20_000_000))
     with pytest.raises(ConnectionClosedError, match="did not answer in time"):
         await run.start()
     await asyncio.sleep(0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gapless.core.server import Limits
+from gapless.core.server import SessionLimits
 from gapless.errors import ConfigurationError
 from gapless.node.config import NodeConfig, load_config, make_config
 
@@ -64,7 +64,7 @@ def test_the_defaults_are_one_broker_on_loopback_with_its_data_here() -> None:
     assert [(listen.transport, listen.address) for listen in config.listen] == [("tcp", "127.0.0.1:7400")]
     assert (config.auth.plugin, config.routing.plugin) == ("anonymous", "local")
     assert config.node.insecure is False
-    assert config.limits.of_sessions == Limits()
+    assert config.limits.of_sessions == SessionLimits()
 
 
 def test_a_file_says_everything(tmp_path: Path) -> None:

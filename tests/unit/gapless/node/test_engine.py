@@ -9,7 +9,7 @@ from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import NetworkMap, SendFrame
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll, Operation, Put, Read, Write
-from gapless.core.server import BrokerIdentity, Limits
+from gapless.core.server import BrokerIdentity, SessionLimits
 from gapless.core.wire.messages import OpenPublisher
 from gapless.node.auth import Anonymous
 from gapless.node.engine import Engine
@@ -33,7 +33,7 @@ class World:
         self.volume = FakeVolume()
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         router = cast("Router", StraightRouter())
-        self.machine = Machine(identity, Limits(), Anonymous(), AllowAll(), router, [self.role])
+        self.machine = Machine(identity, SessionLimits(), Anonymous(), AllowAll(), router, [self.role])
         self.machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))
         self.engine = Engine(self.machine, self.volume, self)
 

@@ -24,7 +24,7 @@ from gapless.core.ports import (
     Transmit,
     Write,
 )
-from gapless.core.server import BrokerIdentity, HandlerFailedError, Limits
+from gapless.core.server import BrokerIdentity, HandlerFailedError, SessionLimits
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import (
     AskStatus,
@@ -50,13 +50,13 @@ WALL = 1_700_000_000_000
 class Rig:
     """A machine, its parts, and clients."""
 
-    def __init__(self, *roles: Any, limits: Limits | None = None) -> None:
+    def __init__(self, *roles: Any, limits: SessionLimits | None = None) -> None:
         self.router = StraightRouter()
         self.role = LogRole()
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         everyone = roles or (self.role,)
         router = cast("Router", self.router)
-        self.machine = Machine(identity, limits or Limits(), Anonymous(), AllowAll(), router, everyone)
+        self.machine = Machine(identity, limits or SessionLimits(), Anonymous(), AllowAll(), router, everyone)
         self.machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))
         self.machine.take_output()
 
@@ -214,7 +214,7 @@ def test_frames_for_other_brokers_and_alarms_are_handed_out(rig: Rig) -> None:
 
 
 def test_whoever_asks_is_told_the_status_in_parts_that_fit_into_frames() -> None:
-    rig = Rig(limits=Limits(event_bytes=4096, frame_bytes=8192))
+    rig = Rig(limits=SessionLimits(event_bytes=4096, frame_bytes=8192))
     wire = rig.connect(1)
     alarms = AlarmBook()
     for number in range(20):

@@ -14,7 +14,7 @@ from gapless.core.network import facts as routing
 from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll, Put, Read, Write
-from gapless.core.server import BrokerIdentity, Limits
+from gapless.core.server import BrokerIdentity, SessionLimits
 from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
 from gapless.errors import VolumeCorruptError, VolumeFailedError
 from gapless.node.auth import Anonymous
@@ -40,7 +40,7 @@ class Rig:
         self.failures: list[BaseException] = []
         self.alarms = AlarmBook()
         identity = BrokerIdentity("node", "net", durable=True, start=1)
-        limits = Limits(heartbeat=60 * 10**9)
+        limits = SessionLimits(heartbeat=60 * 10**9)
         router = cast("Router", self.router)
         self.machine = Machine(identity, limits, Anonymous(), AllowAll(), router, [self.role])
         self.machine.start(self.now, WALL, RouterContext("node", 1, NetworkMap({})))
@@ -123,7 +123,7 @@ async def test_what_arrives_in_one_turn_is_one_write_and_one_send_per_link(rig: 
 async def test_the_limit_is_raised_before_the_welcome_is_sent(rig: Rig) -> None:
     link = await rig.connect()
 
-    assert link.calls == [("limit", Limits().frame_bytes), ("send", 1, False)]
+    assert link.calls == [("limit", SessionLimits().frame_bytes), ("send", 1, False)]
 
 
 async def test_a_read_sees_what_was_written_in_the_same_turn(rig: Rig) -> None:
@@ -266,7 +266,7 @@ async def test_what_has_left_between_two_sends_is_seen_to_have_left(rig: Rig) ->
 
 async def test_a_link_with_too_much_pending_is_paused_and_resumed(rig: Rig) -> None:
     link = await rig.connect()
-    link.pending = Limits().pending_bytes + 1
+    link.pending = SessionLimits().pending_bytes + 1
     link.say(ListPubends(1))
     await rig.settle()
     link.pending = 0

@@ -11,7 +11,7 @@ import pytest
 
 from gapless.core.client import Delivery, Gap, Silence
 from gapless.core.client.effects import Attached
-from gapless.core.client.subscribing import Phase
+from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.network.facts import Interest, Progress, PubendMeta, Want
 from gapless.core.ports import Chop, Set
 from gapless.core.stream.columns import EventBatch, EventColumns
@@ -196,7 +196,7 @@ class Hands:
             attached=False,
             stopped=False,
             error=None,
-            core=SimpleNamespace(phase=Phase.ASKING, sid=0, seal=b""),
+            core=SimpleNamespace(phase=SubscriptionPhase.ASKING, sid=0, seal=b""),
         )
         client.consumers[consumer.number] = consumer  # type: ignore[assignment]
         self.observe.subscribing(consumer)
@@ -209,7 +209,7 @@ class Hands:
         row.created = consumer.attached = True
         consumer.sid = consumer.core.sid = sid
         self.observe.served(NODE, consumer.number, Subscribed(consumer.number, sid, 1, b"", made, []))
-        consumer.core.phase = Phase.ATTACHED
+        consumer.core.phase = SubscriptionPhase.ATTACHED
         self.observe.attached(consumer, Attached(sid, 1, made), self.positions(**begins))
 
     def lapse(self, row: Row, sid: int = 1) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.client.subscribing import Phase
+from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.ports import Chop, Put
 from gapless_phb.core import gauges
 from gapless_sim.options import SECOND
@@ -106,7 +106,7 @@ def test_v1_one_that_is_not_durable_waits_anew_in_each_session() -> None:
     hands.log((10, 1))
 
     assert not settled(hands, V1LiveDelivery)
-    reader.core.phase = Phase.ASKING
+    reader.core.phase = SubscriptionPhase.ASKING
     assert settled(hands, V1LiveDelivery)
     hands.model.histories["gone@1"].gone = False
     assert not settled(hands, V1LiveDelivery)
@@ -232,7 +232,7 @@ def test_v3_one_that_is_not_durable_and_waits_to_be_made_again_may_keep_somethin
     hands.acknowledge(reader, p=10)
     nameless = hands.attach(hands.row(name=None), sid=2, p=5)
     free = not settled(hands, V3LiveRelease)
-    nameless.core.phase = Phase.ASKING
+    nameless.core.phase = SubscriptionPhase.ASKING
 
     assert free
     assert settled(hands, V3LiveRelease)

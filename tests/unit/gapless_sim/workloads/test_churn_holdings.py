@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gapless.core.client.effects import Attached
-from gapless.core.client.subscribing import Phase
+from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.ports import Set
 from gapless.core.wire.messages import InUse
 from gapless.errors import (
@@ -135,7 +135,7 @@ def test_one_that_is_not_durable_is_being_created_in_each_session() -> None:
     for holding in (durable, other):
         customer = holding.consumer()
         assert customer is not None
-        customer.core.phase = Phase.ASKING
+        customer.core.phase = SubscriptionPhase.ASKING
 
     assert settled == (False, False)
     assert (durable.is_being_created, other.is_being_created) == (False, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, TypeVar
 
-from gapless.core.client import ClientCore, Delivery, Gap, Settings, Silence, Wanted
+from gapless.core.client import ClientCore, ClientSettings, Delivery, Gap, Silence, SubscribeOptions
 from gapless.core.client import effects as e
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
@@ -58,7 +58,7 @@ class Reader:
     def position(self) -> dict[PubendId, Tick]:
         core = self.world.core.subscription(self.number)
         assert core is not None
-        return core.reached()
+        return core.end_positions()
 
 
 class World:
@@ -68,7 +68,7 @@ class World:
         self, broker: FakeBroker | None = None, *, addresses: tuple[str, ...] = ("a:1",), seed: int = 1
     ) -> None:
         self.broker = broker or FakeBroker()
-        self.settings = Settings()
+        self.settings = ClientSettings()
         self.core = self.new_core(addresses, "instance-1", seed)
         self.now = 1000 * SECOND
         self.told: list[e.Effect] = []
@@ -131,13 +131,13 @@ class World:
     def _do_effects(self) -> bool:
         effects = self.core.take_effects()
         for effect in effects:
-            if isinstance(effect, e.Dial):
+            if isinstance(effect, e.OpenLink):
                 self._dial(effect)
             elif isinstance(effect, e.SendFrames):
                 self.sends.append(effect)
                 if effect.link == self.link:
                     self.broker.frames(effect.link, map(joined, effect.payloads))
-            elif isinstance(effect, e.Hangup):
+            elif isinstance(effect, e.CloseLink):
                 if effect.link == self.link:
                     self.link = None
                     self.broker.disconnect(effect.link)
@@ -146,7 +146,7 @@ class World:
                 self.told.append(effect)
         return bool(effects)
 
-    def _dial(self, dial: e.Dial) -> None:
+    def _dial(self, dial: e.OpenLink) -> None:
         self.dialled.append(dial.address)
         if dial.address in self.unreachable:
             self.core.on_link_down(dial.link, "nobody answers", self.now)
@@ -204,7 +204,7 @@ class World:
         return ticket
 
     def subscribe(self, name: str | None = "s", **wanted: Any) -> Reader:
-        number = self.core.subscribe(Wanted(wanted.pop("topics", ("#",)), name, **wanted), self.now)
+        number = self.core.subscribe(SubscribeOptions(wanted.pop("topics", ("#",)), name, **wanted), self.now)
         self.pump()
         return Reader(self, number)
 

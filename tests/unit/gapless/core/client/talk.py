@@ -75,7 +75,7 @@ class Talk:
     def take(self) -> None:
         """Does what the core says."""
         for effect in self.core.take_effects():
-            if isinstance(effect, e.Dial):
+            if isinstance(effect, e.OpenLink):
                 self.link = effect.link
             elif isinstance(effect, e.SendFrames):
                 payloads = [payload if isinstance(payload, bytes) else b"".join(payload) for payload in effect.payloads]
@@ -96,4 +96,4 @@ class Talk:
     @property
     def hung_up(self) -> bool:
         """Whether the client has ended a link because of what the broker said."""
-        return bool(self.all_told(e.Hangup))
+        return bool(self.all_told(e.CloseLink))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gapless.core.client.batches import Batch, Batches
+from gapless.core.client.batches import BatchQueue, PendingBatch
 from gapless.errors import RemoteProtocolError
 from unit.gapless.core.client.harness import columns
 
@@ -14,25 +14,25 @@ MANY = 100
 LARGE = 1 << 20
 
 
-def queue(*counts: int) -> Batches:
+def queue(*counts: int) -> BatchQueue:
     """A batch for each number, with so many events."""
-    batches = Batches()
+    batches = BatchQueue()
     for ticket, count in enumerate(counts, 1):
-        batches.append(Batch(columns(*[b"x"] * count), ticket))
+        batches.append(PendingBatch(columns(*[b"x"] * count), ticket))
     return batches
 
 
-def sent(*counts: int) -> Batches:
+def sent(*counts: int) -> BatchQueue:
     batches = queue(*counts)
     batches.send(MANY, LARGE)
     return batches
 
 
-def tickets(batches: Iterable[Batch]) -> list[int]:
+def tickets(batches: Iterable[PendingBatch]) -> list[int]:
     return [batch.ticket for batch in batches]
 
 
-def firsts(batches: Iterable[Batch]) -> list[int]:
+def firsts(batches: Iterable[PendingBatch]) -> list[int]:
     return [batch.first for batch in batches]
 
 

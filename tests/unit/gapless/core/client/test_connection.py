@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.client import effects as e
-from gapless.core.client.connection import Phase
+from gapless.core.client.connection import ConnectionPhase
 from gapless.core.wire import messages as m
 from gapless.core.wire.codec import decode_client, encode
 from gapless.errors import ConnectionClosedError, ConnectionRefusedByBrokerError, PublishUncertainError
@@ -30,23 +30,27 @@ def test_the_first_hello_names_no_network_and_later_ones_the_one_it_met() -> Non
     assert {hello.instance for hello in world.broker.messages(m.Hello)} == {"instance-1"}
 
 
-@pytest.mark.parametrize("phase", [Phase.DIALLING, Phase.GREETING, Phase.OPEN, Phase.WAITING])
-def test_it_comes_back_from_any_state(phase: Phase) -> None:
+@pytest.mark.parametrize(
+    "phase", [ConnectionPhase.DIALLING, ConnectionPhase.GREETING, ConnectionPhase.OPEN, ConnectionPhase.WAITING]
+)
+def test_it_comes_back_from_any_state(phase: ConnectionPhase) -> None:
     world = World()
     world.core.start(world.now)
     (dial,) = world.core.take_effects()
-    assert isinstance(dial, e.Dial)
-    if phase is Phase.DIALLING:
+    assert isinstance(dial, e.OpenLink)
+    if phase is ConnectionPhase.DIALLING:
         world.core.on_link_down(dial.link, "refused", world.now)
     else:
         world._dial(dial)
-        if phase is not Phase.GREETING:
+        if phase is not ConnectionPhase.GREETING:
             world.pump()
-        assert world.core.phase is (Phase.GREETING if phase is Phase.GREETING else Phase.OPEN)
+        assert world.core.phase is (
+            ConnectionPhase.GREETING if phase is ConnectionPhase.GREETING else ConnectionPhase.OPEN
+        )
         world.link = None
         world.broker.disconnect(dial.link)
         world.core.on_link_down(dial.link, "cut", world.now)
-    assert world.core.phase is Phase.WAITING
+    assert world.core.phase is ConnectionPhase.WAITING
     world.core.on_link_down(dial.link, "cut again", world.now)
 
     world.advance(1)
@@ -184,7 +188,7 @@ def test_a_silent_link_is_dead_after_three_heartbeats() -> None:
 
     world.advance(0.2)
     assert "nothing was heard for 3 s" in world.effects(e.Disconnected)[0].reason
-    assert any("nothing was heard" in hangup.reason for hangup in world.effects(e.Hangup))
+    assert any("nothing was heard" in hangup.reason for hangup in world.effects(e.CloseLink))
 
 
 def test_a_process_that_overslept_listens_before_it_judges() -> None:
@@ -206,12 +210,12 @@ def test_a_dial_or_greeting_that_takes_too_long_is_given_up() -> None:
     world = World()
     world.core.start(world.now)
     (dial,) = world.core.take_effects()
-    assert isinstance(dial, e.Dial)
+    assert isinstance(dial, e.OpenLink)
     world.now += 10 * SECOND
     world.core.on_deadline(world.now)
 
     effects = world.core.take_effects()
-    assert e.Hangup(dial.link, "the broker did not answer in time") in effects
+    assert e.CloseLink(dial.link, "the broker did not answer in time") in effects
 
     world.core.on_link_up(dial.link, world.now)
     assert world.core.take_effects() == []
@@ -266,13 +270,13 @@ def test_a_greeting_that_makes_no_sense_ends_the_link(message: m.ServerMessage) 
     world = World()
     world.core.start(world.now)
     (dial,) = world.core.take_effects()
-    assert isinstance(dial, e.Dial)
+    assert isinstance(dial, e.OpenLink)
     world.core.on_link_up(dial.link, world.now)
     world.core.take_effects()
 
     world.core.on_frames(dial.link, [encode(0, message)], world.now)
 
-    assert world.core.phase is Phase.WAITING
+    assert world.core.phase is ConnectionPhase.WAITING
 
 
 def test_an_address_in_another_network_is_no_address() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.client.effects import Notice, SendFrames
-from gapless.core.client.outbox import Outbox
+from gapless.core.client.outbox import ClientOutbox
 from gapless.core.wire.codec import session_of
 from gapless.core.wire.messages import Credit, Goodbye, Heartbeat, Hello, Welcome
 from gapless.core.wire.numbering import Received
@@ -14,15 +14,15 @@ def welcome(session: int) -> Welcome:
     return Welcome(2, session, "net", "node", True, 5000, 1 << 20, 4 << 20, 64, 8 << 20)
 
 
-def opened() -> Outbox:
+def opened() -> ClientOutbox:
     """One with a session."""
-    outbox = Outbox()
+    outbox = ClientOutbox()
     outbox.link = 3
     outbox.begin_session(welcome(7))
     return outbox
 
 
-def sends(outbox: Outbox) -> list[SendFrames]:
+def sends(outbox: ClientOutbox) -> list[SendFrames]:
     return [effect for effect in outbox.take() if isinstance(effect, SendFrames)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gapless.core.client import Wanted
+from gapless.core.client import SubscribeOptions
 from gapless.core.client import effects as e
 from gapless.core.wire import messages as m
 from gapless.errors import PublisherFencedError, PublishRejectedError, SubscriptionMismatchError, TokenAheadError
@@ -17,7 +17,7 @@ TARGET = m.Target("s", 3, 1)
 AT = {"p@1": 7}
 ASKED: list[tuple[Callable[[Talk], int], m.ServerMessage]] = [
     (
-        lambda talk: talk.core.ranges.attach(Wanted(("t",), "s", positions=AT), talk.now),
+        lambda talk: talk.core.ranges.attach(SubscribeOptions(("t",), "s", positions=AT), talk.now),
         m.AttachedTo(1, 3, 1, b"seal", [m.Position("p@1", 7)]),
     ),
     (lambda talk: talk.core.ranges.heads(TARGET, AT, 500, talk.now), m.Ticks(1, [m.Position("p@1", 9)])),
@@ -58,7 +58,7 @@ def test_acknowledging_is_answered_by_nothing_but_that_it_is_done() -> None:
 
 def test_a_refusal_is_the_error_of_its_code() -> None:
     talk = Talk()
-    attach = talk.core.ranges.attach(Wanted(("t",), "s"), talk.now)
+    attach = talk.core.ranges.attach(SubscribeOptions(("t",), "s"), talk.now)
     heads = talk.core.ranges.heads(TARGET, AT, 0, talk.now)
     talk.hear(m.RequestFailed(attach, m.Code.MISMATCH, "other"), m.RequestFailed(heads, m.Code.TOKEN_AHEAD, "void"))
 

@@ -59,11 +59,11 @@ def test_the_position_stands_behind_what_was_handed_out_not_what_arrived() -> No
 
     reader.take(2)
     assert core.positions() == {PUBEND: BASE}
-    assert core.reached() == {PUBEND: ticks[1]}
+    assert core.end_positions() == {PUBEND: ticks[1]}
 
     reader.take(2)
     assert core.positions() == {PUBEND: ticks[1]}
-    assert core.reached() == {PUBEND: ticks[2]}
+    assert core.end_positions() == {PUBEND: ticks[2]}
 
 
 def test_a_reconnect_resumes_after_what_arrived_by_id_and_never_creates() -> None:
@@ -290,7 +290,7 @@ def test_more_than_the_credit_ends_the_link() -> None:
     world.broker.log(*(b"%d" % i for i in range(9)))
     world.pump()
 
-    assert "more than the credit" in world.effects(e.Hangup)[0].reason
+    assert "more than the credit" in world.effects(e.CloseLink)[0].reason
     world.advance(5)
     assert reader.take_all() == [b"%d" % i for i in range(9)]
 
@@ -322,7 +322,7 @@ def test_a_delivery_out_of_order_ends_the_link() -> None:
     world.broker.deliver()
     world.pump()
 
-    assert "not in tick order" in world.effects(e.Hangup)[0].reason
+    assert "not in tick order" in world.effects(e.CloseLink)[0].reason
     assert reader.take_all() == [b"a"]
     assert reader.position == {PUBEND: good[0]}
 
@@ -352,15 +352,15 @@ def test_silence_behind_buffered_events_moves_the_position_only_when_they_are_do
     assert core.positions() == {PUBEND: BASE}
 
     reader.take(1)
-    assert core.reached() == {PUBEND: ticks[0]}
+    assert core.end_positions() == {PUBEND: ticks[0]}
     reader.take(1)
     assert core.positions() == {PUBEND: ticks[0]}
-    assert core.reached() == {PUBEND: upto}
+    assert core.end_positions() == {PUBEND: upto}
 
     further = world.broker.say_silence(upto + 5)
     world.pump()
     assert core.positions() == {PUBEND: ticks[0]}
-    assert core.reached() == {PUBEND: further}
+    assert core.end_positions() == {PUBEND: further}
     assert reader.take() is False
     assert core.positions() == {PUBEND: further}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.client import Wanted
+from gapless.core.client import SubscribeOptions
 from gapless.core.client import effects as e
 from gapless.core.wire import messages as m
 from gapless.core.wire.codec import encode
@@ -43,7 +43,7 @@ def test_one_that_waits_gets_it_when_it_is_let_go() -> None:
 
 def test_one_given_up_before_the_answer_is_let_go_when_it_comes() -> None:
     world = World().start()
-    first = world.core.subscribe(Wanted(("#",), "s"), world.now)
+    first = world.core.subscribe(SubscribeOptions(("#",), "s"), world.now)
     (send,) = [effect for effect in world.core.take_effects() if isinstance(effect, e.SendFrames)]
     world.core.detach(first, world.now)
     world.sends.append(send)
@@ -57,7 +57,7 @@ def test_one_given_up_before_the_answer_is_let_go_when_it_comes() -> None:
 @pytest.mark.parametrize("in_use", list(m.InUse))
 def test_one_given_up_is_not_in_the_way_of_the_next(in_use: m.InUse) -> None:
     world = World().start()
-    first = world.core.subscribe(Wanted(("#",), "s"), world.now)
+    first = world.core.subscribe(SubscribeOptions(("#",), "s"), world.now)
     world.core.detach(first, world.now)
     reader = world.subscribe("s", in_use=in_use)
     world.broker.log(b"a")
@@ -111,7 +111,7 @@ def test_numbers_of_pubends_are_a_sessions_own() -> None:
     world.broker.tell_raw(world.broker.session.link, encode(world.broker.session.number, m.Silence(0, BASE * 2, None)))
     world.pump()
 
-    assert "never named" in world.effects(e.Hangup)[-1].reason
+    assert "never named" in world.effects(e.CloseLink)[-1].reason
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_an_answer_that_cannot_be_ends_the_link(answer: m.Subscribed) -> None:
     world = World().start()
     first = world.subscribe("one")
     assert first.number == 1
-    world.core.subscribe(Wanted(("#",), "two"), world.now)
+    world.core.subscribe(SubscribeOptions(("#",), "two"), world.now)
     world.core.take_effects()
     world.broker.tell(world.broker.session, answer)
     world.pump()

@@ -9,7 +9,7 @@ import pytest
 from gapless.core.alarms import Alarm
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import Action, ClientSession, SessionEnded
-from gapless.core.server import BrokerIdentity, Limits, LinkOutput, Sessions
+from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened
 from gapless.errors import RemoteProtocolError
 from gapless.spi import Principal
@@ -63,12 +63,14 @@ class Asked:
 class Broker:
     """Sessions, and everything they said and did."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: SessionLimits | None = None) -> None:
         self.guard = Guard()
         self.rules = Rules()
         self.requests: list[tuple[ClientSession, Any]] = []
         identity = BrokerIdentity("phb-1", "testnet", durable=True, start=3)
-        self.sessions = Sessions(identity, limits or Limits(), self.guard, self.rules, {ListPubends: self._on_request})
+        self.sessions = Sessions(
+            identity, limits or SessionLimits(), self.guard, self.rules, {ListPubends: self._on_request}
+        )
         self.now = 100 * SECOND
         self.links = 0
         self.outputs: dict[int, LinkOutput] = {}

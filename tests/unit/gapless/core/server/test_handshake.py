@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gapless.core.client import ClientCore, Credentials
-from gapless.core.client.effects import Dial, SendFrames
-from gapless.core.server import HELLO_BYTES_MAX, Limits
+from gapless.core.client.effects import OpenLink, SendFrames
+from gapless.core.server import HELLO_BYTES_MAX, SessionLimits
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
     PROTOCOL,
@@ -42,7 +42,7 @@ def test_a_hello_is_answered_by_a_welcome_with_the_limits(broker: Any) -> None:
         True,
     )
     assert welcome.heartbeat_ms == 5000
-    assert broker.outputs[client.link].limit == welcome.max_frame_bytes == Limits().frame_bytes
+    assert broker.outputs[client.link].limit == welcome.max_frame_bytes == SessionLimits().frame_bytes
 
 
 def test_the_frame_limit_is_raised_only_then(broker: Any) -> None:
@@ -107,7 +107,7 @@ def test_a_client_may_be_asked_more_than_once_who_it_is(broker: Any) -> None:
     assert said[:2] == [[Challenge(b"who is it?")]] * 2
     assert isinstance(said[2][0], Welcome)
     assert [credentials for _, credentials, _ in broker.guard.asked] == [b"more", b"more", b"ada"]
-    assert broker.outputs[client.link].limit == Limits().frame_bytes
+    assert broker.outputs[client.link].limit == SessionLimits().frame_bytes
     client.say(ListPubends(1))
     assert [session.principal for session, _ in broker.requests] == ["ada"]
 
@@ -129,7 +129,7 @@ def test_a_client_of_ours_answers_or_says_that_it_cannot(broker: Any, credential
     core = ClientCore(["a:1"], client_id="desk-7", instance="1", random=random.Random(1), credentials=credentials)
     client = broker.link()
     core.start(0)
-    [link] = [effect.link for effect in core.take_effects() if isinstance(effect, Dial)]
+    [link] = [effect.link for effect in core.take_effects() if isinstance(effect, OpenLink)]
     core.on_link_up(link, 0)
     for _ in range(3):
         frames = [effect for effect in core.take_effects() if isinstance(effect, SendFrames)]

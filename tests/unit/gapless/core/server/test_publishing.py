@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, SubmitOpen, Verdict
-from gapless.core.server import Limits
+from gapless.core.server import SessionLimits
 from gapless.core.server.publishing import append_runs
 from gapless.core.wire.messages import (
     ClosePublisher,
@@ -115,7 +115,7 @@ def test_a_refused_batch(broker: Any, outcome: Outcome, refused: PublishRefused)
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.OK])
 def test_one_refusal_speaks_for_all_batches_behind_the_gap(make_broker: Any, verdict: Verdict) -> None:
     """A client that sends them again at once must neither be refused again for each nor break its window."""
-    broker = make_broker(Limits(window_batches=3))
+    broker = make_broker(SessionLimits(window_batches=3))
     client = broker.client()
     client.open()
     earlier = [client.publish(number, b"x") for number in (5, 6, 7)]
@@ -178,7 +178,7 @@ def test_a_batch_of_a_publisher_that_was_never_opened_is_a_violation(broker: Any
 
 
 def test_more_batches_than_the_window_are_a_violation(make_broker: Any) -> None:
-    broker = make_broker(Limits(window_batches=2))
+    broker = make_broker(SessionLimits(window_batches=2))
     client = broker.client()
     client.open()
     client.publish(1, b"x")
@@ -194,7 +194,7 @@ def test_more_batches_than_the_window_are_a_violation(make_broker: Any) -> None:
 @pytest.mark.parametrize("code", [Verdict.RETRY, Verdict.RESUME, Verdict.UNCERTAIN], ids=lambda code: code.name)
 def test_what_was_sent_before_the_refusal_was_known_is_ignored(make_broker: Any, code: Verdict) -> None:
     """So it takes no room in the window, and is not refused for itself (P1)."""
-    broker = make_broker(Limits(window_batches=3))
+    broker = make_broker(SessionLimits(window_batches=3))
     client = broker.client()
     client.open()
     broker.answer(client.publish(1, b"x"), Outcome(code, "later"))
@@ -209,7 +209,7 @@ def test_what_was_sent_before_the_refusal_was_known_is_ignored(make_broker: Any,
 
 
 def test_more_bytes_than_the_window_are_a_violation_but_one_batch_may_be_larger(make_broker: Any) -> None:
-    broker = make_broker(Limits(window_bytes=1000))
+    broker = make_broker(SessionLimits(window_bytes=1000))
     client = broker.client()
     client.open()
     broker.answer(client.publish(1, bytes(2000)), ok(1, 10))
@@ -222,7 +222,7 @@ def test_more_bytes_than_the_window_are_a_violation_but_one_batch_may_be_larger(
 
 
 def test_an_answer_opens_the_window_again(make_broker: Any) -> None:
-    broker = make_broker(Limits(window_batches=1, window_bytes=500))
+    broker = make_broker(SessionLimits(window_batches=1, window_bytes=500))
     client = broker.client()
     client.open()
     for sequence in range(1, 20):
@@ -251,7 +251,7 @@ def test_a_batch_before_the_answer_of_an_opening_is_a_violation(broker: Any) -> 
 
 
 def test_a_session_has_a_limited_number_of_publishers(make_broker: Any) -> None:
-    broker = make_broker(Limits(publishers=2))
+    broker = make_broker(SessionLimits(publishers=2))
     client = broker.client()
     for number in (1, 2):
         assert client.say(OpenPublisher(number, "loader", "instance", 1, None)) == []
@@ -312,7 +312,7 @@ def test_repetitions_are_the_pubends_to_judge(broker: Any, first: int, bodies: l
 
 def test_another_opening_needs_no_answers_to_what_was_sent_before(make_broker: Any) -> None:
     """A full window of batches leaves room for it, and for as many batches behind it (P1)."""
-    broker = make_broker(Limits(window_batches=2))
+    broker = make_broker(SessionLimits(window_batches=2))
     client = broker.client()
     client.open()
     before = [client.publish(first, b"x") for first in (1, 2)]
@@ -342,7 +342,7 @@ class TestEnding:
     """The pubend is told when a publisher is over, and when its session is."""
 
     def test_a_publisher_that_is_closed_leaves_its_place_and_says_so_to_the_router(self, make_broker: Any) -> None:
-        broker = make_broker(Limits(publishers=1))
+        broker = make_broker(SessionLimits(publishers=1))
         client = broker.client()
         for number in range(3):
             client.open(number)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gapless.core.ports import ClientSession
-from gapless.core.server import Limits
+from gapless.core.server import SessionLimits
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
     Alive,
@@ -262,7 +262,7 @@ def test_bytes_that_were_waiting_long_ago_do_not_count_as_a_stall(broker: Any) -
 
 
 def test_a_link_is_not_read_while_too_much_waits_for_it(broker: Any) -> None:
-    limits = Limits()
+    limits = SessionLimits()
     client = broker.client()
 
     broker.sessions.on_pending(client.link, limits.pending_bytes + 1, broker.now)
@@ -280,7 +280,7 @@ def test_a_link_is_not_read_while_too_much_waits_for_it(broker: Any) -> None:
 
 
 def test_its_silence_while_it_was_not_read_is_not_held_against_a_client(broker: Any) -> None:
-    limits = Limits()
+    limits = SessionLimits()
     client = broker.client()
     broker.sessions.on_pending(client.link, limits.pending_bytes + 100, broker.now)
     for second in range(30):
@@ -295,7 +295,7 @@ def test_its_silence_while_it_was_not_read_is_not_held_against_a_client(broker: 
 def test_a_link_with_far_too_much_waiting_is_closed(broker: Any) -> None:
     client = broker.client()
 
-    broker.sessions.on_pending(client.link, Limits().pending_bytes_max + 1, broker.now)
+    broker.sessions.on_pending(client.link, SessionLimits().pending_bytes_max + 1, broker.now)
 
     assert "wait for the client" in (broker.take()[client.link].close or "")
 
@@ -326,7 +326,7 @@ def test_closing_ends_all_sessions_and_refuses_new_ones(broker: Any) -> None:
 
 
 def test_links_beyond_the_limit_are_refused_politely(make_broker: Any) -> None:
-    broker = make_broker(Limits(links=2))
+    broker = make_broker(SessionLimits(links=2))
     first = broker.client("one")
     broker.link()
 

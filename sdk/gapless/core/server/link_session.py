@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.core.server.handshake import Handshake
-from gapless.core.server.limits import Limits
+from gapless.core.server.limits import SessionLimits
 from gapless.core.wire.numbering import Received
 
 if TYPE_CHECKING:
     from gapless.core.ports import ClientSession
 
 
-class Connection:
+class LinkSession:
     """A link and its session.
 
     The driver reports what is pending on a link whenever it has sent something there, and that happens
     once per heartbeat at least. So a report that shows less than the one before, or nothing, is progress;
-    no such report for `Limits.stall` means that the client does not read.
+    no such report for `SessionLimits.stall` means that the client does not read.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Connection:
             self.moved = now
         self.pending = pending
 
-    def due(self, limits: Limits) -> int:
+    def due(self, limits: SessionLimits) -> int:
         """When something will have to be done or judged."""
         if self.client is None:
             return self.opened + limits.handshake
@@ -73,7 +73,7 @@ class Connection:
             due = min(due, self.moved + limits.stall)
         return due
 
-    def lateness(self, limits: Limits, now: int) -> str:
+    def lateness(self, limits: SessionLimits, now: int) -> str:
         """Why this connection has to end now; "" if it need not.
 
         While nothing is read from the link its silence is not the client's fault: the stall is judged.

@@ -1,10 +1,10 @@
-"""One pubend of one subscription: what arrived, what is in the application's hand, and both positions.
+"""One pubend of one subscription: what arrived, what the application has in flight, and both positions.
 
-    handed ─▶ [in hand] ─▶ [buffered, …] ─▶ received
+    position ─▶ [in flight] ─▶ end ─▶ [buffered, …] ─▶ received
 
-`handed` is the token's tick: everything up to it was handed out, and the application has asked for more.
+`position` is the token's tick: everything up to it was handed out, and the application has asked for more.
 `received` is what a reconnect resumes after. A silence costs nothing: it moves the end of whatever came
-last, in the buffer or in the hand, so that an idle stream fills no memory.
+last, in the buffer or in flight, so that an idle stream fills no memory.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gapless.core.wire.delivered import DeliveredColumns
 from gapless.errors import RemoteProtocolError
 
 
-class Entry:
+class BufferedEntry:
     """A piece of the stream: events with the silence behind them, a silence, or a gap."""
 
-    __slots__ = ("columns", "gap", "position", "start", "ticks", "upto")
+    __slots__ = ("columns", "gap", "start", "taken", "ticks", "upto")
 
     def __init__(self, start: Tick, upto: Tick, gap: Gap | None = None) -> None:
         self.start = start
@@ -32,35 +32,35 @@ class Entry:
         self.gap = gap
         self.columns: DeliveredColumns | None = None
         self.ticks: Sequence[Tick] = ()
-        self.position = 0
+        self.taken = 0
         """How many of the events have been handed out."""
 
 
-class Lane:
+class PubendBuffer:
     """The stream of one pubend as one subscription sees it."""
 
-    __slots__ = ("_entries", "_in_hand", "_wants_silence", "handed", "history", "pubend", "received")
+    __slots__ = ("_entries", "_in_flight", "_wants_silence", "history", "position", "pubend", "received")
 
     def __init__(self, pubend: PubendId, start: Tick, last_below: Tick, *, wants_silence: bool) -> None:
         self.pubend = pubend
         self.received = start
-        self.handed = start
+        self.position = start
         self.history = History(start, last_below)
-        self._entries: deque[Entry] = deque()
-        self._in_hand: Entry | None = None
+        self._entries: deque[BufferedEntry] = deque()
+        self._in_flight: BufferedEntry | None = None
         self._wants_silence = wants_silence
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @property
-    def reached(self) -> Tick:
-        """The position behind what is in the hand."""
-        return self._in_hand.upto if self._in_hand is not None else self.handed
+    def end(self) -> Tick:
+        """The position behind what is in flight."""
+        return self._in_flight.upto if self._in_flight is not None else self.position
 
     def only_silent(self, acknowledged: Tick) -> bool:
         """Whether nothing but silence came since what is acknowledged, which may lie before the start."""
-        return self.history.silent_after(acknowledged) and self._in_hand is None and not self._entries
+        return self.history.silent_after(acknowledged) and self._in_flight is None and not self._entries
 
     # What happened.
 
@@ -78,7 +78,7 @@ class Lane:
             old = sum(tick <= self.received for tick in ticks)
             columns = columns.slice(old, columns.count)
             ticks = ticks[old:]
-        entry = Entry(self.received, ticks[-1])
+        entry = BufferedEntry(self.received, ticks[-1])
         entry.columns = columns
         entry.ticks = ticks
         self._append(entry)
@@ -88,10 +88,10 @@ class Lane:
         """Nothing came up to a tick. Returns whether there is a new entry to be handed out."""
         if upto <= self.received:
             return False
-        last = self._entries[-1] if self._entries else self._in_hand
+        last = self._entries[-1] if self._entries else self._in_flight
         if self._wants_silence:
             if not self._entries or last is None or last.columns is not None or last.gap is not None:
-                self._append(Entry(self.received, upto))
+                self._append(BufferedEntry(self.received, upto))
                 return True
             last.upto = self.received = upto
             return False
@@ -99,7 +99,7 @@ class Lane:
         if last is not None:
             last.upto = upto
         else:
-            self.handed = upto
+            self.position = upto
         return False
 
     def on_gap(self, start: Tick, end: Tick, reason: str) -> bool:
@@ -112,59 +112,59 @@ class Lane:
         if end <= self.received:
             return False
         start = max(start, self.received)
-        self._append(Entry(start, end, Gap(self.pubend, start, end, reason)))
+        self._append(BufferedEntry(start, end, Gap(self.pubend, start, end, reason)))
         return True
 
     # Commands.
 
     def take(self, events_max: int | None) -> Item:
         """Hands out the next entry, or for a number of events as many in a row as there are, up to it."""
-        assert self._in_hand is None, "settle before taking"
+        assert self._in_flight is None, "advance before taking"
         entry = self._entries[0]
         if entry.columns is not None:
             return self._take_events(entry.columns.count if events_max is None else events_max)
-        self._in_hand = self._entries.popleft()
+        self._in_flight = self._entries.popleft()
         if entry.gap is None:
             return Silence(self.pubend, entry.start, entry.upto)
         # An older token, or one of a place within, must not find it turned into silence.
         self.history.add_gap(entry.start, entry.upto)
         return entry.gap
 
-    def settle(self) -> None:
-        """What was in the hand is done with, and the silence behind it too."""
-        if self._in_hand is not None:
-            assert self.handed <= self._in_hand.upto <= self.received
-            self.handed = self._in_hand.upto
-            self._in_hand = None
+    def advance(self) -> None:
+        """What was in flight is done with, and the silence behind it too."""
+        if self._in_flight is not None:
+            assert self.position <= self._in_flight.upto <= self.received
+            self.position = self._in_flight.upto
+            self._in_flight = None
 
     def last_event(self, tick: Tick) -> Tick:
         """The last event at or below a position, as an acknowledgement has to name it."""
-        return tick if tick > self.reached else self.history.last_event(tick)
+        return tick if tick > self.end else self.history.last_event(tick)
 
     # How it is done.
 
-    def _append(self, entry: Entry) -> None:
-        assert self.handed <= self.received <= entry.start < entry.upto
+    def _append(self, entry: BufferedEntry) -> None:
+        assert self.position <= self.received <= entry.start < entry.upto
         self._entries.append(entry)
         self.received = entry.upto
 
     def _take_events(self, room: int) -> Delivery:
         columns: list[DeliveredColumns] = []
         ticks: list[Tick] = []
-        in_hand = Entry(self._entries[0].start, 0)
+        in_flight = BufferedEntry(self._entries[0].start, 0)
         while self._entries and room > 0:
             entry = self._entries[0]
             if entry.columns is None:
                 break
-            start, entry.position = entry.position, min(entry.position + room, entry.columns.count)
-            columns.append(entry.columns.slice(start, entry.position))
-            ticks.extend(entry.ticks[start : entry.position])
-            room -= entry.position - start
-            if entry.position == entry.columns.count:
+            start, entry.taken = entry.taken, min(entry.taken + room, entry.columns.count)
+            columns.append(entry.columns.slice(start, entry.taken))
+            ticks.extend(entry.ticks[start : entry.taken])
+            room -= entry.taken - start
+            if entry.taken == entry.columns.count:
                 self._entries.popleft()
-                in_hand.upto = entry.upto
+                in_flight.upto = entry.upto
             else:
-                in_hand.upto = ticks[-1]
-        self._in_hand = in_hand
+                in_flight.upto = ticks[-1]
+        self._in_flight = in_flight
         self.history.add(ticks)
         return Delivery(self.pubend, columns, ticks)

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from gapless.core.client.buffer import PubendBuffer
 from gapless.core.client.items import Delivery, Gap, Silence
-from gapless.core.client.lane import Lane
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.wire.delivered import DeliveredColumns
@@ -20,22 +20,22 @@ def delivered(*ticks: int) -> DeliveredColumns:
     return DeliveredColumns.parse(batch.payload((1 << len(ticks)) - 1), 0)
 
 
-def lane(start: int = 0, *, wants_silence: bool = False) -> Lane:
-    return Lane("p", start, 0, wants_silence=wants_silence)
+def buffered(start: int = 0, *, wants_silence: bool = False) -> PubendBuffer:
+    return PubendBuffer("p", start, 0, wants_silence=wants_silence)
 
 
 def test_events_out_of_order_are_refused_and_change_nothing() -> None:
-    one = lane()
+    one = buffered()
     one.on_events(delivered(5, 6))
     for ticks in ((8, 7), (7, 7), (3, 9, 8)):
         with pytest.raises(RemoteProtocolError):
             one.on_events(delivered(*ticks))
 
-    assert (one.received, one.handed, len(one)) == (6, 0, 1)
+    assert (one.received, one.position, len(one)) == (6, 0, 1)
 
 
 def test_only_what_is_new_is_taken() -> None:
-    one = lane(5)
+    one = buffered(5)
     assert one.on_events(delivered(3, 5)) is None
     new = one.on_events(delivered(4, 5, 6, 8))
     assert new is not None
@@ -46,7 +46,7 @@ def test_only_what_is_new_is_taken() -> None:
 
 
 def test_a_delivery_is_cut_and_joined_as_asked() -> None:
-    one = lane()
+    one = buffered()
     one.on_events(delivered(*range(1, 8)))
     one.on_events(delivered(8, 9))
     one.on_silence(20)
@@ -56,21 +56,21 @@ def test_a_delivery_is_cut_and_joined_as_asked() -> None:
         assert isinstance(item, Delivery)
         assert [event.tick for event in item.events()] == list(item.ticks)
         sizes.append(item.count)
-        one.settle()
+        one.advance()
 
     assert sizes == [4, 4, 1]
-    assert one.handed == 20
+    assert one.position == 20
 
 
 def test_the_last_event_below_a_position() -> None:
-    one = lane(100)
+    one = buffered(100)
     one.on_events(delivered(110, 120))
     one.on_silence(150)
     one.take(None)
     assert [one.last_event(tick) for tick in (100, 110, 119, 120, 150)] == [0, 110, 110, 120, 120]
     assert one.last_event(151) == 151, "beyond what was handed out anything may lie"
 
-    one.settle()
+    one.advance()
     one.on_gap(150, 200, "")
     one.take(None)
     assert one.last_event(210) == 210
@@ -81,7 +81,7 @@ def test_the_last_event_below_a_position() -> None:
 def test_a_lane_accounts_for_every_tick_once_in_order(seed: int) -> None:
     random = Random(seed)
     wants_silence = random.random() < 0.5
-    one = lane(wants_silence=wants_silence)
+    one = buffered(wants_silence=wants_silence)
     truth: dict[int, str] = {}
     seen: dict[int, str] = {}
     end = 0
@@ -108,10 +108,10 @@ def test_a_lane_accounts_for_every_tick_once_in_order(seed: int) -> None:
             one.on_gap(0, random.randrange(1, end + 1), "old")
             one.on_events(delivered(random.randrange(1, end + 1)))
         elif kind == "take":
-            one.settle()
-            for tick in range(position + 1, one.handed + 1):
+            one.advance()
+            for tick in range(position + 1, one.position + 1):
                 seen.setdefault(tick, "silence")
-            position = one.handed
+            position = one.position
             if len(one):
                 item = one.take(random.choice([None, 1, 3]))
                 if isinstance(item, Delivery):
@@ -125,9 +125,9 @@ def test_a_lane_accounts_for_every_tick_once_in_order(seed: int) -> None:
                     assert wants_silence
                     assert item.start >= position
         assert one.received == end
-        assert one.handed <= one.reached <= one.received
+        assert one.position <= one.end <= one.received
     while True:
-        one.settle()
+        one.advance()
         if not len(one):
             break
         item = one.take(None)
@@ -135,7 +135,7 @@ def test_a_lane_accounts_for_every_tick_once_in_order(seed: int) -> None:
             seen |= dict.fromkeys(item.ticks, "event")
         elif isinstance(item, Gap):
             seen |= dict.fromkeys(range(item.start + 1, item.end + 1), "gap")
-    assert one.handed == end
+    assert one.position == end
     assert {tick: kind for tick, kind in truth.items() if kind != "silence"} == {
         tick: kind for tick, kind in seen.items() if kind != "silence"
     }
@@ -143,7 +143,7 @@ def test_a_lane_accounts_for_every_tick_once_in_order(seed: int) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(20, 20), (30, 20)])
 def test_a_gap_in_which_nothing_can_be_is_refused_and_changes_nothing(start: int, end: int) -> None:
-    one = lane()
+    one = buffered()
     one.on_events(delivered(5))
 
     with pytest.raises(RemoteProtocolError, match="is empty"):
@@ -156,26 +156,26 @@ class TestAssertions:
     """What no broker can bring about, only a mistake of ours, ends at once."""
 
     def test_a_position_never_falls(self) -> None:
-        one = lane()
+        one = buffered()
         one.on_events(delivered(5))
         one.take(None)
-        one.handed = 6
+        one.position = 6
 
         with pytest.raises(AssertionError):
-            one.settle()
+            one.advance()
 
     def test_what_is_handed_out_was_received(self) -> None:
-        one = lane()
+        one = buffered()
         one.on_events(delivered(5))
         one.take(None)
         one.received = 4
 
         with pytest.raises(AssertionError):
-            one.settle()
+            one.advance()
 
     def test_what_arrives_comes_behind_what_arrived(self) -> None:
-        one = lane()
-        one.handed = 7
+        one = buffered()
+        one.position = 7
 
         with pytest.raises(AssertionError):
             one.on_events(delivered(5))

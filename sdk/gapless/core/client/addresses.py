@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gapless.errors import GaplessError
 
 
-class Reaching:
+class Addresses:
     """The addresses of a network's brokers, tried in turn; each try has a number, which is its link's."""
 
     def __init__(self, addresses: Sequence[str], backoff: Backoff) -> None:
