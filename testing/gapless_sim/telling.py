@@ -254,12 +254,13 @@ def _knowledge(said: Knowledge, names: Names) -> Told:
     return Told("knowledge", f"{answer}{where} {', '.join(parts) or 'is silent'}")
 
 
-def _interest(said: r.Interest, names: Names) -> Told:
+def _interest(said: routing_frames.InterestPart, names: Names) -> Told:
     changes = [f"+{sid} where {wanted.selector}" if wanted.selector else f"+{sid}" for sid, wanted in said.add.items()]
     changes += [f"−{sid}" for sid in sorted(said.drop)]
     what = ", ".join(changes) or "nothing"
     whole = "all of it: " if said.full else ""
-    return Told("interest", f"interest {said.version} of {names.shb(said.shb)}: {whole}{what}")
+    until = "" if said.end is None else f", more from {said.end} on"
+    return Told("interest", f"interest {said.version} of {names.shb(said.shb)}: {whole}{what}{until}")
 
 
 def _hold(row: r.Hold, names: Names) -> Told:
@@ -305,7 +306,7 @@ def _pub(pub: r.Pub, names: Names) -> Told:
 _ROUTING: dict[type, Callable[[Any, Names], Told]] = {
     Knowledge: _knowledge,
     r.Want: _want,
-    r.Interest: _interest,
+    routing_frames.InterestPart: _interest,
     routing_frames.InterestSummary: lambda said, names: Told(
         "interest check", f"{names.shb(said.shb)} is at version {said.version}"
     ),

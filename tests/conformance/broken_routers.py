@@ -1,7 +1,7 @@
 """Routers that break one clause of their contract each, to see that the suite notices.
 
-Each is the router `local` with one thing done wrong. It serves one node; what takes more than one broker to
-go wrong is shown to the observer call by call, in the unit tests.
+Each is the router `local` with one thing done wrong, or, where that takes two brokers, the router `hostile` without its
+hostility. The rest of what takes more than one broker is shown to the observer call by call, in the unit tests.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import (
     AskInterest,
+    BrokerId,
     Enrol,
     Held,
     Hold,
@@ -39,13 +41,15 @@ from gapless.core.network.facts import (
     Verdict,
     Want,
 )
-from gapless.core.network.interest import InterestTable
+from gapless.core.network.frames import FRAME_BYTES_MAX, Address, InterestPart, InterestSummary
+from gapless.core.network.interest import InterestParts, InterestTable
 from gapless.core.network.seam import Effect, Effects, Router, RouterContext
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import PubendId, ShbId
 from gapless_routing.local import LocalRouter
-from gapless_testing.routing import ALONE, Clause, ContractError, RouterHarness
+from gapless_sim.hostile.router import HostileRouter
+from gapless_testing.routing import ALONE, PAIR, Clause, ContractError, RouterHarness
 
 
 class LocalHarness(RouterHarness):
@@ -67,6 +71,8 @@ class BrokenHarness(LocalHarness):
 
     def __init__(self, router: Callable[[], Router] = LocalRouter) -> None:
         self._router = router
+        if isinstance(router, type) and issubclass(router, HostileRouter):
+            self.topologies = (PAIR,)
 
     def make(self) -> Router:
         return self._router()
@@ -76,7 +82,7 @@ class BrokenHarness(LocalHarness):
 class Breach:
     """A router, a test of the suite that has to fail with it, and the clause that has to be named."""
 
-    router: type[LocalRouter]
+    router: type[LocalRouter | HostileRouter]
     test: Callable[..., object]
     clause: Clause
 
@@ -611,3 +617,34 @@ class CriesWolf(LocalRouter):
 
     def know(self, now: int, said: Know) -> Effects:
         return [*super().know(now, said), Alarm(AlarmCode.ROUTING_IMPAIRED, "there is so much to do")]
+
+
+# ------------------------------------------------------------------------------------- an interest in parts
+
+
+class SaysAllAtOnce(LocalRouter):
+    """However large that is."""
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        return [*super().interest(now, interest), SendFrame(1, bytes(FRAME_BYTES_MAX + 1))]
+
+
+class FirstParts(InterestParts):
+    """It waits for nothing."""
+
+    def take(self, part: InterestPart) -> Interest | None:
+        return Interest(part.shb, part.base, part.version, part.add, part.drop, part.full)
+
+
+class TakesTheFirstPartForTheWhole(HostileRouter):
+    def start(self, now: int, context: RouterContext) -> Effects:
+        effects = super().start(now, context)
+        self._hosted._parts = FirstParts()
+        return effects
+
+
+class NeverAsksForALostPart(HostileRouter):
+    """It does not look whether what it has is what there is."""
+
+    def _message_handlers(self) -> dict[type, Callable[[BrokerId, Any, Address], None]]:
+        return {**super()._message_handlers(), InterestSummary: lambda *_: None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.network.frames import Address, InterestQuestion, InterestSummary, Message, ProgressRows, portions
-from gapless.core.network.interest import InterestTable
+from gapless.core.network.interest import InterestTable, parts_of
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless_sim.hostile.caching import Cache
@@ -116,11 +116,12 @@ class SubscriberSide:
 
     def _tell_interest(self, interest: Interest) -> None:
         """A repeated version goes with a digest, so that whoever has something else notices."""
-        message: Message = interest
+        messages: Sequence[Message] = parts_of(interest)
         if interest.base == interest.version and not interest.full:
-            message = InterestSummary(interest.shb, *self._own.summary(interest.shb))
+            messages = [InterestSummary(interest.shb, *self._own.summary(interest.shb))]
         for broker in self._mesh.with_role("phb"):
-            self._mesh.send(broker, message)
+            for message in messages:
+                self._mesh.send(broker, message)
 
     def _tell_want(self, want: Want) -> None:
         self._send_to_owner(want.pubend, want)
@@ -198,16 +199,17 @@ class SubscriberSide:
         if self._shb not in self._own.versions:
             self._station.effects.append(AskInterest())
         else:
-            self._mesh.send(broker, self._whole_interest())
+            self._send_whole_interest(broker)
 
     def on_new_peer(self, broker: BrokerId) -> None:
         """Another process is there: it hears of the interest, if it can have any use for it."""
         if self._shb in self._own.versions and broker in self._mesh.with_role("phb"):
-            self._mesh.send(broker, self._whole_interest())
+            self._send_whole_interest(broker)
 
-    def _whole_interest(self) -> Interest:
+    def _send_whole_interest(self, broker: BrokerId) -> None:
         version, _ = self._own.summary(self._shb)
-        return Interest(self._shb, 0, version, self._own.filters(self._shb), full=True)
+        for message in parts_of(Interest(self._shb, 0, version, self._own.filters(self._shb), full=True)):
+            self._mesh.send(broker, message)
 
     # ------------------------------------------------------------------------------------------ time
 

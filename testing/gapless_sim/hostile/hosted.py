@@ -13,15 +13,14 @@ from gapless.core.network.facts import (
     Enrol,
     Held,
     Hold,
-    Interest,
     Probe,
     PubendMeta,
     Released,
     Seen,
     Want,
 )
-from gapless.core.network.frames import InterestQuestion, InterestSummary, ProgressRows
-from gapless.core.network.interest import InterestTable
+from gapless.core.network.frames import InterestPart, InterestQuestion, InterestSummary, ProgressRows
+from gapless.core.network.interest import InterestParts, InterestTable
 from gapless.core.network.release import ReleaseTable
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
@@ -53,6 +52,7 @@ class PublisherSide:
         self._mesh = mesh
         self.pubends: dict[PubendId, Hosted] = {}
         self._tables: dict[BrokerId, InterestTable] = {}
+        self._parts = InterestParts()
         self._homes: dict[ShbId, BrokerId] = {}
         self._shbs_at: dict[BrokerId, dict[ShbId, None]] = {}
 
@@ -107,9 +107,12 @@ class PublisherSide:
 
     # --------------------------------------------------------------------------- the SHBs' routers
 
-    def on_interest(self, broker: BrokerId, interest: Interest) -> None:
-        """An SHB's interest, or a change of it; a hole is asked about (T4)."""
-        self._meet(broker, interest.shb)
+    def on_interest(self, broker: BrokerId, part: InterestPart) -> None:
+        """A part of an SHB's interest, or of a change of it. When all of it is there, a hole is asked about (T4)."""
+        self._meet(broker, part.shb)
+        interest = self._parts.take(part)
+        if interest is None:
+            return
         table = self._tables.setdefault(broker, InterestTable())
         if not table.apply(interest):
             self._mesh.send(broker, InterestQuestion(interest.shb))
@@ -224,6 +227,7 @@ class PublisherSide:
         del self._shbs_at[broker][shb]
         if not self._shbs_at[broker]:
             del self._shbs_at[broker]
+        self._parts.forget(shb)
         if broker in self._tables:
             self._tables[broker].forget(shb)
 

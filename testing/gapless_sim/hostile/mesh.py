@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gapless.core.network.facts import BrokerId, Dial, LinkId, NetworkMap, SendFrame
-from gapless.core.network.frames import Address, Message, encode
+from gapless.core.network.frames import Address, Message, encode, pieces
 from gapless.core.network.seam import Effect
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId
@@ -158,11 +158,12 @@ class Mesh:
         link = None if is_here else self._peers[broker].link
         if link is None and not is_here:
             return
-        parcel = Parcel(broker, link, message, address)
-        if self._station.hostility.quiet:
-            self._emit(parcel)
-        else:
-            self._mistreat(parcel)
+        for piece in pieces(message) if isinstance(message, Knowledge) else (message,):
+            parcel = Parcel(broker, link, piece, address)
+            if self._station.hostility.quiet:
+                self._emit(parcel)
+            else:
+                self._mistreat(parcel)
 
     def _mistreat(self, parcel: Parcel) -> None:
         happens = self._station.hostility.happens

@@ -42,7 +42,15 @@ from gapless.core.network.facts import (
     Wake,
     Want,
 )
-from gapless.core.network.frames import Address, Answer, InterestQuestion, InterestSummary, ProgressRows, decode
+from gapless.core.network.frames import (
+    Address,
+    Answer,
+    InterestPart,
+    InterestQuestion,
+    InterestSummary,
+    ProgressRows,
+    decode,
+)
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
 from gapless.core.stream.knowledge import Knowledge
 from gapless.errors import ConfigurationError, RemoteProtocolError
@@ -264,7 +272,7 @@ class HostileRouter(RouterBase):
             Probe: lambda peer, said, _: following.on_probe(peer, said),
             Held: lambda peer, said, _: following.on_held(peer, said),
             InterestQuestion: lambda peer, said, _: following.on_question(peer, said),
-            Interest: lambda peer, said, _: hosted.on_interest(peer, said),
+            InterestPart: lambda peer, said, _: hosted.on_interest(peer, said),
             InterestSummary: lambda peer, said, _: hosted.on_summary(peer, said),
             Want: lambda peer, said, _: hosted.on_want(peer, said),
             ProgressRows: lambda peer, said, _: hosted.on_progress(peer, said),

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import BrokerId
+from gapless.core.network.frames import FRAME_BYTES_MAX
 from gapless.core.network.seam import Effect, Router, RouterContext, RouterHandler, Told
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.contract import Contract
@@ -147,15 +148,19 @@ class Host:
         for effect in effects:
             network.note(self.name, "said", effect)
             network.contract.said(self.name, self.now, effect)
-        self._check_count(type(fact).__name__, effects)
+        self._check_frames(type(fact).__name__, effects)
         for effect in effects:
             self._act(effect)
         self._plan_wake()
 
-    def _check_count(self, told: str, effects: list[Effect]) -> None:
-        frames = sum(type(effect) is routing.SendFrame for effect in effects)
-        if frames > self.network.harness.frames_per_call_max:
-            raise ContractError(Clause.BOUNDED, f"{frames} frames in answer to one {told}", self.name, self.now)
+    def _check_frames(self, told: str, effects: list[Effect]) -> None:
+        """How many frames there are, and how large: no event or batch in these tests is larger than a frame may be."""
+        frames = [effect.frame for effect in effects if type(effect) is routing.SendFrame]
+        if len(frames) > self.network.harness.frames_per_call_max:
+            raise ContractError(Clause.BOUNDED, f"{len(frames)} frames in answer to one {told}", self.name, self.now)
+        largest = max(map(len, frames), default=0)
+        if largest > FRAME_BYTES_MAX:
+            raise ContractError(Clause.BOUNDED, f"a frame of {largest:,} bytes", self.name, self.now)
 
     def _act(self, effect: Effect) -> None:
         if type(effect) is routing.SendFrame:

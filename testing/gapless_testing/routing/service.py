@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import MAIL_BYTES_MAX, OpenRequest, Pub
 from gapless.core.stream.ticks import Tick
+from gapless.selectors.filters import Filter
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.clients import columns
-from gapless_testing.routing.faults import MS, SECOND
+from gapless_testing.routing.faults import MS, SECOND, Faults
 from gapless_testing.routing.harness import HarnessFixtures, RouterHarness
 from gapless_testing.routing.publishing import SILENCE_EVERY, PublishingStandIn
 from gapless_testing.routing.subscribing import Following, SubscribingStandIn
@@ -19,6 +20,10 @@ from gapless_testing.routing.world import FILTERS, World, naming
 WARM_UP = 8
 """Seconds after which everybody knows everybody, and every interest has settled."""
 STEP = 100 * MS
+LARGE = {number: Filter(("fish",), f"note = '{number:06}'" + " OR n = 1000" * 400) for number in range(100, 200)} | {
+    200: FILTERS[-1]
+}
+"""Subscriptions that take more than one frame, and what they want most of all comes last."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +137,37 @@ class ServiceTests(HarnessFixtures):
     def test_a_new_interest_is_served_without_being_asked_for(self, harness: RouterHarness) -> None:
         """A subscription that was added changes the filters on the way."""
         for world in quiet_worlds(harness):
-            for shb in world.shbs:
-                shb.change(lambda filters: filters.update({9: FILTERS[-1]}))
+            self._change(world, {9: FILTERS[-1]})
             world.run(WARM_UP)
-            for pair, tick in self._publish_unasked(world, "meat").items():
-                what = f"{pair} has not got {tick}, which it wants since {WARM_UP} s before,"
-                wait(world, harness.push_seconds, Clause.PUSH, what, lambda: pair.following.head >= tick)  # noqa: B023
-            world.settle()
+            self._check_served(world, "meat")
+
+    def test_an_interest_larger_than_a_frame_is_served(self, harness: RouterHarness) -> None:
+        """It travels in parts, of which none is the whole."""
+        for world in quiet_worlds(harness):
+            self._change(world, LARGE)
+            world.run(WARM_UP)
+            self._check_served(world, "meat")
+
+    def test_of_a_large_interest_what_is_lost_comes_again(self, harness: RouterHarness) -> None:
+        """Where frames may be lost, some of the parts are: all of it is there soon after, all the same."""
+        for world in quiet_worlds(harness):
+            world.network.faults = Faults(loss=0.5)
+            self._change(world, LARGE)
+            world.run(1)
+            world.network.faults = Faults()
+            world.run(WARM_UP)
+            self._check_served(world, "meat")
+
+    def _change(self, world: World, more: Mapping[int, Filter]) -> None:
+        for shb in world.shbs:
+            shb.change(lambda filters: filters.update(more))
+
+    def _check_served(self, world: World, topic: str) -> None:
+        for pair, tick in self._publish_unasked(world, topic).items():
+            what = f"{pair} has not got {tick}, which it wants since {WARM_UP} s before,"
+            seconds = world.network.harness.push_seconds
+            wait(world, seconds, Clause.PUSH, what, lambda: pair.following.head >= tick)  # noqa: B023
+        world.settle()
 
     def test_a_want_is_answered(self, harness: RouterHarness) -> None:
         """What was pushed long ago is asked for once more, unfiltered, as for a subscription from elsewhere."""

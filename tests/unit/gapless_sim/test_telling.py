@@ -21,6 +21,7 @@ from gapless_sim.clocks import WALL_BEGIN
 from gapless_sim.naming import Names
 from gapless_sim.producer import KEY_BYTES
 from gapless_sim.telling import Conversation, Told, tell_frame, tell_item, tell_routing
+from unit.gapless_sim.hostile.parts import whole
 
 ONE = tick_at(WALL_BEGIN + 1_000)
 """The first tick of second 1 of a run."""
@@ -127,8 +128,12 @@ ROUTING: list[tuple[routing_frames.Message, Told]] = [
     (Knowledge("p@1", ONE, TWO, lost=FOREVER), Told("knowledge", "p (1.000, 2.000] is lost up to 2.000")),
     (r.Want("p@1", ((ONE, TWO),), None, "s@1"), Told("want", "s needs p (1.000, 2.000]")),
     (
-        r.Interest("s@1", 1, 2, {3: Filter(("#",), "k = 1"), 4: Filter(("#",))}, frozenset({2, 1})),
+        whole(r.Interest("s@1", 1, 2, {3: Filter(("#",), "k = 1"), 4: Filter(("#",))}, frozenset({2, 1}))),
         Told("interest", "interest 2 of s: +3 where k = 1, +4, −1, −2"),
+    ),
+    (
+        routing_frames.InterestPart("s@1", 1, 2, 0, 7, {}, frozenset({4}), full=True),
+        Told("interest", "interest 2 of s: all of it: −4, more from 7 on"),
     ),
     (routing_frames.InterestSummary("s@1", 2, 99), Told("interest check", "s is at version 2")),
     (routing_frames.InterestQuestion(), Told("interest check", "what does everybody want?")),

@@ -63,7 +63,10 @@ class Want(Struct, array_like=True, frozen=True, gc=False, tag=2):
 
 
 class Interest(Struct, frozen=True, gc=False):
-    """What an SHB's subscriptions match: a change from version `base` to `version`, or all of it."""
+    """What an SHB's subscriptions match: a change from version `base` to `version`, or all of it.
+
+    From one broker to another it travels in parts (`gapless.core.network.frames.InterestPart`).
+    """
 
     shb: ShbId
     base: int

@@ -28,13 +28,13 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from gapless.core.network import wire
 from gapless.core.network.facts import (
     Enrol,
     Held,
     Hold,
-    Interest,
     OpenRequest,
     Outcome,
     Posted,
@@ -49,7 +49,7 @@ from gapless.core.stream.columns import EMPTY, ROW, EventBatch, EventColumns
 from gapless.core.stream.events import Header
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.core.stream.ticks import FOREVER, PubendId, ShbId
 from gapless.errors import InvalidSelectorError, InvalidTopicError, RemoteProtocolError
 from gapless.selectors.filters import Filter
 
@@ -63,6 +63,23 @@ PORTION_BYTES: Final = 192 << 10
 """So much of what is said of many goes into one frame: the rest is for what is said once, and for the address."""
 
 # ------------------------------------------------------------- what only routers say to each other
+
+
+class InterestPart(Struct, frozen=True, gc=False):
+    """What of an SHB's interest concerns the subscriptions `start` <= id < `end`; without `end`, all from `start` on.
+
+    It means nothing before all parts of that change, or of the whole of that version, are there
+    (`gapless.core.network.interest.InterestParts`).
+    """
+
+    shb: ShbId
+    base: int
+    version: int
+    start: int
+    end: int | None
+    add: Mapping[int, Filter]
+    drop: frozenset[int]
+    full: bool
 
 
 class InterestSummary(Struct, array_like=True, frozen=True, gc=False, tag=4):
@@ -102,7 +119,7 @@ class Private(Struct, array_like=True, frozen=True, gc=False, tag=16):
 Message: TypeAlias = (
     Knowledge
     | Want
-    | Interest
+    | InterestPart
     | InterestSummary
     | InterestQuestion
     | ProgressRows
@@ -196,6 +213,22 @@ def portions(rows: Iterable[Row], plain: Callable[[Row], object] = lambda row: r
         yield portion
 
 
+def pieces(knowledge: Knowledge) -> Iterator[Knowledge]:
+    """Knowledge in pieces that fit a frame each, or hold one event. Each but the last ends at an event."""
+    data, lo, begin, total = knowledge.data, knowledge.lo, 0, 0
+    if data.size + ROW.size * len(data) <= PORTION_BYTES:
+        yield knowledge
+        return
+    for index, event in enumerate(data.events):
+        size = len(event) + ROW.size
+        if index > begin and total + size > PORTION_BYTES:
+            hi = data.ticks[index - 1]
+            yield replace(knowledge, lo=lo, hi=hi, data=data.slice(begin, index))
+            lo, begin, total = hi, index, 0
+        total += size
+    yield replace(knowledge, lo=lo, data=data.slice(begin, len(data)))
+
+
 # ------------------------------------------------------------------------- messages to the wire
 
 
@@ -205,9 +238,10 @@ def _pack_knowledge(said: Knowledge) -> wire.KnowledgeWire:
     return wire.KnowledgeWire(said.pubend, said.lo, said.hi, said.lost, stamp, said.reply, rows, events, said.damaged)
 
 
-def _pack_interest(said: Interest) -> wire.InterestWire:
+def _pack_interest(said: InterestPart) -> wire.InterestWire:
     add = {sid: (wanted.topics, wanted.selector) for sid, wanted in said.add.items()}
-    return wire.InterestWire(said.shb, said.base, said.version, add, tuple(sorted(said.drop)), said.full)
+    drop = tuple(sorted(said.drop))
+    return wire.InterestWire(said.shb, said.base, said.version, said.start, said.end, add, drop, said.full)
 
 
 def _pack_pub(pub: Pub) -> wire.PubWire:
@@ -227,7 +261,7 @@ def _pack_pub(pub: Pub) -> wire.PubWire:
 
 _PACK: dict[type, Callable[[Any], Travelling]] = {
     Knowledge: _pack_knowledge,
-    Interest: _pack_interest,
+    InterestPart: _pack_interest,
     Pub: _pack_pub,
 }
 """Of the messages that do not travel as they are."""
@@ -278,9 +312,13 @@ def _filter(topics: tuple[str, ...], selector: str) -> Filter:
     return Filter(topics, selector)
 
 
-def _unpack_interest(parsed: wire.InterestWire) -> Interest:
+def _unpack_interest(parsed: wire.InterestWire) -> InterestPart:
+    start, end = parsed.start, FOREVER if parsed.end is None else parsed.end
+    if end <= start or not all(start <= sid < end for said in (parsed.add, parsed.drop) for sid in said):
+        raise ValueError("subscriptions outside of their part")
     add = {sid: _filter(topics, selector) for sid, (topics, selector) in parsed.add.items()}
-    return Interest(parsed.shb, parsed.base, parsed.version, add, frozenset(parsed.drop), parsed.full)
+    drop = frozenset(parsed.drop)
+    return InterestPart(parsed.shb, parsed.base, parsed.version, start, parsed.end, add, drop, parsed.full)
 
 
 def _unpack_pub(parsed: wire.PubWire) -> Pub:

@@ -4,6 +4,9 @@ Filtering is only as true as the table it was done with. So every table knows it
 interest, silence goes out under the versions that were honoured, and knowledge that was computed under
 versions the table has not reached is passed on whole (flooded). Changes are taken only without a hole
 (T4), and a table that never got the whole of an SHB's interest filters nothing for it (T27).
+
+An interest may be larger than a frame, and so travels in parts. Each says for which subscriptions it speaks. So it is
+known when all of it is there, whatever was lost, repeated, or cut elsewhere when it was said again.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from gapless.core.network.facts import Interest
+from gapless.core.network.frames import InterestPart, portions
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.stamps import RAW, Stamp, covers, restrict
 from gapless.core.stream.ticks import PubendId, ShbId
@@ -47,6 +51,71 @@ def digest(filters: Mapping[int, Filter]) -> int:
 def _row_digest(subscription: int, wanted: Filter) -> int:
     row = _encode((subscription, wanted.topics, wanted.selector))
     return int.from_bytes(blake2b(row, digest_size=8).digest(), "big")
+
+
+def parts_of(interest: Interest) -> list[InterestPart]:
+    """An interest, as it travels: in parts that fit a frame each."""
+    shb, base, version, full = interest.shb, interest.base, interest.version, interest.full
+
+    def plain(subscription: int) -> object:
+        wanted = interest.add.get(subscription)
+        return subscription if wanted is None else (subscription, subscription, wanted.topics, wanted.selector)
+
+    cuts = list(portions(sorted(interest.add.keys() | interest.drop), plain)) or [[]]
+    starts = [0, *[portion[0] for portion in cuts[1:]]]
+    return [
+        InterestPart(
+            shb,
+            base,
+            version,
+            start,
+            end,
+            {subscription: interest.add[subscription] for subscription in portion if subscription in interest.add},
+            interest.drop.intersection(portion),
+            full,
+        )
+        for portion, start, end in zip(cuts, starts, [*starts[1:], None], strict=True)
+    ]
+
+
+class InterestParts:
+    """Puts interests together from their parts. Soft: of each SHB it holds the parts of one change, or of one version.
+
+    A part that was lost is waited for. Whoever compares summaries (`InterestSummary`) finds the version missing, and
+    asks for the whole.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: dict[ShbId, dict[int, InterestPart]] = {}
+        """By where each begins."""
+
+    def take(self, part: InterestPart) -> Interest | None:
+        """A part has come, in any order. Returns the interest when it is all there."""
+        parts = self._parts.setdefault(part.shb, {})
+        other = next(iter(parts.values()), part)
+        if (other.version, other.full, other.base) != (part.version, part.full, part.base):
+            if (other.version, other.full) > (part.version, part.full):
+                return None  # overtaken
+            parts.clear()
+        parts[part.start] = part
+        add: dict[int, Filter] = {}
+        drop: frozenset[int] = frozenset()
+        start: int | None = 0
+        while start is not None:
+            following = parts.get(start)
+            if following is None:
+                return None
+            add.update(following.add)
+            drop |= following.drop
+            start = following.end
+        del self._parts[part.shb]
+        return Interest(part.shb, part.base, part.version, add, drop, part.full)
+
+    def forget(self, shb: ShbId) -> None:
+        """An SHB is no longer behind the link."""
+        self._parts.pop(shb, None)
 
 
 class _Row:

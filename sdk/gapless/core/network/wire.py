@@ -27,11 +27,13 @@ class KnowledgeWire(Struct, array_like=True, frozen=True, gc=False, forbid_unkno
 
 
 class InterestWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True, tag=3):
-    """Interest: a filter is its patterns and its selector."""
+    """A part of an interest: a filter is its patterns and its selector."""
 
     shb: str
     base: Real
     version: Real
+    start: Real
+    end: Real | None
     add: dict[Real, tuple[tuple[str, ...], str]]
     drop: tuple[Real, ...]
     full: bool

@@ -7,7 +7,8 @@ from random import Random
 from typing import NamedTuple
 
 from gapless.core.network.facts import Interest, NetworkMap, NetworkNode, Pub, SendFrame
-from gapless.core.network.frames import Address, Message, decode
+from gapless.core.network.frames import Address, InterestPart, Message, decode
+from gapless.core.network.interest import parts_of
 from gapless.core.network.seam import Effect
 from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
 from gapless.core.stream.events import encode_event
@@ -92,3 +93,9 @@ def pub(first: int, *, publisher: str = "loader", epoch: int = 1, pubend: str = 
     """A batch of one event."""
     event = encode_event("a", {"n": first}, None, b"")
     return Pub(publisher, epoch, first, EventColumns.of([event], [0]), pubend, principal="anonymous")
+
+
+def whole(interest: Interest) -> InterestPart:
+    """An interest as it travels, when it is no larger than a frame."""
+    (part,) = parts_of(interest)
+    return part

@@ -14,7 +14,7 @@ from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import FOREVER
 from gapless.selectors.filters import Filter
 from gapless_sim.hostile.following import LATE_MAX, MERGED_WITHIN, ROWS_WITHIN, SubscriberSide
-from unit.gapless_sim.hostile.parts import LIFE, SHB, P, Parts, Sent, full, knowledge
+from unit.gapless_sim.hostile.parts import LIFE, SHB, P, Parts, Sent, full, knowledge, whole
 
 META = PubendMeta(P, "far", stable=10)
 
@@ -52,7 +52,7 @@ def test_interest_goes_to_every_broker_with_pubends(side: Side) -> None:
     change = Interest(SHB, 3, 4, {7: Filter(("b",))})
     side.interest(change)
 
-    assert sorted(side.parts.sent()) == [Sent("far", change, ()), Sent("here", change, ())]
+    assert sorted(side.parts.sent()) == [Sent("far", whole(change), ()), Sent("here", whole(change), ())]
     assert side.parts.effects() == []
 
 
@@ -72,7 +72,7 @@ def test_a_hole_in_the_shbs_own_interest_is_asked_about(side: Side) -> None:
 def test_who_asks_is_told_the_whole(side: Side, shb: str) -> None:
     side.side.on_question("far", InterestQuestion(shb))
 
-    assert side.parts.sent() == [Sent("far", full(3, SHB, a="a"), ())]
+    assert side.parts.sent() == [Sent("far", whole(full(3, SHB, a="a")), ())]
 
 
 def test_who_asks_for_another_is_told_nothing(side: Side) -> None:
@@ -86,7 +86,7 @@ def test_a_new_process_with_pubends_is_told_the_whole(side: Side) -> None:
     assert side.parts.sent() == []
 
     side.side.on_new_peer("far")
-    assert side.parts.sent() == [Sent("far", full(3, SHB, a="a"), ())]
+    assert side.parts.sent() == [Sent("far", whole(full(3, SHB, a="a")), ())]
 
 
 def test_wants_and_holds_go_to_the_pubends_broker(side: Side) -> None:
@@ -129,7 +129,7 @@ def test_what_is_dropped_goes_nowhere(behaviour: str) -> None:
     side.side.interest(Interest(SHB, 3, 4, {}))
     side.side.say_rows()
 
-    kinds = {type(message).__name__.removesuffix("Rows") for message in side.parts.messages()}
+    kinds = {type(message).__name__.removesuffix("Rows").removesuffix("Part") for message in side.parts.messages()}
     assert kinds == {"Want", "Progress", "Interest"} - {behaviour.partition("_")[2].capitalize()}
     assert side.parts.pass_time(10**12) == []
 
@@ -150,7 +150,7 @@ def test_what_is_delayed_is_said_in_the_end(behaviour: str) -> None:
     side.side.say_rows()
 
     (late,) = {type(message).__name__ for message in side.parts.messages()}
-    assert {*early, late} == {"Want", "ProgressRows", "Interest"}
+    assert {*early, late} == {"Want", "ProgressRows", "InterestPart"}
     assert late not in early
 
 

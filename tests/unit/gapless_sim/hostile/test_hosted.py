@@ -21,14 +21,14 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.network.frames import InterestQuestion, InterestSummary, ProgressRows
-from gapless.core.network.interest import digest
+from gapless.core.network.interest import digest, parts_of
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import FOREVER
 from gapless.selectors.filters import Filter
 from gapless_sim.hostile.hosted import PublisherSide
 from gapless_sim.hostile.pushing import SILENCE
-from unit.gapless_sim.hostile.parts import LIFE, SHB, THERE, TOLD, P, Parts, Sent, full, knowledge
+from unit.gapless_sim.hostile.parts import LIFE, SHB, THERE, TOLD, P, Parts, Sent, full, knowledge, whole
 
 META = PubendMeta(P, "here", stable=10)
 
@@ -58,7 +58,7 @@ def side() -> Side:
 
 def test_the_first_interest_of_an_unknown_shb_enrols_it() -> None:
     side = Side(members={})
-    side.side.on_interest("there", Interest(THERE, 3, 4, {}))
+    side.side.on_interest("there", whole(Interest(THERE, 3, 4, {})))
 
     assert side.parts.effects() == [Enrol(P, THERE)]
 
@@ -67,18 +67,18 @@ def test_the_first_interest_of_an_unknown_shb_enrols_it() -> None:
 
 
 def test_an_enrolled_shb_is_told_so(side: Side) -> None:
-    side.side.on_interest("there", full(1))
+    side.side.on_interest("there", whole(full(1)))
     assert side.parts.effects() == []
     assert side.parts.sent() == [Sent("there", Seen(META, 5), (THERE, TOLD))]
 
-    side.side.on_interest("here", full(1, SHB))
+    side.side.on_interest("here", whole(full(1, SHB)))
     side.parts.sent()
     side.side.enrolled(P, SHB, 12)
     assert side.parts.sent() == [Sent("here", Seen(META, 12), (SHB, LIFE))]
 
 
 def test_a_new_pubend_is_told_to_every_shb_that_is_known(side: Side) -> None:
-    side.side.on_interest("there", full(1))
+    side.side.on_interest("there", whole(full(1)))
     side.parts.sent()
 
     side.side.pubend(PubendMeta("q@1", "here"), {})
@@ -90,7 +90,7 @@ def test_a_new_pubend_is_told_to_every_shb_that_is_known(side: Side) -> None:
 
 
 def test_a_retired_shb_is_counted_again_only_when_it_is_heard_of(side: Side) -> None:
-    side.side.on_interest("there", full(1, a="a"))
+    side.side.on_interest("there", whole(full(1, a="a")))
     side.parts.sent()
     side.side.pubend(META, {})
     assert side.parts.effects() == []
@@ -102,12 +102,12 @@ def test_a_retired_shb_is_counted_again_only_when_it_is_heard_of(side: Side) -> 
 
 
 def test_a_hole_in_an_interest_is_asked_about(side: Side) -> None:
-    side.side.on_interest("there", full(1))
+    side.side.on_interest("there", whole(full(1)))
     side.parts.sent()
-    side.side.on_interest("there", Interest(THERE, 1, 2, {9: Filter(("a",))}))
+    side.side.on_interest("there", whole(Interest(THERE, 1, 2, {9: Filter(("a",))})))
     assert side.parts.messages() == []
 
-    side.side.on_interest("there", Interest(THERE, 3, 4, {}))
+    side.side.on_interest("there", whole(Interest(THERE, 3, 4, {})))
     assert side.parts.messages() == [InterestQuestion(THERE)]
 
 
@@ -122,7 +122,7 @@ def test_a_hole_in_an_interest_is_asked_about(side: Side) -> None:
     ids=["the same", "other filters", "a later version", "an earlier version"],
 )
 def test_what_is_repeated_is_compared(side: Side, version: int, filters: Any, asked: bool) -> None:
-    side.side.on_interest("there", full(2, a="a"))
+    side.side.on_interest("there", whole(full(2, a="a")))
     side.parts.sent()
 
     side.side.on_summary("there", InterestSummary(THERE, version, digest(filters)))
@@ -142,7 +142,7 @@ def test_without_interest_everything_is_pushed_raw(side: Side) -> None:
 
 
 def test_what_nobody_wants_is_left_out_under_the_versions_that_were_honoured(side: Side) -> None:
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.parts.sent()
 
     (pushed,) = side.pushed(knowledge(10, 20, "a", "b"))
@@ -153,7 +153,7 @@ def test_what_nobody_wants_is_left_out_under_the_versions_that_were_honoured(sid
 
 def test_nothing_is_left_out_for_who_is_no_member() -> None:
     side = Side(members={})
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.parts.sent()
     said = knowledge(10, 20, "a", "b")
     assert side.pushed(said) == [said]
@@ -172,7 +172,7 @@ def test_nothing_is_left_out_for_who_was_heard_of_but_not_of_its_interest(side: 
 
 
 def test_silence_waits_for_an_event_to_travel_with(side: Side) -> None:
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.parts.sent()
 
     assert side.pushed(knowledge(10, 20, "b")) == []
@@ -183,7 +183,7 @@ def test_silence_waits_for_an_event_to_travel_with(side: Side) -> None:
 
 
 def test_silence_does_not_wait_for_longer_than_sil(side: Side) -> None:
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.parts.sent()
     side.pushed(knowledge(10, 20, "b"))
 
@@ -196,7 +196,7 @@ def test_silence_does_not_wait_for_longer_than_sil(side: Side) -> None:
 
 def test_how_far_a_pubend_is_decided_is_told_as_far_as_it_was_pushed(side: Side) -> None:
     """More would be asked for, although it is on its way."""
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.pushed(knowledge(10, 20, "a"))
     side.pushed(knowledge(20, 30, "b"))
 
@@ -214,7 +214,7 @@ def test_probes_go_to_every_shb(side: Side) -> None:
 
 def test_flooding() -> None:
     side = Side({"flood": 1.0})
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.parts.sent()
     said = knowledge(10, 20, "b")
 
@@ -223,7 +223,7 @@ def test_flooding() -> None:
 
 def test_over_delivering_adds_what_nobody_wants() -> None:
     side = Side({"over_deliver": 1.0})
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.parts.sent()
 
     pushed = [side.pushed(knowledge(lo, lo + 10, "a", "b", "b", "b"))[0] for lo in range(10, 200, 10)]
@@ -234,7 +234,7 @@ def test_over_delivering_adds_what_nobody_wants() -> None:
 
 def test_understating_lowers_the_stamp() -> None:
     side = Side({"understate": 1.0})
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.parts.sent()
 
     stamps = [side.pushed(knowledge(lo, lo + 10, "a"))[0].stamp for lo in range(10, 500, 10)]
@@ -275,7 +275,7 @@ def test_more_is_asked_than_was_wanted() -> None:
 
 def test_a_cache_answers_with_what_was_pushed_and_as_it_was_stamped() -> None:
     side = Side({"stale_cache": 1.0})
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.pushed(knowledge(10, 20, "a"))
     side.side.on_want("there", Want(P, ((10, 30),), {THERE: 4}, THERE))
 
@@ -307,7 +307,7 @@ def test_a_cache_goes_with_all_that_is_forgotten() -> None:
 )
 def test_an_answer_is_thinned_only_where_its_stamp_is_good_enough(need: Any, stamp: Any) -> None:
     side = Side({"thin_answer": 1.0})
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.side.on_want("there", Want(P, ((10, 20),), need, THERE))
     (ask,) = side.parts.effects()
     assert isinstance(ask, AskPubend)
@@ -335,6 +335,23 @@ def test_holds_and_their_answers(side: Side) -> None:
 # --------------------------------------------------------------------------------------------- minima
 
 
+def test_half_an_interest_is_none() -> None:
+    """Its version does not count, and nothing is introduced, before all of it is here."""
+    side = Side(members={THERE: 5})
+    add = {number: Filter(("b",), f"k = '{'x' * 15_000}'") for number in range(2, 22)}
+    first, second = parts_of(Interest(THERE, 0, 4, {1: Filter(("a",)), **add}, full=True))
+    event = knowledge(10, 20, "b")
+
+    side.side.on_interest("there", first)
+    assert side.parts.sent() == []
+    assert side.pushed(event) == [event]
+    side.side.on_summary("there", InterestSummary(THERE, 4, 1))
+    assert InterestQuestion(THERE) in side.parts.messages()
+
+    side.side.on_interest("there", second)
+    assert side.parts.sent(), "it is introduced"
+
+
 def test_nothing_is_released_before_every_member_was_heard() -> None:
     side = Side(members={THERE: 5, SHB: 5})
     side.side.on_progress("there", ProgressRows((Progress(THERE, P, 9, 12),)))
@@ -355,7 +372,7 @@ def test_a_membership_that_is_handed_over_must_be_heard_again(side: Side) -> Non
 
 def test_what_was_forgotten_is_asked_for_and_heard_again() -> None:
     side = Side(members={THERE: 5, SHB: 5})
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.side.on_progress("there", ProgressRows((Progress(THERE, P, 9, 12),)))
     side.pushed(knowledge(10, 20, "b"))
 
@@ -371,7 +388,7 @@ def test_what_was_forgotten_is_asked_for_and_heard_again() -> None:
 
 
 def test_a_new_process_behind_a_link_is_told_and_asked(side: Side) -> None:
-    side.side.on_interest("there", full(4, a="a"))
+    side.side.on_interest("there", whole(full(4, a="a")))
     side.parts.sent()
 
     side.side.on_new_peer("there")

@@ -6,6 +6,7 @@ import pytest
 
 from conformance import broken_routers as broken
 from conformance.broken_routers import Breach, covers, noticed
+from gapless_sim.hostile.router import HostileRouter
 from gapless_testing.routing.breaches import Clause
 from gapless_testing.routing.service import ServiceTests as Suite
 
@@ -16,6 +17,9 @@ BREACHES = [
     Breach(broken.PushesWantedEventsAlone, Suite.test_events_that_nobody_wants_come_as_silence, Clause.PUSH),
     Breach(broken.PushesEventsAlone, Suite.test_the_silence_of_an_idle_pubend_comes, Clause.PUSH),
     Breach(broken.FiltersByTheFirstInterest, Suite.test_a_new_interest_is_served_without_being_asked_for, Clause.PUSH),
+    Breach(broken.SaysAllAtOnce, Suite.test_an_interest_larger_than_a_frame_is_served, Clause.BOUNDED),
+    Breach(broken.TakesTheFirstPartForTheWhole, Suite.test_an_interest_larger_than_a_frame_is_served, Clause.TRUTH),
+    Breach(broken.NeverAsksForALostPart, Suite.test_of_a_large_interest_what_is_lost_comes_again, Clause.PUSH),
     Breach(broken.ForgetsWants, Suite.test_a_want_is_answered, Clause.ANSWER),
     Breach(broken.ForgetsEverything, Suite.test_what_nobody_pushed_is_there_for_the_asking, Clause.ANSWER),
     Breach(broken.KeepsProbes, Suite.test_a_probe_arrives, Clause.PUSH),
@@ -42,3 +46,8 @@ def test_a_router_that_filters_is_right() -> None:
     """Those that filter wrongly differ from it in that alone."""
     for breach in BREACHES:
         assert noticed(breach.test, broken.Filtering) == []
+
+
+def test_a_router_that_takes_interest_in_parts_is_right() -> None:
+    for breach in BREACHES:
+        assert noticed(breach.test, HostileRouter) == []

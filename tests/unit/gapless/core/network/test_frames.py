@@ -17,7 +17,6 @@ from gapless.core.network.facts import (
     Enrol,
     Held,
     Hold,
-    Interest,
     OpenRequest,
     Outcome,
     Posted,
@@ -34,6 +33,7 @@ from gapless.core.network.frames import (
     FRAME_BYTES_MAX,
     Address,
     Answer,
+    InterestPart,
     InterestQuestion,
     InterestSummary,
     Message,
@@ -42,6 +42,7 @@ from gapless.core.network.frames import (
     Travelling,
     decode,
     encode,
+    pieces,
     portions,
 )
 from gapless.core.stream.columns import EventBatch, EventColumns
@@ -120,12 +121,14 @@ messages: st.SearchStrategy[Message] = st.one_of(
     knowledge(),
     st.builds(Want, names, ranges, stamps, names),
     st.builds(
-        Interest,
+        InterestPart,
         names,
         numbers,
         numbers,
-        st.dictionaries(numbers, filters, max_size=3),
-        st.frozensets(numbers, max_size=3),
+        st.just(3),
+        st.none() | st.just(9),
+        st.dictionaries(st.integers(3, 8), filters, max_size=3),
+        st.frozensets(st.integers(3, 8), max_size=3),
         st.booleans(),
     ),
     st.builds(InterestSummary, names, numbers, st.integers(0, 2**64 - 1)),
@@ -377,6 +380,30 @@ def test_portions_of_many_rows_fit_a_frame_each() -> None:
     assert [len(portion) for portion in portions(["x" * FRAME_BYTES_MAX] * 2)] == [1, 1]
 
 
+def test_much_knowledge_goes_in_pieces_that_say_the_same() -> None:
+    count, body = 100, b"x" * 10_000
+    batch = EventBatch(list(range(11, 11 + count)), [encode_event("a", {}, None, body)] * count, [len(body)] * count)
+    known = Knowledge("p@1", 10, 500, batch, 5, {"s": 1})
+
+    cut = list(pieces(known))
+
+    assert len(cut) > 4
+    assert all(len(encode(piece)) <= FRAME_BYTES_MAX for piece in cut)
+    assert [piece.lo for piece in cut] == [10, *[piece.hi for piece in cut[:-1]]]
+    assert all(piece.hi == piece.data.ticks[-1] for piece in cut[:-1])
+    assert cut[-1].hi == 500
+    assert EventBatch.concatenate([piece.data for piece in cut]) == batch
+    assert {(piece.lost, str(piece.stamp)) for piece in cut} == {(5, "{'s': 1}")}
+
+
+@pytest.mark.parametrize("size", [1, FRAME_BYTES_MAX])
+def test_knowledge_of_one_event_is_one_piece(size: int) -> None:
+    event = encode_event("a", {}, None, b"x" * size)
+    known = Knowledge("p@1", 10, 50, EventBatch([20], [event], [size]))
+
+    assert list(pieces(known)) == [known]
+
+
 def test_what_is_damaged_says_so_to_other_brokers() -> None:
     said = Knowledge.of_damage("p@1", 3, 9, 2)
 
@@ -389,9 +416,20 @@ def test_ranges_may_touch() -> None:
     assert decode(encode(want)).message == want
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "add", "drop"),
+    [(3, 3, [], ()), (3, 2, [], ()), (3, 9, [2], ()), (3, 9, [9], ()), (3, 9, [], (2,)), (3, None, [], (0,))],
+)
+def test_a_part_that_speaks_of_others(start: int, end: int | None, add: list[int], drop: tuple[int, ...]) -> None:
+    part = InterestPart("s", 0, 1, start, end, {number: Filter(("a",)) for number in add}, frozenset(drop), full=True)
+
+    with pytest.raises(RemoteProtocolError, match="outside of their part"):
+        decode(encode(part))
+
+
 @pytest.mark.parametrize(("topics", "selector"), [((), ""), (("a..b",), ""), (("a",), "n >"), (("a",), "(" * 5000)])
 def test_a_filter_that_cannot_be(topics: tuple[str, ...], selector: str) -> None:
-    frame = msgspec.msgpack.encode(((), wire.InterestWire("s", 0, 1, {1: (topics, selector)}, (), False)))
+    frame = msgspec.msgpack.encode(((), wire.InterestWire("s", 0, 1, 0, None, {1: (topics, selector)}, (), False)))
 
     with pytest.raises(RemoteProtocolError):
         decode(frame)

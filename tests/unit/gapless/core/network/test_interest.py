@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.network.facts import Interest
-from gapless.core.network.interest import Decision, InterestTable, digest
+from gapless.core.network.frames import FRAME_BYTES_MAX, InterestPart, encode
+from gapless.core.network.interest import Decision, InterestParts, InterestTable, digest, parts_of
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.stamps import RAW, Stamp, covers
@@ -251,3 +252,81 @@ def test_a_digest_tells_interests_apart_and_not_their_histories() -> None:
 def test_a_digest_is_the_same_everywhere() -> None:
     """Brokers of different versions compare it."""
     assert digest({1: Filter(("a.*", "b"), "n = 1")}) == 4692049838518544586
+
+
+# ------------------------------------------------------------------------------------------ in parts
+
+LONG = "k = '" + "x" * 15_000 + "'"
+"""A dozen of these fit a frame."""
+
+
+def large(version: int = 5, shb: str = "s", *, count: int = 40) -> Interest:
+    add = {2 * number: Filter(("a",), LONG) for number in range(1, count + 1)}
+    return Interest(shb, 3, version, add, frozenset({1, 2, 39}))
+
+
+def test_what_fits_a_frame_is_one_part_and_so_is_nothing() -> None:
+    for interest in (Interest("s", 3, 3, {}), Interest("s", 0, 4, {1: Filter(("a",))}, full=True)):
+        (part,) = parts_of(interest)
+
+        assert (part.start, part.end) == (0, None)
+        assert InterestParts().take(part) == interest
+
+
+def test_parts_fit_frames_and_make_the_whole_in_any_order() -> None:
+    parts = parts_of(large())
+
+    assert len(parts) > 2
+    assert all(len(encode(part)) <= FRAME_BYTES_MAX for part in parts)
+    for order in (parts, parts[::-1], [parts[1], parts[1], *parts]):
+        collected = InterestParts()
+        assert [whole for part in order if (whole := collected.take(part))] == [large()]
+
+
+def test_a_part_that_is_missing_is_waited_for_and_the_first_is_not_the_whole() -> None:
+    collected, parts = InterestParts(), parts_of(large())
+
+    assert [collected.take(part) for part in parts[:-1]] == [None] * (len(parts) - 1)
+    assert collected.take(parts[-1]) == large()
+
+
+def test_another_version_begins_anew_and_an_older_one_is_overtaken() -> None:
+    collected, older, newer = InterestParts(), parts_of(large(5)), parts_of(large(6))
+    for part in (older[0], newer[0], *older[1:]):
+        assert collected.take(part) is None
+
+    assert [collected.take(part) for part in newer[1:]][-1] == large(6)
+
+
+def test_the_whole_of_a_version_does_not_mix_with_the_change_to_it() -> None:
+    collected, change = InterestParts(), parts_of(large())
+    whole = parts_of(Interest("s", 0, 5, large().add, full=True))
+    assert collected.take(change[0]) is None
+    assert collected.take(whole[0]) is None
+    assert [collected.take(part) for part in change[1:]] == [None] * (len(change) - 1)
+
+    assert [collected.take(part) for part in whole[1:]][-1] == Interest("s", 0, 5, large().add, full=True)
+
+
+def test_parts_that_were_cut_elsewhere_do_not_leave_anything_out() -> None:
+    """As when another router, with other frames, says the same version again."""
+    collected = InterestParts()
+    mine, theirs = parts_of(large()), []
+    for start, end in ((0, 5), (5, 44), (44, None)):
+        add = {sid: wanted for sid, wanted in large().add.items() if start <= sid < (end or 999)}
+        drop = frozenset(sid for sid in large().drop if start <= sid < (end or 999))
+        theirs.append(InterestPart("s", 3, 5, start, end, add, drop, full=False))
+    for order in ([mine[0], theirs[1], mine[-1], theirs[2], theirs[0]], [*theirs[1:], *mine]):
+        assert next(whole for part in order if (whole := collected.take(part))) == large()
+        collected.forget("s")
+
+
+def test_each_shb_has_its_own_parts_and_who_is_gone_has_none() -> None:
+    collected, one, other = InterestParts(), parts_of(large(5, "s")), parts_of(large(5, "t"))
+    for part in (*one[:-1], *other[:-1]):
+        assert collected.take(part) is None
+    assert collected.take(one[-1]) == large(5, "s")
+
+    collected.forget("t")
+    collected.forget("nobody")
+    assert collected.take(other[-1]) is None
