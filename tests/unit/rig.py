@@ -54,9 +54,7 @@ def disk_with(*operations: Operation) -> VolumeReader:
 class Rig(Generic[R]):
     """See the module."""
 
-    def __init__(
-        self, make: Callable[[RoleContext], R], *, role: str, now: int, wall: int, roles: frozenset[str]
-    ) -> None:
+    def __init__(self, make: Callable[[RoleContext], R], *, role: str, now: int, wall: int) -> None:
         """`now` in nanoseconds, `wall` in milliseconds. The role is made and started; nothing is synced yet."""
         self.make = make
         self.disk = MemoryDisk(durable=True)
@@ -64,12 +62,14 @@ class Rig(Generic[R]):
         self.wall = wall
         self.storage_id = "storage-1"
         self.name = role
-        self.roles = roles
+        self.roles = frozenset({role})
         self.rules: Authorizer = AllowAll()
         self.said: list[object] = []
         self.reads: list[Read] = []
+        self.performed: list[Read] = []
         self.unsynced: list[Write] = []
         self.role: R
+        self._pumping = False
         self.boot()
 
     # ----------------------------------------------------------------------------------- life and death
@@ -138,6 +138,7 @@ class Rig(Generic[R]):
 
     def perform(self, read: Read) -> ReadResult:
         """Reads; the chop point is sampled as well."""
+        self.performed.append(read)
         stream = self.volume.stream(read.stream)
         try:
             records = stream.read(read.after, read.upto, read.max_bytes)
@@ -174,16 +175,25 @@ class Rig(Generic[R]):
 
     def pump(self) -> None:
         """Does what the role asks for, and notes what it says."""
-        while effects := self.role.take_effects():
-            for effect in effects:
-                if isinstance(effect, Write):
-                    self._groups.commit(effect.operations, ())
-                    self.unsynced.append(effect)
-                elif isinstance(effect, Read):
-                    self.reads.append(effect)
-                else:
-                    self.said.append(effect)
-                    self.on_said(effect)
+        if self._pumping:
+            return  # what `on_said` feeds is answered after what was said with it
+        self._pumping = True
+        try:
+            while effects := self.role.take_effects():
+                for effect in effects:
+                    self._do(effect)
+        finally:
+            self._pumping = False
+
+    @contextmanager
+    def one_turn(self) -> Iterator[None]:
+        """What is fed meanwhile comes in one turn of the node: what the role asks for is done at its end."""
+        self._pumping = True
+        try:
+            yield
+        finally:
+            self._pumping = False
+        self.pump()
 
     def on_said(self, effect: object) -> None:
         """For worlds around a role: it has said this."""
@@ -279,6 +289,16 @@ class Rig(Generic[R]):
         self.volume.sync(self.disk.written - sum(bool(write.operations) for write in self.unsynced))
         self._synced += synced
         return synced
+
+    def _do(self, effect: object) -> None:
+        if isinstance(effect, Write):
+            self._groups.commit(effect.operations, ())
+            self.unsynced.append(effect)
+        elif isinstance(effect, Read):
+            self.reads.append(effect)
+        else:
+            self.said.append(effect)
+            self.on_said(effect)
 
     def _pass(self, now: int, *, wall: bool) -> None:
         if wall:

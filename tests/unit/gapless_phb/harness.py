@@ -53,7 +53,7 @@ class Harness(Rig[PublisherHostingBroker]):
 
     def __init__(self, *pubends: PubendSettings, **settings: Any) -> None:
         self.settings = Settings(pubends=pubends or (NO_RETENTION,), **settings)
-        super().__init__(self._make, role="phb", now=0, wall=EPOCH_MS + BEGINNING, roles=frozenset({"phb"}))
+        super().__init__(self._make, role="phb", now=0, wall=EPOCH_MS + BEGINNING)
 
     def _make(self, context: RoleContext) -> PublisherHostingBroker:
         return PublisherHostingBroker(context, self.settings)

@@ -11,7 +11,7 @@ from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, STEP
 from gapless.core.wire import messages as m
 from gapless_shb.core.checkpoint import position_row
 from gapless_shb.core.constream import Constream
-from unit.gapless_shb.core.harness import BASE, PUBEND, ask, say
+from unit.gapless_shb.core.harness import BASE, PUBEND
 from unit.gapless_shb.core.test_subscribing import Desk, attached
 
 FAR = BASE + 3600 * SECOND + 5 * STEP
@@ -19,7 +19,7 @@ FAR = BASE + 3600 * SECOND + 5 * STEP
 
 
 def stream_of(desk: Desk) -> Constream:
-    return desk.world.shb._hosting.streams[PUBEND]
+    return desk.world.stream
 
 
 def rows(desk: Desk) -> list[Hold]:
@@ -30,7 +30,7 @@ def rows(desk: Desk) -> list[Hold]:
 def answer(desk: Desk, version: int, stable: int) -> None:
     """The pubend says how far it is, in answer to a row."""
     desk.world.held_answers.clear()
-    say(desk.world.shb, Held("shb", PUBEND, version, {}, stable), desk.world.now, desk.world.wall)
+    desk.world.feed(Held("shb", PUBEND, version, {}, stable))
     desk.world.pump()
 
 
@@ -50,13 +50,13 @@ def test_a_creation_that_waits_does_not_outlive_its_removal() -> None:
     desk.ask(1, name="orders", start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, FAR)])
     version = asked_for(desk)
     unsubscribe = m.Unsubscribe(8, "orders", "c")
-    ask(desk.world.shb, desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
+    desk.world.feed(unsubscribe, desk.session(2))
     desk.world.pump()
     desk.world.sync()
 
     assert [desk.refused(session).code for session in (1, 2)] == [m.Code.NOT_FOUND, m.Code.NOT_FOUND]
     answer(desk, version, FAR)
-    assert len(desk.world.shb._hosting.registry) == 0
+    assert len(desk.world.hosting.registry) == 0
 
 
 @pytest.mark.parametrize("tick", [FAR, 1 << 62, FOREVER])
@@ -72,7 +72,7 @@ def test_what_nobody_was_told_creates_no_subscription(tick: int) -> None:
     assert refused.code is m.Code.TOKEN_AHEAD
     assert "'orders'" in refused.reason
     assert PUBEND in refused.reason
-    assert len(desk.world.shb._hosting.registry) == 0
+    assert len(desk.world.hosting.registry) == 0
 
 
 def test_a_broker_that_is_behind_waits_for_the_word_of_the_pubend() -> None:
@@ -84,7 +84,7 @@ def test_a_broker_that_is_behind_waits_for_the_word_of_the_pubend() -> None:
     answer(desk, version, FAR)
     for _ in range(3):
         desk.world.sync()
-        desk.world._step_held()
+        desk.world.answer_holds()
 
     assert desk.subscribed(1).positions == [m.Position(PUBEND, FAR)]
 
@@ -93,7 +93,7 @@ def test_what_is_heard_of_the_pubend_is_enough() -> None:
     desk = Desk()
     desk.ask(1, start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, FAR)])
     desk.world.stable = FAR
-    desk.world._see()
+    desk.world.see()
     for _ in range(3):
         desk.world.sync()
 
@@ -127,12 +127,12 @@ def test_who_left_is_not_answered() -> None:
     desk = Desk()
     desk.ask(1, start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, FAR)])
     version = asked_for(desk)
-    say(desk.world.shb, SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    desk.world.feed(SessionEnded(desk.session(1)))
 
     answer(desk, version, FAR)
 
     assert desk.answer(1) is None
-    assert len(desk.world.shb._hosting.registry) == 0
+    assert len(desk.world.hosting.registry) == 0
 
 
 def test_a_start_by_time_may_be_a_time_to_come() -> None:
@@ -142,7 +142,7 @@ def test_a_start_by_time_may_be_a_time_to_come() -> None:
     desk.ask(1, start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, begun)])
     for _ in range(3):
         desk.world.sync()
-        desk.world._step_held()
+        desk.world.answer_holds()
 
     assert desk.subscribed(1).positions == [m.Position(PUBEND, begun)]
 
@@ -159,18 +159,18 @@ def test_one_that_exists_is_attached_at_once_and_told_when_its_position_cannot_b
 
     (told,) = detached(desk, 2)
     assert (told.sid, told.code) == (subscribed.sid, m.Code.TOKEN_AHEAD)
-    assert subscribed.sid not in desk.world.shb._hosting.around.consumers
+    assert subscribed.sid not in desk.world.hosting.around.consumers
 
 
 def acknowledge(desk: Desk, sid: int, tick: int) -> None:
     said = m.Acknowledge(sid, [m.Acknowledged(PUBEND, tick, tick)])
-    ask(desk.world.shb, desk.session(1), said, desk.world.now, desk.world.wall)
+    desk.world.feed(said, desk.session(1))
     desk.world.pump()
 
 
 def test_what_nobody_was_told_is_never_acknowledged() -> None:
     desk, subscribed = attached()
-    other = desk.world.shb._hosting
+    other = desk.world.hosting
     desk.ask(2, name="other", instance="i2")
     desk.world.sync()
     before = stream_of(desk).positions[subscribed.sid].acked
@@ -191,7 +191,7 @@ def test_an_acknowledgement_that_was_ahead_of_this_broker_counts_when_the_pubend
     desk, subscribed = attached()
     acknowledge(desk, subscribed.sid, FAR)
     version = asked_for(desk)
-    ask(desk.world.shb, desk.session(1), m.Detach(subscribed.sid, 0), desk.world.now, desk.world.wall)
+    desk.world.feed(m.Detach(subscribed.sid, 0), desk.session(1))
 
     answer(desk, version, FAR)
 
@@ -205,8 +205,8 @@ def test_a_position_that_an_earlier_version_took_is_put_right() -> None:
     position = stream.positions[sid]
     position.acked = position.quiet_from = FOREVER
     position.start = FAR
-    desk.world.shb._hosting.write([position_row(sid, PUBEND, position)])
-    say(desk.world.shb, AskInterest(), desk.world.now, desk.world.wall)
+    desk.world.hosting.write([position_row(sid, PUBEND, position)])
+    desk.world.feed(AskInterest())
     desk.world.pump()
     desk.world.sync()
     desk.world.crash()
@@ -229,7 +229,7 @@ def test_a_token_of_lost_data_is_found_out_when_its_void_is_heard_of() -> None:
 
     void = (FAR - STEP, FAR + SECOND)
     meta = replace(stream.meta, voids=(void,), residue=FAR % STEP, stable=void[1] + 1)
-    say(desk.world.shb, Seen(meta, None), desk.world.now, desk.world.wall)
+    desk.world.feed(Seen(meta, None))
     desk.world.pump()
 
     (told,) = detached(desk, 2)

@@ -1,31 +1,70 @@
-"""The SHB core as a whole, in a small random world (I2, I3, I4, I5, I10)."""
+"""The SHB core as a whole: what a client consumes, whatever becomes of it and of the broker (I2 to I5, I10)."""
 
 from __future__ import annotations
 
 import pytest
 
-from unit.gapless_shb.core.harness import World
+from gapless.core.stream.ticks import STEP
+from gapless_shb.core.constream import CatchUp
+from unit.gapless_shb.core.harness import CACHED, FORGETFUL, Client
+from unit.gapless_shb.core.test_constream import push, world_with
 
 
-@pytest.mark.parametrize("first", range(0, 300, 20))
-def test_every_client_consumes_exactly_what_it_is_owed(first: int) -> None:
-    """Without early release nobody ever meets a gap, whatever is lost, late, repeated or crashed."""
-    for seed in range(first, first + 20):
-        world = World(seed)
-        for _ in range(400):
-            world.step()
-        world.settle()
+@pytest.mark.parametrize("catch_up", [CACHED, FORGETFUL])
+@pytest.mark.parametrize("selector", ["", "w = 1", "w = 9"])
+@pytest.mark.parametrize("synced", [True, False])
+def test_every_client_consumes_exactly_what_it_is_owed(catch_up: CatchUp, selector: str, synced: bool) -> None:
+    """It is live, away and behind, and its broker loses power; nothing is released early, so nothing is lost."""
+    world, client, _ = world_with(selector, catch_up)
+    push(world, 5)
+    world.consume(client)
+    world.detach(client)
+    push(world, 9, raw=False)
+    if synced:
+        world.pause(300)
+        world.sync()
+    world.crash()
+    world.publish()
 
-        world.check()
+    world.rest()
+
+    world.check()
+    assert client.gaps == []
+    assert client.consumed == [tick for tick, properties, _ in world.log if client.matches(properties)]
 
 
-@pytest.mark.parametrize("first", range(0, 100, 20))
-def test_early_release_shows_as_gaps_and_nothing_else_does(first: int) -> None:
+def test_early_release_shows_as_gaps_and_nothing_else_does() -> None:
     """With `max_retain`, whoever was away too long is told exactly what may be missing (I5)."""
-    for seed in range(first, first + 20):
-        world = World(seed, retain=500)
-        for _ in range(400):
-            world.step()
-        world.settle()
+    world, client, _ = world_with("", FORGETFUL, retain=0)
+    push(world, 3)
+    world.detach(client)
+    push(world, 5)
+    world.pause(300)
+    world.sync()
+    world.release()
+    lost = world.lost
+    push(world, 2)
 
-        world.check()
+    world.rest()
+
+    world.check()
+    assert lost >= world.log[7][0]
+    assert [hi for _, hi in client.gaps][-1:] == [lost]
+    assert client.consumed[-2:] == [tick for tick, _, _ in world.log[-2:]]
+    assert all(lo % STEP == hi % STEP == 0 for lo, hi in client.gaps)
+
+
+def test_clients_do_not_see_each_other() -> None:
+    world, first, _ = world_with("w = 1")
+    second = Client("t", "w > 1")
+    world.clients.append(second)
+    world.attach(second, None)
+    world.sync()
+
+    push(world, 20)
+    world.rest()
+
+    world.check()
+    assert first.consumed
+    assert second.consumed
+    assert not {*first.consumed} & {*second.consumed}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.ports import Put, Write
+from gapless.node.recovery import VolumeReader
 from gapless_shb.core.checkpoint import recover_positions
 from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.test_constream import push, world_with
@@ -10,7 +11,7 @@ from unit.gapless_shb.core.test_constream import push, world_with
 
 def checkpoints(world: World) -> list[Write]:
     """Those that are not durable yet."""
-    return [write for write in world.disk.pending if any(isinstance(operation, Put) for operation in write.operations)]
+    return [write for write in world.unsynced if any(isinstance(operation, Put) for operation in write.operations)]
 
 
 def test_progress_is_reported_when_the_checkpoint_is_durable_and_not_before() -> None:
@@ -18,7 +19,7 @@ def test_progress_is_reported_when_the_checkpoint_is_durable_and_not_before() ->
     push(world, 3)
     delivered = stream.latest_delivered
 
-    world.pass_time(300)
+    world.pause(300)
     assert len(checkpoints(world)) == 1
     assert stream.latest_delivered == delivered < stream.head
     assert world.progress[1] <= delivered
@@ -31,15 +32,15 @@ def test_one_checkpoint_is_under_way_at_a_time() -> None:
     """What comes meanwhile is in the next, and claimed by the next only (T42)."""
     world, _client, stream = world_with()
     push(world, 3)
-    world.pass_time(300)
+    world.pause(300)
     head = stream.head
     push(world, 3)
-    world.pass_time(300)
+    world.pause(300)
     assert len(checkpoints(world)) == 1
 
     world.sync()
     assert stream.latest_delivered == head
-    world.pass_time(300)
+    world.pause(300)
     world.sync()
     assert stream.latest_delivered == stream.head > head
 
@@ -51,18 +52,18 @@ def test_a_hold_goes_with_its_position_when_the_pubend_keeps_it_and_it_has_done_
     position.held = position.changed = True
     stream.touch(sid, position)
     stream.holds.put(sid, position.acked, world.now)
-    world.shb._hosting.write_holds(stream)
+    world.hosting.write_holds(stream)
     for _ in range(3):
-        world.pass_time(5_000)
+        world.pause(5_000)
         world.sync()
     assert stream.positions[sid].held, "it is not known yet that the pubend keeps it: a late row would bring it back"
 
-    world._step_held()
+    world.answer_holds()
     for _ in range(3):
-        world.pass_time(5_000)
+        world.pause(5_000)
         world.sync()
 
     assert not stream.positions[sid].held
     assert stream.holds.row == {}
-    ((_, rows),) = recover_positions(world.disk)
+    ((_, rows),) = recover_positions(VolumeReader(world.volume))
     assert not rows[PUBEND].held

@@ -9,22 +9,23 @@ from gapless.core.ports import Transmit
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.core.wire import messages as m
-from gapless_shb.core.constream import Constream
-from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World, ask
+from gapless_shb.core.constream import CatchUp, Constream
+from unit.gapless_shb.core.harness import BASE, CACHED, PUBEND, Client, World
 
 
-def world_with(selector: str = "") -> tuple[World, Client, Constream]:
+def world_with(
+    selector: str = "", catch_up: CatchUp = CACHED, *, retain: int | None = None
+) -> tuple[World, Client, Constream]:
     """A world at rest with one consumer."""
-    world = World(0)
+    world = World(catch_up, retain=retain)
     world.sync()
-    world.random.random = lambda: 1.0  # type: ignore[method-assign]  # nothing is lost here
     client = Client("s", selector)
     world.clients.append(client)
     world.attach(client, None)
     world.sync()
     client.credit = 1 << 30
-    ask(world.shb, world.session_of(client), m.Credit(client.sid, 1 << 30, 0), world.now, world.wall)
-    return world, client, world.shb._hosting.streams[PUBEND]
+    world.feed(m.Credit(client.sid, 1 << 30, 0), world.session_of(client))
+    return world, client, world.stream
 
 
 def push(world: World, count: int = 1, *, raw: bool = True) -> None:
@@ -53,13 +54,13 @@ def test_silence_that_did_not_know_the_subscription_is_not_believed_for_it() -> 
     world, client, stream = world_with()
     lo = world.stable
     world.publish()
-    old = Knowledge(PUBEND, lo, world.stable, stamp={world.shb._shb: world.known_version - 1})
+    old = Knowledge(PUBEND, lo, world.stable, stamp={world.role._shb: world.known_version - 1})
 
     world.deliver(old)
 
     assert stream.head == world.stable, "nobody else waits for a subscription that joins (T45)"
     assert stream.positions[client.sid].since == FOREVER
-    world.answer_wants(lossy=False)
+    world.answer_wants()
     world.consume(client)
     assert client.consumed == [world.log[0][0]]
 
@@ -68,7 +69,7 @@ def test_since_is_no_lower_than_silence_accepted_before() -> None:
     """T45: silence above the head that is held under a lower stamp was computed without the subscription."""
     world, client, stream = world_with()
     version = world.known_version
-    shb = world.shb._shb
+    shb = world.role._shb
     low, middle, high = BASE + 10 * STEP, BASE + 20 * STEP, BASE + 30 * STEP
     world.deliver(Knowledge(PUBEND, middle, high, stamp={shb: version - 1}))
     world.deliver(Knowledge(PUBEND, stream.head, low, stamp={shb: version}))
@@ -86,11 +87,11 @@ def test_a_hole_stops_the_head_and_is_asked_for_after_a_while() -> None:
     assert stream.head < lost_upto
     assert not world.wants
 
-    world.pass_time(250)
+    world.pause(250)
 
     (want,) = world.wants
     assert want.ranges[0][1] >= lost_upto - STEP
-    world.answer_wants(lossy=False)
+    world.answer_wants()
     assert stream.head == world.stable
     while client.inbox:
         world.consume(client)
@@ -105,20 +106,13 @@ def test_two_filters_that_match_alike_share_one_payload() -> None:
     world.attach(second, None)
     world.sync()
     push(world)
-    payloads: list[bytes] = []
-    seen = world._do
-
-    def spy(effect: object) -> None:
-        if isinstance(effect, Transmit):
-            payloads.extend(body for _, body in effect.payloads)
-        seen(effect)
-
-    world._do = spy  # type: ignore[method-assign]
     for client in (first, second):
-        ask(world.shb, world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
+        world.feed(m.Credit(client.sid, 100, 0), world.session_of(client))
 
+    world.said.clear()
     push(world, 3)
 
+    payloads = [body for effect in world.sent(Transmit) for _, body in effect.payloads]
     assert len(payloads) == 2
     assert payloads[0] is payloads[1]
 
@@ -132,7 +126,7 @@ def test_a_subscription_that_matches_nothing_does_not_pin_the_log() -> None:
     world.detach(client)
     push(world, 10)
     for _ in range(3):
-        world.pass_time(5_000)
+        world.pause(5_000)
         world.sync()
     world.release()
     assert world.lost >= world.log[-2][0]
@@ -140,8 +134,8 @@ def test_a_subscription_that_matches_nothing_does_not_pin_the_log() -> None:
     client.token = stored
     world.attach(client, stored)
     for _ in range(5):
-        world.answer_reads()
-        world.answer_wants(lossy=False)
+        world.read()
+        world.answer_wants()
     while client.inbox:
         world.consume(client)
 
@@ -157,7 +151,7 @@ def test_an_unacknowledged_event_pins_the_log_while_its_subscriber_is_away() -> 
     world.detach(client)
     push(world, 10)
     for _ in range(3):
-        world.pass_time(5_000)
+        world.pause(5_000)
         world.sync()
 
     world.release()
@@ -177,7 +171,7 @@ def test_an_shb_that_was_retired_and_returns_tells_its_durable_subscriptions_of_
     push(world, 3)
     world.detach(away)
     for _ in range(3):
-        world.pass_time(5_000)
+        world.pause(5_000)
         world.sync()
     world.crash()
     seen = world.log[-1][0]
@@ -185,7 +179,7 @@ def test_an_shb_that_was_retired_and_returns_tells_its_durable_subscriptions_of_
         world.publish()
     world.lost = world.log[-2][0]  # it was retired, and the log waits for it no longer
 
-    world.settle()
+    world.rest()
 
     assert client.token == world.stable
     newest = world.log[-1][0]

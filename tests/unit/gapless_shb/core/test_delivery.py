@@ -10,7 +10,7 @@ from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
 from gapless_shb.core.delivery import above
-from unit.gapless_shb.core.harness import PUBEND, Client, World, ask
+from unit.gapless_shb.core.harness import PUBEND, Client, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
@@ -50,13 +50,11 @@ def test_the_part_before_since_is_left_to_the_reader() -> None:
     push(world)
     stream.positions[client.sid].since = stream.head + 2 * STEP
     since = stream.positions[client.sid].since
-    delivered: list[Transmit] = []
-    seen = world._do
-    world._do = lambda effect: delivered.append(effect) if isinstance(effect, Transmit) else seen(effect)  # type: ignore[method-assign]
+    world.said.clear()
 
     push(world, 6)
 
-    count = sum(int.from_bytes(body[:4], "little") for effect in delivered for _, body in effect.payloads)
+    count = sum(int.from_bytes(body[:4], "little") for effect in world.sent(Transmit) for _, body in effect.payloads)
     assert count == sum(row[0] > since for row in world.log)
 
 
@@ -64,7 +62,7 @@ def test_bytes_are_credit_too() -> None:
     """A consumer with room for many events but few bytes is served by a reader."""
     world, client, stream = world_with()
     push(world)
-    world.shb._hosting.around.consumers[client.sid].credit_bytes = 10
+    world.hosting.around.consumers[client.sid].credit_bytes = 10
 
     push(world, 3)
 
@@ -87,13 +85,13 @@ def consume_and_acknowledge(world: World, client: Client) -> None:
     while client.inbox:
         world.consume(client)
     acknowledged = m.Acknowledged(PUBEND, client.last_event, client.last_event)
-    ask(world.shb, world.session_of(client), m.Acknowledge(client.sid, [acknowledged]), world.now, world.wall)
+    world.feed(m.Acknowledge(client.sid, [acknowledged]), world.session_of(client))
 
 
 def released_after_a_while(world: World) -> int:
     """What the broker has reported as released, when nothing happens any more."""
     for _ in range(3):
-        world.pass_time(5_000)
+        world.pause(5_000)
         world.sync()
     return world.progress[0]
 
@@ -128,7 +126,7 @@ def test_an_event_that_expired_pins_nothing_of_a_consumer_that_came_back_behind_
     world, client, stream = world_with()
     push(world)
     consume_and_acknowledge(world, client)
-    world.pass_time(1_100)
+    world.pause(1_100)
     world.deliver(world.knowledge(world.stable, world.stable + 9 * STEP, raw=True, reply=False))
     world.stable += 9 * STEP
     world.detach(client)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from gapless.core.network.facts import PubendMeta, Seen
-from gapless.core.ports import SessionEnded, Set, Write
+from gapless.core.ports import SessionEnded, Set
 from gapless.core.stream.ticks import MILLISECOND
 from gapless.core.wire import messages as m
 from gapless_shb.core import leases
 from gapless_shb.core.broker import Timing
 from gapless_shb.core.leases import LAPSED, LEASES, beat_of
-from unit.gapless_shb.core.harness import BASE, PUBEND, ask, say
+from unit.gapless_shb.core.harness import BASE, PUBEND
 from unit.gapless_shb.core.test_subscribing import Desk
 
 LEASE = 16_000
@@ -31,15 +31,15 @@ class Office(Desk):
         self.world.timing = Timing(lease_ms=lease_ms)
         self.world.crash()
         self.world.sync()
-        self.told.clear()
+        self.said.clear()
 
     def pass_beats(self, count: int) -> None:
         for _ in range(count):
-            self.world.pass_time(BEAT)
+            self.world.pause(BEAT)
             self.world.sync()
 
     def leave(self, number: int) -> None:
-        say(self.world.shb, SessionEnded(self.session(number)), self.world.now, self.world.wall)
+        self.world.feed(SessionEnded(self.session(number)))
         self.world.pump()
         self.world.sync()
 
@@ -53,12 +53,12 @@ class Office(Desk):
         self.ask(number, name, start=start, **changes)
         for _ in range(4):
             self.world.sync()
-            self.world._step_held()
+            self.world.answer_holds()
         return self.subscribed(number)
 
     @property
     def names(self) -> list[str]:
-        return [subscription.name for subscription in self.world.shb._hosting.registry]
+        return [subscription.name for subscription in self.world.hosting.registry]
 
 
 def test_who_is_away_for_a_lease_is_given_up() -> None:
@@ -79,7 +79,7 @@ def test_it_is_no_longer_of_interest_to_anybody_and_pins_nothing() -> None:
     office.leave(1)
     office.pass_beats(18)
 
-    stream = office.world.shb._hosting.streams[PUBEND]
+    stream = office.world.stream
     assert sid not in office.world.filters
     assert sid not in stream.positions
     assert sid not in stream.pinning
@@ -93,7 +93,7 @@ def test_without_leases_nobody_ever_is() -> None:
     office.pass_beats(200)
 
     assert office.names == ["s"]
-    assert office.world.disk.tables.get(LEASES, {}) == {}
+    assert office.world.rows(LEASES) == {}
 
 
 def test_who_is_there_is_not() -> None:
@@ -146,7 +146,7 @@ def test_who_asks_while_a_return_is_being_written_is_answered_after_it() -> None
     office.ask(2)
     office.ask(3, in_use=m.InUse.WAIT)
     office.ask(4)
-    say(office.world.shb, SessionEnded(office.session(2)), office.world.now, office.world.wall)
+    office.world.feed(SessionEnded(office.session(2)))
     office.world.sync()
 
     assert office.answer(2) is None, "it is gone"
@@ -162,7 +162,7 @@ def test_who_returns_to_what_is_removed_meanwhile_is_refused() -> None:
     office.pass_beats(3)
 
     office.ask(2)
-    ask(office.world.shb, office.session(2), m.Unsubscribe(3, "s", "c"), office.world.now, office.world.wall)
+    office.world.feed(m.Unsubscribe(3, "s", "c"), office.session(2))
     office.world.pump()
     office.world.sync()
 
@@ -190,7 +190,7 @@ def test_nor_does_a_time_in_which_the_broker_was_down_or_stood_still() -> None:
 
     office.world.now += 10**15
     office.restart()
-    office.world.pass_time(10**6)
+    office.world.pause(10**6)
     office.world.sync()
     office.pass_beats(7)
 
@@ -227,7 +227,7 @@ def test_a_lease_that_was_off_for_a_while_knows_nothing_of_before() -> None:
     office.leave(1)
     office.pass_beats(15)
     office.restart(lease_ms=None)
-    assert office.world.disk.crashed().tables[LEASES] == {}
+    assert office.world.durable(LEASES) == {}
 
     office.restart()
     office.pass_beats(16)
@@ -240,13 +240,13 @@ def test_a_removed_subscription_leaves_nothing_behind() -> None:
     office.come(1)
     office.leave(1)
     office.pass_beats(2)
-    ask(office.world.shb, office.session(2), m.Unsubscribe(2, "s", "c"), office.world.now, office.world.wall)
+    office.world.feed(m.Unsubscribe(2, "s", "c"), office.session(2))
     office.world.pump()
     office.world.sync()
 
-    assert list(office.world.disk.tables[LEASES]) == [b"uptime"]
+    assert list(office.world.rows(LEASES)) == [b"uptime"]
     office.pass_beats(50)
-    assert office.world.disk.tables.get(LAPSED, {}) == {}
+    assert office.world.rows(LAPSED) == {}
 
 
 class TestItsReturn:
@@ -259,13 +259,7 @@ class TestItsReturn:
         acked = office.world.stable + MILLISECOND
         office.world.stable = acked
         office.world.deliver(office.world.knowledge(answer.positions[0].tick, acked, raw=True, reply=False))
-        ask(
-            office.world.shb,
-            office.session(1),
-            m.Acknowledge(answer.sid, [m.Acknowledged(PUBEND, acked, acked)]),
-            office.world.now,
-            office.world.wall,
-        )
+        office.world.feed(m.Acknowledge(answer.sid, [m.Acknowledged(PUBEND, acked, acked)]), office.session(1))
         office.leave(1)
         office.pass_beats(18)
         assert office.names == []
@@ -290,7 +284,7 @@ class TestItsReturn:
 
         assert (back.created, back.sid != answer.sid) == (True, True)
         assert [(position.pubend, position.tick) for position in back.positions] == [(PUBEND, acked)]
-        assert office.world.disk.tables[LAPSED] == {}
+        assert office.world.rows(LAPSED) == {}
 
     def test_by_name_after_a_restart_too(self) -> None:
         office, _, acked = self.lapsed()
@@ -307,7 +301,7 @@ class TestItsReturn:
         back = office.returning(2, m.StartAt.TOKEN, positions=[m.Position(PUBEND, token)], token_sid=answer.sid)
 
         assert back.positions[0].tick == token
-        assert office.world.disk.tables[LAPSED] == {}
+        assert office.world.rows(LAPSED) == {}
 
     def test_with_a_token_that_names_no_pubend_begins_where_it_began(self) -> None:
         """As one that exists: the earliest there is would pass over what is lost (simulator, local 5)."""
@@ -342,8 +336,8 @@ class TestItsReturn:
 
         for pubend in ("q@1", "r@1"):
             meta = PubendMeta(pubend, "node", created=BASE, stable=later)
-            say(office.world.shb, Seen(meta, BASE), office.world.now, office.world.wall)
-        starts = [office.world.shb._hosting.streams[pubend].positions[back.sid].start for pubend in ("q@1", "r@1")]
+            office.world.feed(Seen(meta, BASE))
+        starts = [office.world.hosting.streams[pubend].positions[back.sid].start for pubend in ("q@1", "r@1")]
         assert starts == [later, BASE]
 
     def test_leaves_out_pubends_that_have_begun_anew(self) -> None:
@@ -353,12 +347,12 @@ class TestItsReturn:
         office.leave(1)
         office.pass_beats(18)
         meta = PubendMeta("q@2", "node", created=BASE, stable=BASE)
-        say(office.world.shb, Seen(meta, BASE), office.world.now, office.world.wall)
+        office.world.feed(Seen(meta, BASE))
         office.world.pump()
 
         office.ask(2)
 
-        [back] = office.world.shb._hosting.registry
+        [back] = office.world.hosting.registry
         assert sorted(back.start) == [PUBEND, "q@2"], "as if nobody had named q"
 
     def test_and_the_same_request_again_finds_it(self) -> None:
@@ -377,15 +371,15 @@ class TestItsReturn:
 
         back = office.returning(2, m.StartAt.LATEST, name="t")
 
-        assert back.positions[0].tick == office.world.shb._hosting.streams[PUBEND].head
-        assert len(office.world.disk.tables[LAPSED]) == 1
+        assert back.positions[0].tick == office.world.stream.head
+        assert len(office.world.rows(LAPSED)) == 1
 
     def test_what_is_unsubscribed_after_it_lapsed_is_forgotten(self) -> None:
         office, _, _ = self.lapsed()
         unsubscribe = m.Unsubscribe(7, "s", "c")
 
         for _ in range(2):
-            ask(office.world.shb, office.session(2), unsubscribe, office.world.now, 0)
+            office.world.feed(unsubscribe, office.session(2))
             office.world.pump()
             office.world.sync()
 
@@ -399,17 +393,17 @@ class TestItsReturn:
         sid = office.come(1).sid
         office.leave(1)
         office.pass_beats(16)
-        office.world.pass_time(BEAT)
-        disk = office.world.disk
-        operations = disk.pending.pop(0).operations
+        office.world.pause(BEAT)
+        operations = office.world.unsynced[0].operations
         at = next(at for at, each in enumerate(operations) if isinstance(each, Set) and each.table == LAPSED)
-        disk.pending = []
-        disk.durable_writes.append(Write(operations[: at + 1]))
+        office.world.crash()
+        office.world.sync()
+        office.world.change_rows(*operations[: at + 1])
 
         office.restart()
 
         assert office.names == ["s"]
-        assert office.world.disk.tables[LAPSED] == {}
+        assert office.world.rows(LAPSED) == {}
         assert office.come(2).sid == sid
 
 
@@ -423,7 +417,7 @@ def test_only_so_many_positions_are_remembered(monkeypatch: pytest.MonkeyPatch) 
     office.pass_beats(20)
 
     assert office.names == []
-    assert len(office.world.disk.tables[LAPSED]) == 2
+    assert len(office.world.rows(LAPSED)) == 2
 
 
 def test_only_so_many_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

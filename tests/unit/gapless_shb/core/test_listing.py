@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.ports import ClientSession, ReadResult, Tell
+from gapless.core.ports import ClientSession, Tell
 from gapless.core.stream.ticks import FOREVER, SECOND, wall_at
 from gapless.core.wire import messages as m
 from gapless_shb.core import listing
+from gapless_shb.core.pfs import stream_name
 from gapless_shb.core.positions import Position
-from unit.gapless_shb.core.harness import PUBEND, World, ask
+from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.test_constream import push, world_with
+
+
+def parts(world: World) -> list[m.SubscriptionList]:
+    """What was told of lists."""
+    return [effect.message for effect in world.sent(Tell) if isinstance(effect.message, m.SubscriptionList)]
 
 
 def listed(world: World) -> m.SubscriptionRow:
     """The one row of the list."""
-    rows: list[m.SubscriptionRow] = []
-    do = world._do
-
-    def spy(effect: object) -> None:
-        if isinstance(effect, Tell) and isinstance(effect.message, m.SubscriptionList):
-            rows.extend(effect.message.rows)
-        else:
-            do(effect)
-
-    world._do = spy  # type: ignore[method-assign]
-    ask(world.shb, ClientSession(1, "c", "i1", ""), m.ListSubscriptions(5), world.now, world.wall)
-    for _ in range(10):
-        world.pump()
-        world.answer_reads()
-    world._do = do  # type: ignore[method-assign]
-    (row,) = rows
+    world.said.clear()
+    world.feed(m.ListSubscriptions(5), ClientSession(1, "c", "i1", ""))
+    world.read()
+    (row,) = [row for part in parts(world) for row in part.rows]
     return row
 
 
@@ -45,14 +39,14 @@ def test_the_lag_counts_matching_events_that_are_not_acknowledged() -> None:
     world, client, _ = world_with("w < 2")
     for _ in range(9):
         push(world, 3)
-        world.pass_time(300)
+        world.pause(300)
         world.sync()
     push(world, 4)
     due = [row[0] for row in world.log if row[1]["w"] < 2]
 
     assert listed(world).lag_events == len(due)
     acknowledge = m.Acknowledge(client.sid, [m.Acknowledged(PUBEND, due[4], due[4])])
-    ask(world.shb, world.session_of(client), acknowledge, world.now, world.wall)
+    world.feed(acknowledge, world.session_of(client))
 
     row = listed(world)
     assert row.lag_events == len(due) - 5
@@ -66,36 +60,27 @@ def test_a_long_list_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message has its limits, and other sessions wait: a part at a time, also of two lists at once."""
     monkeypatch.setattr(listing, "ROWS_MAX", 2)
     world, _, _ = world_with("w = 9")
-    registry = world.shb._hosting.registry
-    streams = world.shb._hosting.streams.values()
+    registry = world.hosting.registry
+    streams = world.hosting.streams.values()
     for number in range(4):
         subscription, _ = registry.create("c", f"other-{number}", ("t",), "", 0, {})
         for stream in streams:
             stream.add(subscription.sid, Position(0), subscription.version)
-    told: list[tuple[int, list[str], bool]] = []
-
-    def spy(effect: object) -> None:
-        if isinstance(effect, Tell) and isinstance(effect.message, m.SubscriptionList):
-            told.append((effect.message.request, [row.name for row in effect.message.rows], effect.message.more))
-        else:
-            do(effect)
-
-    do, world._do = world._do, spy  # type: ignore[method-assign]
     for request in (5, 6):
-        ask(world.shb, world.session_of(world.clients[0]), m.ListSubscriptions(request), world.now, world.wall)
+        world.feed(m.ListSubscriptions(request), world.session_of(world.clients[0]))
     world.pump()
-    world.answer_reads()
-    assert [part[0] for part in told] == [5]
+    world.read()
+    assert [part.request for part in parts(world)] == [5]
     removed = registry.find("c", "other-2")
     assert removed is not None
     registry.remove(removed)
     for _ in range(10):
-        world.pass_time(1)
+        world.pause(1)
 
     for request in (5, 6):
-        names = [name for number, part, _ in told if number == request for name in part]
+        names = [row.name for part in parts(world) if part.request == request for row in part.rows]
         assert sorted(names) == ["other-0", "other-1", "other-3", world.clients[0].name]
-        assert [more for number, _, more in told if number == request] in ([True, True, False], [True, False])
+        assert [part.more for part in parts(world) if part.request == request] in ([True, True, False], [True, False])
 
 
 def test_who_is_at_the_head_lags_by_nothing() -> None:
@@ -128,7 +113,7 @@ def test_of_several_pubends_the_oldest_event_counts(monkeypatch: pytest.MonkeyPa
     world, client, stream = world_with("")
     push(world, 3)
     first = world.log[0][0]
-    world.shb._hosting.streams["q@1"] = other = world_with("")[2]
+    world.hosting.streams["q@1"] = other = world_with("")[2]
     other.positions[client.sid] = Position(0, since=0)
     other.head = first + 7 * SECOND
     other.pfs.append([first]).masks[client.sid] = 1
@@ -143,18 +128,10 @@ def test_of_several_pubends_the_oldest_event_counts(monkeypatch: pytest.MonkeyPa
 def test_what_cannot_be_read_is_not_said_to_be_nothing() -> None:
     world, _, _ = world_with("w < 2")
     push(world, 9)
-    world.pass_time(300)
+    world.pause(300)
     world.sync()
-    answered = world.answer_reads
-
-    def failing() -> None:
-        for read in world.reads:
-            world._answers.pop(id(read))
-            world.shb.on_read(ReadResult(read.cookie, [], 0, "the disk is bad"), world.now, world.wall)
-        world.reads = []
-        answered()
-
-    world.answer_reads = failing  # type: ignore[method-assign]
+    stream = stream_name(PUBEND)
+    world.disk.faults.unreadable.update((stream, index) for index, _ in world.records(stream))
 
     assert not listed(world).lag_complete
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,17 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.core.stream.ticks import FOREVER, STEP
-from gapless.errors import VolumeCorruptError
 from gapless_shb.core.checkpoint import PositionRow
+from gapless_shb.core.pfs import stream_name
 from gapless_shb.core.recovery import _recovered, _with_rows
-from unit.gapless_shb.core.harness import PUBEND, Disk, World
+from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
 def rest(world: World) -> None:
     """Everything that is written becomes durable, and is reported."""
     for _ in range(3):
-        world.pass_time(5_000)
+        world.pause(5_000)
         world.sync()
 
 
@@ -29,11 +28,11 @@ def test_a_pubend_stands_where_the_last_durable_checkpoint_left_it() -> None:
     push(world, 5)
     rest(world)
     push(world, 5)
-    world.pass_time(5_000)  # this checkpoint is not durable
+    world.pause(5_000)  # this checkpoint is not durable
 
     world.crash()
 
-    again = world.shb._hosting.streams[PUBEND]
+    again = world.stream
     assert again is not stream
     assert again.head == again.latest_delivered == stream.latest_delivered < stream.head
     assert (again.reported, again.enrolled_at) == (stream.reported, stream.enrolled_at)
@@ -49,10 +48,10 @@ def test_it_knows_the_voids_that_it_knew(monkeypatch: pytest.MonkeyPatch) -> Non
     push(world, 5)
     rest(world)
 
-    monkeypatch.setattr(World, "_see", lambda _: None)  # nobody tells it again
+    world.seen = False  # nobody tells it again
     world.crash()
 
-    again = world.shb._hosting.streams[PUBEND]
+    again = world.stream
     assert again.is_lost(void[0] + (7 - void[0]) % STEP)
     assert not again.is_lost(void[0] + (8 - void[0]) % STEP)
 
@@ -64,35 +63,31 @@ def test_what_was_reported_as_released_is_released_after_a_restart() -> None:
     rest(world)
     world.crash()
 
-    position = world.shb._hosting.streams[PUBEND].positions[client.sid]
+    position = world.stream.positions[client.sid]
     assert position.acked < stream.reported == position.released
 
 
-def test_a_pfs_that_cannot_be_read_after_a_restart_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pfs_that_cannot_be_read_after_a_restart_hides_nothing() -> None:
     """S08: one damaged record of it keeps no broker from serving; what it covered is fetched, and pins the log."""
     world, client, _stream = world_with("w = 1")
     push(world, 5)
     world.detach(client)
     push(world, 30)
     rest(world)
-    read = Disk.records
+    pfs = stream_name(PUBEND)
+    spoilt = world.records(pfs)
 
-    def damaged(disk: Disk, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
-        yield from [*read(disk, stream, after)][:1]
-        raise VolumeCorruptError("block checksum mismatch")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Disk, "records", damaged)
-        world.crash()
+    world.disk.faults.unreadable.update((pfs, index) for index, _ in spoilt)
+    world.crash()
+    world.disk.faults.unreadable.clear()
     (alarm,) = world.alarms
     assert "the PFS of p@1 is damaged" in alarm
     rest(world)
     world.release()
     assert world.lost < min(row[0] for row in world.log if row[1]["w"] == 1)
 
-    world.settle()
+    world.rest()
 
-    world.alarms.clear()
     world.check()
     assert client.consumed
 

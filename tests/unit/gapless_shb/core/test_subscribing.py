@@ -11,32 +11,24 @@ from gapless.core.network.facts import Held, Hold, Interest, PubendMeta, Seen, W
 from gapless.core.ports import ClientSession, SessionEnded, Set, Tell, Write
 from gapless.core.stream.ticks import FOREVER, SECOND, STEP, tick_at, time_at, wall_at
 from gapless.core.wire import messages as m
+from gapless.node.recovery import VolumeReader
 from gapless_shb.core.checkpoint import recover_positions
-from unit.gapless_shb.core.harness import BASE, PUBEND, World, ask, say
+from unit.gapless_shb.core.harness import BASE, PUBEND, World
 
 
 class Desk:
-    """A world whose sessions are handled by hand: what each was told is kept."""
+    """A world whose sessions are handled by hand; `enrolled` False: tests say what is seen, and when."""
 
     def __init__(self, *, enrolled: bool = True) -> None:
-        self.world = World(3)
-        self.world.random.random = lambda: 1.0  # type: ignore[method-assign]
-        self.told: list[tuple[int, object]] = []
-        self.said: list[object] = []
-        self._do = self.world._do
-        self.world._do = self._spy  # type: ignore[method-assign]
+        self.world = World(seen=enrolled)
+        self.said = self.world.said
         if enrolled:
             self.world.sync()
-        else:
-            # Tests say what is seen, and when.
-            self.world._see = lambda: None  # type: ignore[method-assign]
 
-    def _spy(self, effect: object) -> None:
-        self.said.append(effect)
-        if isinstance(effect, Tell):
-            self.told.append((effect.session, effect.message))
-            return
-        self._do(effect)
+    @property
+    def told(self) -> list[tuple[int, object]]:
+        """What each session was told."""
+        return [(effect.session, effect.message) for effect in self.world.sent(Tell)]
 
     def session(self, number: int, instance: str = "") -> ClientSession:
         return ClientSession(number, "c", instance or f"i{number}", "")
@@ -46,7 +38,7 @@ class Desk:
             number, name, ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, 10, 1 << 20
         )
         values = {field: getattr(request, field) for field in request.__struct_fields__} | changes
-        ask(self.world.shb, self.session(number, instance), m.Subscribe(**values), self.world.now, self.world.wall)
+        self.world.feed(m.Subscribe(**values), self.session(number, instance))
         self.world.pump()
 
     def answer(self, number: int) -> object:
@@ -86,14 +78,14 @@ def test_a_subscription_waits_until_every_pubend_counts_this_broker() -> None:
     """T20: an event published before the enrolment could be released under it."""
     desk = Desk(enrolled=False)
     stream_meta = PubendMeta(PUBEND, "node", created=BASE, stable=BASE)
-    say(desk.world.shb, Seen(stream_meta, BASE), desk.world.now, desk.world.wall)
+    desk.world.feed(Seen(stream_meta, BASE))
     desk.world.pump()
-    desk.world.shb._hosting.streams[PUBEND].enrolled = False
+    desk.world.stream.enrolled = False
     desk.ask(1)
     desk.world.sync()
     assert desk.answer(1) is None
 
-    say(desk.world.shb, Seen(stream_meta, BASE), desk.world.now, desk.world.wall)
+    desk.world.feed(Seen(stream_meta, BASE))
     desk.world.pump()
 
     assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE)]
@@ -103,16 +95,16 @@ def test_made_before_any_pubend_it_is_acknowledged_at_once_and_owed_the_first_ev
     """Its start on a pubend that appears later is that pubend's beginning (6.6)."""
     desk = Desk(enrolled=False)
     desk.ask(1)
-    pending, desk.world.disk.pending = desk.world.disk.pending, []
+    pending, desk.world.unsynced = desk.world.unsynced, []
     for write in pending:
-        desk.world.shb.on_durable(write.cookie, desk.world.now, desk.world.wall)
+        desk.world.role.on_durable(write.cookie, desk.world.now, desk.world.wall)
     desk.world.pump()
     sid = desk.subscribed(1).sid
 
     created = BASE + 7 * STEP
-    say(desk.world.shb, Seen(PubendMeta(PUBEND, "node", created=created), created), desk.world.now, desk.world.wall)
+    desk.world.feed(Seen(PubendMeta(PUBEND, "node", created=created), created))
 
-    assert desk.world.shb._hosting.streams[PUBEND].positions[sid].start == created
+    assert desk.world.stream.positions[sid].start == created
 
 
 def test_earliest_is_kept_by_the_pubend_before_it_is_acknowledged() -> None:
@@ -128,7 +120,7 @@ def test_earliest_is_kept_by_the_pubend_before_it_is_acknowledged() -> None:
 
     (sid,) = row.at
     desk.world.held_answers.clear()
-    say(desk.world.shb, Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}), desk.world.now, desk.world.wall)
+    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}))
     desk.world.pump()
     assert desk.answer(1) is None, "what the start was resolved to must be durable as well"
     desk.world.sync()
@@ -146,15 +138,15 @@ def test_what_is_released_early_behind_a_hold_moves_nobody_that_has_begun() -> N
     (row,) = [effect for effect in desk.said if isinstance(effect, Hold)]
     (sid,) = row.at
     desk.world.held_answers.clear()
-    say(desk.world.shb, Held(row.shb, PUBEND, row.version, {sid: BASE + STEP}), desk.world.now, desk.world.wall)
+    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + STEP}))
     desk.world.pump()
     desk.world.sync()
     assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + STEP)]
 
-    stream = desk.world.shb._hosting.streams[PUBEND]
+    stream = desk.world.stream
     stream.holds.put(sid + 1, BASE + STEP, desk.world.now)
     later = Held(stream.holds.shb, PUBEND, stream.holds.version, {sid: BASE + 9 * STEP, sid + 1: BASE + 9 * STEP})
-    say(desk.world.shb, later, desk.world.now, desk.world.wall)
+    desk.world.feed(later)
 
     position = stream.positions[sid]
     assert (position.start, position.acked) == (BASE + STEP, BASE + STEP)
@@ -170,8 +162,8 @@ def test_while_it_waits_for_its_hold_only_the_pfs_can_say_that_nothing_came(name
     desk.world.sync()
     (row,) = [effect for effect in desk.said if isinstance(effect, Hold)]
     (sid,) = row.at
-    say(desk.world.shb, Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}), desk.world.now, desk.world.wall)
-    stream = desk.world.shb._hosting.streams[PUBEND]
+    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}))
+    stream = desk.world.stream
     position = stream.positions[sid]
 
     position.since = BASE  # it has joined meanwhile
@@ -184,9 +176,9 @@ def test_one_whose_hold_went_before_it_had_begun_begins_when_somebody_comes() ->
     desk = Desk()
     desk.ask(1)
     desk.world.sync()
-    subscription = desk.world.shb._hosting.registry.get(desk.subscribed(1).sid)
+    subscription = desk.world.hosting.registry.get(desk.subscribed(1).sid)
     assert subscription is not None
-    say(desk.world.shb, SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    desk.world.feed(SessionEnded(desk.session(1)))
     subscription.begun = False
 
     desk.ask(2)
@@ -208,10 +200,10 @@ def test_a_creation_that_is_taken_back_is_answered() -> None:
     """Found by the simulator (stories, local router, seed 9): its creator waited for ever."""
     desk = Desk()
     desk.ask(1, start=m.StartAt.EARLIEST)
-    subscription = desk.world.shb._hosting.registry.get(1)
+    subscription = desk.world.hosting.registry.get(1)
     assert subscription is not None
     unsubscribe = m.Unsubscribe(7, subscription.name, subscription.client_id)
-    ask(desk.world.shb, desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
+    desk.world.feed(unsubscribe, desk.session(2))
     desk.world.sync()
 
     assert isinstance(desk.answer(1), m.RequestFailed)
@@ -221,11 +213,11 @@ def test_whoever_comes_back_while_it_is_being_created_gets_the_answer() -> None:
     """The first session ended before the answer; the subscription is created once."""
     desk = Desk()
     desk.ask(1, start=m.StartAt.EARLIEST)
-    say(desk.world.shb, SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    desk.world.feed(SessionEnded(desk.session(1)))
     desk.ask(2, start=m.StartAt.EARLIEST)
     for _ in range(3):
         desk.world.sync()
-        desk.world._step_held()
+        desk.world.answer_holds()
 
     assert desk.answer(1) is None
     assert desk.subscribed(2).sid == 1
@@ -244,14 +236,14 @@ def test_whoever_comes_back_while_it_is_being_created_gets_the_answer() -> None:
 def test_what_is_refused_changes_nothing(changes: dict[str, Any], code: m.Code) -> None:
     """INV18: no record, no version, no interest."""
     desk = Desk()
-    version = desk.world.shb._hosting.registry.version
+    version = desk.world.hosting.registry.version
     desk.said.clear()
 
     desk.ask(1, **changes)
 
     assert desk.refused(1).code is code
     assert not any(isinstance(effect, Write | Interest) for effect in desk.said)
-    assert desk.world.shb._hosting.registry.version == version
+    assert desk.world.hosting.registry.version == version
 
 
 def attached(**changes: Any) -> tuple[Desk, m.Subscribed]:
@@ -282,7 +274,7 @@ def test_another_selector_for_an_existing_subscription_is_refused() -> None:
 def test_a_token_of_an_event_that_the_broker_never_logged_is_refused() -> None:
     """U03: no event was or will be logged in a void, so data was lost."""
     desk, subscribed = attached()
-    stream = desk.world.shb._hosting.streams[PUBEND]
+    stream = desk.world.stream
     void = (BASE + 10, BASE + 10 * STEP)
     stream.learn(PubendMeta(PUBEND, "node", stable=FOREVER, voids=(void,), residue=3))
     token: dict[str, Any] = {"token_sid": subscribed.sid, "token_generation": 1, "token_seal": subscribed.seal}
@@ -298,7 +290,7 @@ def test_a_token_of_an_event_that_the_broker_never_logged_is_refused() -> None:
 
 def test_a_start_by_time_is_good_although_the_pubend_was_down_then() -> None:
     desk = Desk()
-    stream = desk.world.shb._hosting.streams[PUBEND]
+    stream = desk.world.stream
     wall = wall_at(BASE) - 5
     begun = tick_at(wall) - 1
     void = (begun - 10, begun + 10)
@@ -309,7 +301,7 @@ def test_a_start_by_time_is_good_although_the_pubend_was_down_then() -> None:
     desk.ask(2, name=None, instance="i2", start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, begun)])
     for _ in range(4):
         desk.world.sync()
-        desk.world._step_held()
+        desk.world.answer_holds()
 
     assert desk.subscribed(1).positions == desk.subscribed(2).positions == [m.Position(PUBEND, begun)]
 
@@ -338,11 +330,11 @@ def test_on_a_pubend_that_is_found_later_it_begins_where_it_was_asked_to(asked: 
     desk.world.sync()
     meta = PubendMeta(PUBEND, "node", created=tick_at(wall - 24 * HOUR), stable=tick_at(wall))
 
-    say(desk.world.shb, Seen(meta, tick_at(wall)), desk.world.now, desk.world.wall)
+    desk.world.feed(Seen(meta, tick_at(wall)))
     desk.world.pump()
     desk.world.sync()
     for _ in range(2):
-        position = desk.world.shb._hosting.streams[PUBEND].positions[1]
+        position = desk.world.stream.positions[1]
         assert position.start == tick_at(wall + starts) - (starts == -2 * HOUR)
         desk.world.crash()
 
@@ -355,14 +347,14 @@ def test_a_clock_that_is_hours_ahead_does_not_put_off_a_pubend_that_is_found_lat
     desk.world.sync()
     meta = PubendMeta(PUBEND, "node", created=BASE - STEP, stable=BASE)
 
-    say(desk.world.shb, Seen(meta, BASE), desk.world.now, desk.world.wall)
+    desk.world.feed(Seen(meta, BASE))
     desk.world.pump()
-    positions = desk.world.shb._hosting.streams[PUBEND].positions
+    positions = desk.world.stream.positions
     assert positions[1].start == BASE
 
     desk.world.sync()
     desk.world.crash()
-    assert desk.world.shb._hosting.streams[PUBEND].positions[1].start == BASE
+    assert desk.world.stream.positions[1].start == BASE
 
 
 @pytest.mark.parametrize(
@@ -379,7 +371,7 @@ def test_a_foreign_or_forged_token_is_refused(token: dict[str, Any], code: m.Cod
     desk.ask(2, positions=[m.Position(PUBEND, BASE)], in_use=m.InUse.TAKEOVER, **token)
 
     assert desk.refused(2).code is code
-    assert desk.world.shb._hosting.around.consumers[subscribed.sid].channel.session == 1
+    assert desk.world.hosting.around.consumers[subscribed.sid].channel.session == 1
 
 
 def test_a_second_consumer_is_refused_or_waits_or_takes_over() -> None:
@@ -394,7 +386,7 @@ def test_a_second_consumer_is_refused_or_waits_or_takes_over() -> None:
     assert desk.subscribed(4).sid == subscribed.sid
     assert (1, m.Detached(subscribed.sid, m.Code.TAKEN_OVER, "another consumer took it over")) in desk.told
 
-    ask(desk.world.shb, desk.session(4), m.Detach(subscribed.sid), desk.world.now, desk.world.wall)
+    desk.world.feed(m.Detach(subscribed.sid), desk.session(4))
     desk.world.pump()
     assert desk.subscribed(3).sid == subscribed.sid
 
@@ -409,9 +401,9 @@ def test_what_a_new_consumer_has_missed_is_asked_for_in_the_turn_in_which_it_com
 
     if way == "detached":
         detach = m.Detach(subscribed.sid)
-        ask(desk.world.shb, desk.session(1), detach, desk.world.now, desk.world.wall)
+        desk.world.feed(detach, desk.session(1))
     elif way == "session over":
-        say(desk.world.shb, SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+        desk.world.feed(SessionEnded(desk.session(1)))
     else:
         desk.ask(3, in_use=m.InUse.TAKEOVER, positions=missed)
     desk.world.pump()
@@ -428,7 +420,7 @@ def test_what_a_creation_holds_is_asked_for_in_the_turn_that_completes_it() -> N
     desk.world.sync()
     (hold,) = [effect for effect in desk.said if isinstance(effect, Hold) and effect.at]
     held = Held(hold.shb, PUBEND, hold.version, {1: BASE}, desk.world.stable)
-    say(desk.world.shb, held, desk.world.now, desk.world.wall)
+    desk.world.feed(held)
     desk.world.pump()
     assert desk.answer(1) is None
     desk.said.clear()
@@ -453,18 +445,18 @@ def test_a_zombies_acknowledgement_is_ignored() -> None:
     desk.ask(2, in_use=m.InUse.TAKEOVER)
     acknowledge = m.Acknowledge(subscribed.sid, [m.Acknowledged(PUBEND, BASE + STEP, 0)])
 
-    ask(desk.world.shb, desk.session(1), acknowledge, desk.world.now, desk.world.wall)
-    position = desk.world.shb._hosting.streams[PUBEND].positions[subscribed.sid]
+    desk.world.feed(acknowledge, desk.session(1))
+    position = desk.world.stream.positions[subscribed.sid]
     assert position.acked == BASE
 
-    ask(desk.world.shb, desk.session(2), acknowledge, desk.world.now, desk.world.wall)
+    desk.world.feed(acknowledge, desk.session(2))
     assert position.acked == BASE + STEP
 
 
 def test_unsubscribing_is_durable_before_it_is_answered_and_its_id_is_never_used_again() -> None:
     """T34; its consumer is told."""
     desk, subscribed = attached()
-    ask(desk.world.shb, desk.session(2), m.Unsubscribe(8, "s", "c"), desk.world.now, desk.world.wall)
+    desk.world.feed(m.Unsubscribe(8, "s", "c"), desk.session(2))
     desk.world.pump()
     assert not any(isinstance(message, m.Done) for _, message in desk.told)
     assert any(isinstance(message, m.Detached) and message.code is m.Code.UNSUBSCRIBED for _, message in desk.told)
@@ -479,9 +471,9 @@ def test_unsubscribing_is_durable_before_it_is_answered_and_its_id_is_never_used
 def test_unsubscribing_what_is_not_there_says_so() -> None:
     """And changes nothing."""
     desk = Desk()
-    ask(desk.world.shb, desk.session(1), m.Unsubscribe(8, "s", "c"), desk.world.now, desk.world.wall)
+    desk.world.feed(m.Unsubscribe(8, "s", "c"), desk.session(1))
     desk.world.pump()
-    assert desk.world.disk.pending[-1].operations == []
+    assert desk.world.unsynced[-1].operations == []
     desk.world.sync()
 
     assert desk.refused(1).code is m.Code.NOT_FOUND
@@ -491,7 +483,7 @@ def test_unsubscribing_what_is_not_there_says_so() -> None:
 def test_unsubscribing_says_whose_subscription_of_that_name_there_is() -> None:
     desk, _ = attached()
     unsubscribe = m.Unsubscribe(8, "s", "another")
-    ask(desk.world.shb, desk.session(2), unsubscribe, desk.world.now, desk.world.wall)
+    desk.world.feed(unsubscribe, desk.session(2))
     desk.world.pump()
     desk.world.sync()
 
@@ -509,9 +501,9 @@ def test_that_a_subscription_is_gone_is_said_only_when_it_can_not_come_back() ->
     desk, _ = attached()
     for session, request in ((2, 8), (3, 9)):
         unsubscribe = m.Unsubscribe(request, "s", "c")
-        ask(desk.world.shb, desk.session(session), unsubscribe, desk.world.now, desk.world.wall)
+        desk.world.feed(unsubscribe, desk.session(session))
         desk.world.pump()
-    assert desk.world.disk.crashed().tables["shb/subscriptions"], "a crash would bring it back"
+    assert desk.world.durable("shb/subscriptions"), "a crash would bring it back"
     assert desk.answer(3) is None
 
     desk.world.sync()
@@ -527,25 +519,25 @@ def test_a_subscription_that_is_not_durable_ends_with_its_session() -> None:
     desk.world.sync()
     sid = desk.subscribed(1).sid
 
-    say(desk.world.shb, SessionEnded(desk.session(1)), desk.world.now, desk.world.wall)
+    desk.world.feed(SessionEnded(desk.session(1)))
     desk.world.pump()
     desk.world.sync()
 
-    assert desk.world.shb._hosting.registry.get(sid) is None
-    assert not desk.world.disk.tables.get("shb/subscriptions")
-    assert sid not in desk.world.shb._hosting.streams[PUBEND].positions
+    assert desk.world.hosting.registry.get(sid) is None
+    assert not desk.world.rows("shb/subscriptions")
+    assert sid not in desk.world.stream.positions
 
 
 def test_what_was_acknowledged_last_is_made_durable_when_the_consumer_leaves() -> None:
     """The broker may be about to stop in order; a checkpoint that is under way is followed by another."""
     desk, subscribed = attached()
     acknowledge = m.Acknowledge(subscribed.sid, [m.Acknowledged(PUBEND, BASE + STEP, 0)])
-    ask(desk.world.shb, desk.session(1), acknowledge, desk.world.now, desk.world.wall)
+    desk.world.feed(acknowledge, desk.session(1))
 
-    ask(desk.world.shb, desk.session(1), m.Detach(subscribed.sid), desk.world.now, desk.world.wall)
-    desk.world.pass_time(0)
+    desk.world.feed(m.Detach(subscribed.sid), desk.session(1))
+    desk.world.pause(0)
 
-    ((_, rows),) = recover_positions(desk.world.disk)
+    ((_, rows),) = recover_positions(VolumeReader(desk.world.volume))
     assert rows[PUBEND].acked == BASE + STEP
 
 
@@ -557,17 +549,17 @@ def test_a_pubend_that_the_token_does_not_name_waits_for_nobodys_acknowledgement
     desk.world.sync()
     (row,) = [effect for effect in desk.said if isinstance(effect, Hold) and effect.at]
     (sid,) = row.at
-    say(desk.world.shb, Held(row.shb, PUBEND, row.version, {sid: BASE + STEP}), desk.world.now, desk.world.wall)
+    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + STEP}))
     desk.world.pump()
     desk.world.sync()
     assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + STEP)]
-    stream = desk.world.shb._hosting.streams[PUBEND]
+    stream = desk.world.stream
     desk.world.stable += 9 * STEP
 
     desk.world.deliver(desk.world.knowledge(BASE, desk.world.stable, raw=True, reply=False))
     for _ in range(3):
-        desk.world.answer_wants(lossy=False)
-        desk.world.pass_time(5_000)
+        desk.world.answer_wants()
+        desk.world.pause(5_000)
         desk.world.sync()
 
     assert not stream.holds.row
@@ -577,9 +569,9 @@ def test_a_pubend_that_the_token_does_not_name_waits_for_nobodys_acknowledgement
 def test_after_a_restart_a_creation_waits_for_no_pubend_that_counts_this_broker() -> None:
     """`enrolled` is durable (3.1): a pubend that is gone for good would else end all creating of subscriptions."""
     desk = Desk()
-    desk.world.pass_time(5_000)
+    desk.world.pause(5_000)
     desk.world.sync()
-    desk.world._see = lambda: None  # type: ignore[method-assign]  # the pubend is never heard of again
+    desk.world.seen = False  # the pubend is never heard of again
     desk.world.crash()
     desk.world.sync()
 
@@ -592,20 +584,19 @@ def test_after_a_restart_a_creation_waits_for_no_pubend_that_counts_this_broker(
 def test_a_pubend_of_a_volume_that_did_not_keep_whether_it_counts_this_broker_is_waited_for() -> None:
     """Volumes of earlier versions: the pubend says it again."""
     desk = Desk()
-    desk.world.pass_time(5_000)
+    desk.world.pause(5_000)
     desk.world.sync()
-    ((key, value),) = desk.world.disk.scan("shb/pubends")
+    ((key, value),) = desk.world.rows("shb/pubends").items()
     older = msgspec.msgpack.encode(msgspec.msgpack.decode(value)[:5])
-    desk.world.disk.durable_writes.append(Write((Set("shb/pubends", key, older),)))
-    see, desk.world._see = desk.world._see, lambda: None  # type: ignore[method-assign]
+    desk.world.change_rows(Set("shb/pubends", key, older))
+    desk.world.seen = False
     desk.world.crash()
     desk.world.sync()
     desk.ask(1)
     desk.world.sync()
     assert desk.answer(1) is None
 
-    see()
-    desk.world.pump()
+    desk.world.see()
 
     assert desk.subscribed(1).created
 
@@ -613,12 +604,12 @@ def test_a_pubend_of_a_volume_that_did_not_keep_whether_it_counts_this_broker_is
 def test_who_was_given_up_and_is_counted_anew_needs_holds_below_that() -> None:
     """T10: others have let go of what lies below the new enrolment."""
     desk = Desk()
-    stream = desk.world.shb._hosting.streams[PUBEND]
+    stream = desk.world.stream
     later = stream.enrolled_at + 5 * STEP
 
     meta = PubendMeta(PUBEND, "node", created=BASE, stable=later)
-    say(desk.world.shb, Seen(meta, later), desk.world.now, desk.world.wall)
-    say(desk.world.shb, Seen(meta, later - STEP), desk.world.now, desk.world.wall)
+    desk.world.feed(Seen(meta, later))
+    desk.world.feed(Seen(meta, later - STEP))
 
     assert stream.enrolled_at == later
 
@@ -626,17 +617,17 @@ def test_who_was_given_up_and_is_counted_anew_needs_holds_below_that() -> None:
 def test_credit_of_a_consumer_that_was_taken_over_in_the_same_session_is_nobodys() -> None:
     """Found by the simulator (hostile, seed 1365): it was on its way, and the next was sent more than it granted."""
     desk, subscribed = attached()
-    consumers = desk.world.shb._hosting.around.consumers
+    consumers = desk.world.hosting.around.consumers
     desk.told.clear()
     again = m.Subscribe(
         2, "s", ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.TAKEOVER, 10, 1 << 20
     )  # fmt: skip
-    ask(desk.world.shb, desk.session(1), again, desk.world.now, desk.world.wall)
+    desk.world.feed(again, desk.session(1))
     desk.world.pump()
 
     for request, expected in ((1, 10), (2, 15)):
         credit = m.Credit(subscribed.sid, 5, 0, request)
-        ask(desk.world.shb, desk.session(1), credit, desk.world.now, desk.world.wall)
+        desk.world.feed(credit, desk.session(1))
         assert consumers[subscribed.sid].credit_events == expected
 
 

@@ -11,7 +11,7 @@ from gapless.core.stream.ticks import SECOND
 from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.constream import CatchUp
-from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World, ask, say
+from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
@@ -19,24 +19,24 @@ def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
     """T26: nothing is queued for a slow consumer; it goes on from where it stands when it has room."""
     world, client, stream = world_with()
     push(world)
-    consumer = world.shb._hosting.around.consumers[client.sid]
+    consumer = world.hosting.around.consumers[client.sid]
     consumer.credit_events = 2
     client.credit = 2
 
     push(world, 5)
 
     assert client.sid in stream.turns.readers
-    world.pass_time(300)
+    world.pause(300)
     for _ in range(5):
         world.sync()
-        world.answer_reads()
-        world.answer_wants(lossy=False)
+        world.read()
+        world.answer_wants()
     world.consume(client)
     client.credit += 100
-    ask(world.shb, world.session_of(client), m.Credit(client.sid, 100, 0), world.now, world.wall)
+    world.feed(m.Credit(client.sid, 100, 0), world.session_of(client))
     for _ in range(5):
-        world.answer_reads()
-        world.answer_wants(lossy=False)
+        world.read()
+        world.answer_wants()
     while client.inbox:
         world.consume(client)
     assert client.consumed == [row[0] for row in world.log]
@@ -45,20 +45,20 @@ def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
 
 def fall_behind(world: World, client: Client, count: int) -> None:
     """The consumer has no credit while so many events come."""
-    world.shb._hosting.around.consumers[client.sid].credit_events = client.credit = 0
+    world.hosting.around.consumers[client.sid].credit_events = client.credit = 0
     push(world, count)
 
 
 def checkpoint(world: World) -> None:
     """What is known is written, and is durable."""
-    world.pass_time(300)
+    world.pause(300)
     world.sync()
 
 
 def grant(world: World, client: Client, events: int) -> None:
     """The consumer has so much more credit."""
     client.credit += events
-    ask(world.shb, world.session_of(client), m.Credit(client.sid, events, 0), world.now, world.wall)
+    world.feed(m.Credit(client.sid, events, 0), world.session_of(client))
     world.pump()
 
 
@@ -68,17 +68,17 @@ def test_what_a_turn_leaves_goes_on_at_the_next() -> None:
     push(world)
     fall_behind(world, client, TICKS_MAX)
     push(world)
-    world.shb._hosting.around.catch_up = CatchUp(turn_events=1)
+    world.hosting.around.catch_up = CatchUp(turn_events=1)
     assert stream.turns.deadline() is None, "without credit it cannot go on"
     world.now += 1
 
     grant(world, client, 2 * TICKS_MAX)
     assert client.sid in stream.turns.readers
     assert stream.turns.interrupted == 1
-    assert world.shb.deadline() == world.now + 1
+    assert world.role.deadline() == world.now + 1
 
     world.now += 1
-    world.shb.on_deadline(world.now, world.wall)
+    world.role.on_deadline(world.now, world.wall)
     world.pump()
     assert stream.turns.deadline() is None
     assert client.sid in stream.live
@@ -99,7 +99,7 @@ def test_however_much_a_turn_brings_its_allowance_is_one() -> None:
     for each in (client, *others):
         fall_behind(world, each, TICKS_MAX)
     push(world)
-    world.shb._hosting.around.catch_up = CatchUp(turn_events=1)
+    world.hosting.around.catch_up = CatchUp(turn_events=1)
     world.now += 1
     for each in (client, *others):
         each.inbox.clear()
@@ -109,7 +109,7 @@ def test_however_much_a_turn_brings_its_allowance_is_one() -> None:
     assert [each.name for each in (client, *others) if each.inbox] == ["s"]
 
     for _ in range(30):
-        world.pass_time(1)
+        world.pause(1)
     assert not stream.turns.readers
 
 
@@ -117,14 +117,14 @@ def test_readers_of_one_pubend_do_not_wait_for_those_of_another() -> None:
     """Found by the simulator (local 7887): with one allowance for all, the first pubend used it up, turn after turn."""
     world, client, stream = world_with()
     seen = Seen(PubendMeta("q@1", "node", created=BASE, stable=world.stable), world.stable)
-    say(world.shb, seen, world.now, world.wall)
-    other = world.shb._hosting.streams["q@1"]
+    world.feed(seen)
+    other = world.hosting.streams["q@1"]
     lo = world.stable
     fall_behind(world, client, 2 * TICKS_MAX)
     world.deliver(replace(world.knowledge(lo, world.stable, raw=True, reply=False), pubend="q@1"))
     assert client.sid in stream.turns.readers
     assert client.sid in other.turns.readers
-    world.shb._hosting.around.catch_up = CatchUp(turn_events=1)
+    world.hosting.around.catch_up = CatchUp(turn_events=1)
     world.now += 1
 
     grant(world, client, 8 * TICKS_MAX)
@@ -134,8 +134,7 @@ def test_readers_of_one_pubend_do_not_wait_for_those_of_another() -> None:
 
 def test_what_arrives_before_its_next_turn_is_the_readers_too() -> None:
     """The PFS told it what to ask for, and others used up the turn: the answer came before its own (hostile 2633)."""
-    world = World(1)  # nothing that was delivered stays in memory
-    world.random.random = lambda: 1.0  # type: ignore[method-assign]  # nothing is lost here
+    world = World(CatchUp(0, 2))  # nothing that was delivered stays in memory
     world.sync()
     client = Client("only", "")
     world.attach(client, None)
@@ -148,19 +147,19 @@ def test_what_arrives_before_its_next_turn_is_the_readers_too() -> None:
     fall_behind(world, client, 1)
     checkpoint(world)
     grant(world, client, 100)
-    around = world.shb._hosting.around
-    turns = world.shb._hosting.streams[PUBEND].turns
+    around = world.hosting.around
+    turns = world.stream.turns
 
     around.catch_up = CatchUp(0, turn_events=0)  # nobody gets a turn
     world.now += 1
-    world.answer_reads()
+    world.read()
     assert turns.readers[client.sid].fetching
-    world.answer_wants(lossy=False)
+    world.answer_wants()
     assert list(turns._runnable) == [client.sid]
 
     around.catch_up = CatchUp(0)
     for _ in range(3):
-        world.pass_time(1)
+        world.pause(1)
     assert not turns.readers
     while client.inbox:
         world.consume(client)
@@ -188,7 +187,7 @@ def test_an_answer_to_an_earlier_reader_is_not_taken_for_its_own() -> None:
     reader.on_read = lambda *_: pytest.fail("it asked for nothing")  # type: ignore[method-assign]
 
     stream.turns.on_read(client.sid, reader.number - 1, ReadResult(None, [], 0, "bad"), world.now, world.wall)
-    say(world.shb, AskInterest(), world.now, world.wall)
+    world.feed(AskInterest())
     world.pump()
 
     assert world.alarms == [f"the PFS of {PUBEND} cannot be read, events are fetched instead: bad"]

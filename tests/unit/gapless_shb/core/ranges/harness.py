@@ -11,10 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gapless.core.ports import ClientSession, SessionEnded
+from gapless.core.ports import ClientSession
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire import messages as m
-from unit.gapless_shb.core.harness import BASE, PUBEND, World, say
+from gapless_shb.core.constream import CatchUp
+from unit.gapless_shb.core.harness import BASE, CACHED, FORGETFUL, PUBEND, World
 
 SESSIONS = 100_000
 """The numbers of this application's sessions begin here."""
@@ -37,7 +38,7 @@ class Reading:
 class RangeWorld(World):
     """See the module."""
 
-    def __init__(self, seed: int, *, retain: int | None = None, selector: str = "w = 1") -> None:
+    def __init__(self, catch_up: CatchUp = CACHED, *, selector: str = "w = 1") -> None:
         self.session = SESSIONS
         self.selector = selector
         self.requests = 0
@@ -50,7 +51,7 @@ class RangeWorld(World):
         self.asked: dict[int, Any] = {}
         self.answers: dict[int, Any] = {}
         self.completed = 0
-        super().__init__(seed, retain=retain)
+        super().__init__(catch_up)
 
     # ---------------------------------------------------------------------------------- the application
 
@@ -64,7 +65,7 @@ class RangeWorld(World):
 
     def say(self, message: Any, session: ClientSession | None = None) -> int:
         """Sends a message to the broker; returns its number."""
-        self.shb.requests()[type(message)](session or self.client, message, self.now, self.wall)
+        self.role.requests()[type(message)](session or self.client, message, self.now, self.wall)
         self.pump()
         return int(message.request)
 
@@ -79,7 +80,7 @@ class RangeWorld(World):
     def define(self, start: m.StartAt = m.StartAt.LATEST) -> None:
         self.say(m.Attach(self.number(), NAME, ("#",), self.selector, start, 0, None, 0, 0, b""))
 
-    def read(self, lo: int, hi: int, credit: int = 1000) -> int:
+    def read_range(self, lo: int, hi: int, credit: int = 1000) -> int:
         number = self.number()
         self.readings[number] = Reading(lo, hi, self.lost, self.acked, credit)
         return self.say(m.ReadRange(number, self.target, PUBEND, lo, hi, credit, 1 << 20))
@@ -149,62 +150,15 @@ class RangeWorld(World):
         knowledge = super().knowledge(lo, hi, raw=raw, reply=reply)
         return replace(knowledge, lost=self.lost) if reply and knowledge.lost else knowledge
 
-    def crash(self) -> None:
+    def crash(self, keep: int = 0) -> list[object]:
         self.new_session()
-        super().crash()
+        return super().crash(keep)
 
     def new_session(self) -> None:
         """The application's connection is gone, and another one is there."""
         self.readings.clear()
         self.answers.clear()
         self.session += 1
-
-    def step(self) -> None:
-        action = self.random.choice(["world"] * 12 + ["define", "heads", "read", "read", "again", "on", "ack", "away"])
-        if action == "world":
-            super().step()
-        elif action == "define" and not self.start:
-            self.define(self.random.choice([m.StartAt.LATEST, m.StartAt.EARLIEST]))
-        elif self.start:
-            getattr(self, f"_range_{action}", lambda: None)()
-
-    def _range_heads(self) -> None:
-        after = [m.Position(PUBEND, self.position)]
-        number = self.say(m.AskHeads(self.number(), self.target, after, 0))
-        if number not in self.answers:
-            self.pass_time(1000)
-        answer = self.answers.pop(number, None)
-        if isinstance(answer, m.Ticks):
-            head = answer.positions[0].tick if answer.positions else self.position
-            assert head >= self.position
-            assert head <= max(self.stable, self.position)
-            self.head = max(self.head, head)
-
-    def _range_read(self) -> None:
-        if self.head > self.position:
-            self.read(self.position, self.random.choice([self.head, (self.position + self.head) // 2 + 1]), 3)
-
-    def _range_again(self) -> None:
-        """A range that was read before: what a replay reads, or one who has lost his checkpoint."""
-        if self.position > self.start:
-            lo, hi = sorted(self.random.randrange(self.start, self.position + 1) for _ in range(2))
-            self.read(lo, hi, 100)
-
-    def _range_on(self) -> None:
-        if self.readings:
-            number = self.random.choice(list(self.readings))
-            self.readings[number].credit += 4
-            self.say(m.ReadOn(number, 4, 0))
-
-    def _range_ack(self) -> None:
-        self.acknowledge(self.random.choice([self.position, (self.acked + self.position) // 2]))
-
-    def _range_away(self) -> None:
-        if self.random.random() < 0.3:
-            session = self.client
-            self.new_session()
-            say(self.shb, SessionEnded(session), self.now, self.wall)
-            self.pump()
 
     # ------------------------------------------------------------------------------------------- the end
 
@@ -213,14 +167,13 @@ class RangeWorld(World):
         for _ in range(events):
             self.publish()
         for _ in range(8):
-            self._see()
-            self.pump()
+            self.see()
             self.deliver(self.knowledge(BASE, self.stable, raw=True, reply=False))
             self.sync()
-            self._step_held()
-            self.answer_reads()
-            self.answer_wants(lossy=False)
-            self.pass_time(300)
+            self.answer_holds()
+            self.read()
+            self.answer_wants()
+            self.pause(300)
         return self
 
     def forget(self, upto: int) -> None:
@@ -233,37 +186,14 @@ class RangeWorld(World):
         reading = self.readings[number] = Reading(lo, hi, self.lost, self.acked, 1000)
         self.say(m.ReadRange(number, self.target, PUBEND, lo, hi, 1000, 1 << 30))
         for _ in range(8):
-            self.answer_reads()
-            self.answer_wants(lossy=False)
+            self.read()
+            self.answer_wants()
         assert number not in self.readings, "it is not complete"
         return reading
-
-    def settle(self) -> None:
-        """Faults stop, and it reads everything that there is."""
-        super().settle()
-        for _ in range(100):
-            if not self.start:
-                self.define()
-            elif self.position < self.stable:
-                self._range_heads()
-                if not self.readings and self.head > self.position:
-                    self.read(self.position, self.head)
-                for number in list(self.readings):
-                    self.readings[number].credit += 100
-                    self.say(m.ReadOn(number, 100, 1 << 20))
-                if self.head <= self.position:
-                    break
-            self._step_held()
-            self.sync()
-            self.answer_reads()
-            self.answer_wants(lossy=False)
-            self.pass_time(300)
-        missing = self.matching(self.position, self.stable)
-        assert not missing, (self.position, self.head, self.stable, missing, self.readings)
 
 
 def forgetful(selector: str) -> tuple[RangeWorld, int]:
     """A world in which nothing that was delivered stays in memory, with its application; and from where on it reads."""
-    world = RangeWorld(10, selector=selector).calm()
+    world = RangeWorld(FORGETFUL, selector=selector).calm()
     world.define()
     return world, world.calm(1).stable

@@ -25,7 +25,7 @@ def attach(selector: str = "", **changes: Any) -> m.Attach:
 
 
 def test_attaching_is_answered_when_it_is_durable() -> None:
-    world = RangeWorld(1, selector="").calm()
+    world = RangeWorld(selector="").calm()
     world.define()
     before = world.attached
     assert before is None
@@ -34,7 +34,7 @@ def test_attaching_is_answered_when_it_is_durable() -> None:
     assert [position.pubend for position in world.attached.positions] == [PUBEND]
 
     world.crash()
-    assert world.shb._hosting.registry.find("c", NAME) is not None
+    assert world.hosting.registry.find("c", NAME) is not None
 
 
 def test_attaching_again_finds_it_where_it_is_acknowledged() -> None:
@@ -67,19 +67,19 @@ def test_another_selector_is_refused() -> None:
 
 
 def test_who_went_away_before_it_was_created_finds_it_created() -> None:
-    world = RangeWorld(1, selector="").calm()
+    world = RangeWorld(selector="").calm()
     world.define()
     world.new_session()
     world.define()
     world.calm()
 
     assert world.attached is not None
-    assert len(world.shb._hosting.registry) == 1
+    assert len(world.hosting.registry) == 1
 
 
 def test_one_that_was_being_created_when_the_broker_crashed_is_created() -> None:
     """With a start in the past a pubend has to be asked first."""
-    world = RangeWorld(4, selector="").calm(5)
+    world = RangeWorld(selector="").calm(5)
     world.define(m.StartAt.EARLIEST)
     world.sync()
     if world.attached is None:

@@ -10,7 +10,7 @@ from gapless.core.stream.columns import EventBatch
 from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import Block, encode
 from gapless_shb.core.ranges.bounds import Count, divided, shares
-from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.harness import CACHED, PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld, forgetful
 from unit.gapless_shb.core.ranges.test_settling import attached
 
@@ -19,8 +19,8 @@ def bound(world: RangeWorld, start: int, max_events: int | None = None, max_byte
     """The tick that is answered, while nothing goes wrong."""
     number = world.say(m.AskBound(world.number(), world.target, [m.Position(PUBEND, start)], max_events, max_bytes))
     for _ in range(8):
-        world.answer_reads()
-        world.answer_wants(lossy=False)
+        world.read()
+        world.answer_wants()
     answer = world.answers.pop(number)
     assert isinstance(answer, m.Ticks)
     return answer.positions[0].tick
@@ -73,11 +73,11 @@ def test_what_is_lost_uses_nothing_up() -> None:
 
 def test_what_is_lost_and_still_in_memory_is_counted() -> None:
     """It will be handed out."""
-    world = attached(seed=3)  # its broker keeps what it delivered
+    world = attached(CACHED)  # its broker keeps what it delivered
     matching = world.matching(world.start, world.stable)
     world.retain = 1
     world.forget(matching[4])
-    world.shb._hosting.streams[PUBEND].lost = world.lost
+    world.stream.lost = world.lost
 
     end = bound(world, world.start, 3)
 
@@ -106,19 +106,19 @@ def test_a_pubend_that_cannot_be_reached_is_taken_as_far_as_it_was_counted() -> 
     world = attached()
     start = [m.Position(PUBEND, world.start)]
     number = world.say(m.AskBound(world.number(), world.target, start, None, 1 << 20))
-    world.pass_time(4999)
+    world.pause(4999)
     world.wants.clear()
     assert number not in world.answers
-    deadline = world.shb.deadline()
+    deadline = world.role.deadline()
     assert deadline is not None
     assert deadline <= world.now + 1_000_000
-    world.pass_time(1)
+    world.pause(1)
 
     assert world.start <= world.answers[number].positions[0].tick <= world.stable
 
 
 def test_it_is_counted_where_the_pfs_knows_nothing() -> None:
-    world = RangeWorld(3, selector="").calm().calm(10)
+    world = RangeWorld(selector="").calm().calm(10)
     world.define(m.StartAt.EARLIEST)
     world.calm()
 

@@ -58,19 +58,19 @@ def test_who_waits_is_answered_by_the_next_event() -> None:
 def test_who_waits_in_vain_is_answered_when_the_time_is_up() -> None:
     world = attached()
     number = heads(world, world.stable, 500)
-    deadline = world.shb.deadline()
+    deadline = world.role.deadline()
     assert deadline is not None
     assert deadline <= world.now + 500_000_000
-    world.pass_time(499)
+    world.pause(499)
     assert number not in world.answers
-    world.pass_time(1)
+    world.pause(1)
 
     assert tick(world, number) == world.stable
 
 
 def test_after_a_crash_no_head_is_below_what_was_asked_behind() -> None:
     world = attached()
-    world.disk.pending.clear()
+    world.unsynced.clear()
     world.publish()
     world.deliver(world.knowledge(world.start, world.stable, raw=True, reply=False))
     after = tick(world, heads(world, world.start))
@@ -78,7 +78,7 @@ def test_after_a_crash_no_head_is_below_what_was_asked_behind() -> None:
     world.crash()
     behind, plain = heads(world, after), heads(world, None)
     assert {behind, plain}.isdisjoint(world.answers), "nothing was heard of the pubend yet"
-    world.pass_time(1000)
+    world.pause(1000)
 
     assert tick(world, behind) == after
     assert tick(world, plain) <= after
@@ -89,11 +89,11 @@ def test_the_head_has_come_to_where_the_pubend_was_when_it_was_asked() -> None:
     world = attached()
     before = world.stable
     world.publish()
-    world._see()
+    world.see()
     world.pump()
     number = heads(world, before)
     assert number not in world.answers
-    world.answer_wants(lossy=False)
+    world.answer_wants()
 
     assert tick(world, number) == world.stable
 
@@ -102,10 +102,10 @@ def test_a_pubend_that_cannot_be_reached_is_not_waited_for_long() -> None:
     world = attached()
     before = world.stable
     world.publish()
-    world._see()
+    world.see()
     world.pump()
     number = heads(world, before)
-    world.pass_time(1000)
+    world.pause(1000)
 
     assert tick(world, number) == before
 
@@ -124,12 +124,12 @@ def test_the_earliest_is_what_the_pubend_still_has() -> None:
     world = attached()
     number = world.say(m.AskEarliest(world.number(), None))
     assert number not in world.answers, "only the pubend knows"
-    world.answer_wants(lossy=False)
+    world.answer_wants()
     assert tick(world, number) < world.log[0][0]
 
     world.forget(world.log[9][0])
     number = world.say(m.AskEarliest(world.number(), None))
-    world.answer_wants(lossy=False)
+    world.answer_wants()
     assert tick(world, number) == world.lost
 
 
@@ -137,7 +137,7 @@ def test_of_a_pubend_that_does_not_answer_the_earliest_is_what_was_heard() -> No
     world = attached()
     number = world.say(m.AskEarliest(world.number(), None))
     world.wants.clear()
-    world.pass_time(1000)
+    world.pause(1000)
 
     assert tick(world, number) < world.log[0][0]
 
@@ -154,7 +154,7 @@ def test_from_the_earliest_on_a_subscription_meets_no_gap() -> None:
     world.forget(world.stable)
 
     number = world.say(m.AskEarliest(world.number(), world.target))
-    world.answer_wants(lossy=False)
+    world.answer_wants()
     earliest = tick(world, number)
     assert earliest == world.log[-1][0] < world.lost
     assert world.take(earliest, world.stable).gaps == []
@@ -164,9 +164,9 @@ def test_the_earliest_is_a_position_that_may_be_asked_behind() -> None:
     """A log may be chopped where an event could stand: who goes on from there would seem to come from lost data."""
     world = attached()
     world.forget(world.log[9][0])
-    stream = world.shb._hosting.streams[PUBEND]
+    stream = world.stream
     stream.learn(replace(stream.meta, voids=((world.lost - 1, world.lost + 5),), residue=world.lost % STEP))
     number = world.say(m.AskEarliest(world.number(), None))
-    world.answer_wants(lossy=False)
+    world.answer_wants()
 
     assert tick(world, number) == world.lost + 1

@@ -8,7 +8,6 @@ import pytest
 
 from gapless.core.ports import ClientSession, SessionEnded
 from gapless.core.wire import messages as m
-from unit.gapless_shb.core.harness import say
 from unit.gapless_shb.core.ranges.harness import NAME, SESSIONS, RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
 
@@ -51,7 +50,7 @@ def test_the_second_reader_is_refused_and_told_who_has_it() -> None:
 def test_it_ends_with_its_session() -> None:
     world = attached()
     lease(world)
-    say(world.shb, SessionEnded(world.client), world.now, world.wall)
+    world.feed(SessionEnded(world.client))
 
     assert isinstance(other_lease(world), m.Leased)
 
@@ -78,14 +77,12 @@ def test_who_waits_gets_it_before_who_asks_for_it_later_in_the_same_turn(way: st
     number = lease(world)
     assert other_lease(world, m.InUse.WAIT) is None
     late = ClientSession(OTHER.number + 1, "c", "late", "")
-    requests, now = world.shb.requests(), (world.now, world.wall)
-
-    if way == "given back":
-        requests[m.EndLease](world.client, m.EndLease(number), *now)
-    else:
-        say(world.shb, SessionEnded(world.client), *now)
-    requests[m.Lease](late, m.Lease(9, world.target, "query-3", m.InUse.ERROR), *now)
-    world.pump()
+    with world.one_turn():
+        if way == "given back":
+            world.feed(m.EndLease(number), world.client)
+        else:
+            world.feed(SessionEnded(world.client))
+        world.feed(m.Lease(9, world.target, "query-3", m.InUse.ERROR), late)
 
     assert isinstance(world.answers[-OTHER.number], m.Leased)
     assert world.answers[-late.number].code is m.Code.IN_USE

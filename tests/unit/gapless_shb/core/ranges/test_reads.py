@@ -5,19 +5,19 @@ from __future__ import annotations
 from gapless.core.ports import SessionEnded
 from gapless.core.wire import messages as m
 from gapless_shb.core.ranges.reads import READS_MAX
-from unit.gapless_shb.core.harness import PUBEND, say
+from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
 
 
 def parts(world: RangeWorld) -> int:
     """How many reads are under way."""
-    return len(world.shb._ranges._reads)
+    return len(world.role._ranges._reads)
 
 
 def test_it_goes_as_far_as_the_credit_and_on_with_more() -> None:
     world = attached()
-    number = world.read(world.start, world.stable, 7)
+    number = world.read_range(world.start, world.stable, 7)
     world.calm()
     assert len(world.readings[number].ticks) == 7
 
@@ -30,7 +30,7 @@ def test_it_goes_as_far_as_the_credit_and_on_with_more() -> None:
 def test_an_event_larger_than_the_credit_is_not_stuck() -> None:
     world = attached()
     number = world.number()
-    reading = world.readings[number] = world.readings[world.read(world.start, world.stable, 1)]
+    reading = world.readings[number] = world.readings[world.read_range(world.start, world.stable, 1)]
     world.say(m.ReadRange(number, world.target, PUBEND, world.start, world.stable, 10, 1))
     reading.credit = 10
     world.calm()
@@ -41,7 +41,7 @@ def test_an_event_larger_than_the_credit_is_not_stuck() -> None:
 def test_a_range_beyond_the_head_waits_for_it() -> None:
     world = attached()
     end = world.stable + (1 << 24)
-    number = world.read(world.start, end)
+    number = world.read_range(world.start, end)
     world.calm()
     assert len(world.readings[number].ticks) == 20
 
@@ -53,18 +53,18 @@ def test_a_range_beyond_the_head_waits_for_it() -> None:
 def test_many_read_at_a_time_but_not_too_many() -> None:
     world = attached()
     for _ in range(READS_MAX):
-        world.read(world.start, world.stable, 1)
+        world.read_range(world.start, world.stable, 1)
     assert parts(world) == READS_MAX
-    world.read(world.start, world.stable, 1)
+    world.read_range(world.start, world.stable, 1)
     assert parts(world) == READS_MAX, "this one is put off"
 
-    say(world.shb, SessionEnded(world.client), world.now, world.wall)
+    world.feed(SessionEnded(world.client))
     assert parts(world) == 0
 
 
 def test_who_wants_no_more_is_not_sent_any() -> None:
     world = attached()
-    number = world.read(world.start, world.stable, 3)
+    number = world.read_range(world.start, world.stable, 3)
     world.say(m.EndRead(number))
     world.calm()
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_read_is_refused() -> None:
 
 def test_a_subscription_that_is_removed_ends_its_reads() -> None:
     world = attached()
-    number = world.read(world.start, world.stable, 1)
+    number = world.read_range(world.start, world.stable, 1)
     world.say(m.Unsubscribe(world.number(), "ranges", "c"))
     world.calm(3)
 
@@ -95,7 +95,7 @@ def test_a_subscription_that_is_removed_ends_its_reads() -> None:
 
 def test_reading_changes_nothing() -> None:
     world = attached()
-    position = world.shb._hosting.streams[PUBEND].positions[1]
+    position = world.stream.positions[1]
     before = (position.acked, position.quiet_from, position.passed, position.sent, position.since, position.last_tick)
     world.take(world.start, world.stable)
 

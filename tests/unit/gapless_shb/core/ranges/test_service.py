@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from gapless.core.wire import messages as m
 from gapless_shb.core.broker import Timing
-from unit.gapless_shb.core.harness import World
+from unit.gapless_shb.core.harness import FORGETFUL
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 from unit.gapless_shb.core.ranges.test_settling import attached
+from unit.gapless_shb.core.test_constream import push, world_with
 
 
 def test_one_that_is_read_by_ranges_is_not_given_up() -> None:
     """Whoever has its lease is there; whoever acknowledges was there."""
-    world = RangeWorld(1, selector="")
+    world = RangeWorld(FORGETFUL, selector="")
     world.timing = Timing(lease_ms=1600)
     world.crash()
     world.calm()
@@ -20,37 +21,39 @@ def test_one_that_is_read_by_ranges_is_not_given_up() -> None:
     number = world.say(m.Lease(world.number(), world.target, "q", m.InUse.ERROR))
     for _ in range(8):
         world.calm()
-    assert world.shb._hosting.registry.find("c", NAME) is not None
+    assert world.hosting.registry.find("c", NAME) is not None
 
     world.say(m.EndLease(number))
     for _ in range(8):
         world.calm()
         world.acknowledge(world.stable)
-    assert world.shb._hosting.registry.find("c", NAME) is not None
+    assert world.hosting.registry.find("c", NAME) is not None
     for _ in range(4):
         world.calm()
-    assert world.shb._hosting.registry.find("c", NAME) is None
+    assert world.hosting.registry.find("c", NAME) is None
 
 
 def test_who_asks_nothing_costs_nothing() -> None:
     """What is going on in a broker without ranges is what it was."""
-    world = World(1)
-    for _ in range(200):
-        world.step()
+    world, client, _ = world_with()
+    push(world, 20)
+    world.detach(client)
+    world.crash()
+    world.rest()
 
-    assert world.shb._ranges._used is False
-    assert world.shb._ranges.deadline is None
+    assert world.role._ranges._used is False
+    assert world.role._ranges.deadline is None
 
 
 def test_every_part_forgets_a_session_that_is_over() -> None:
     world = attached()
-    world.read(world.start, world.stable, 1)
+    world.read_range(world.start, world.stable, 1)
     world.say(m.AskHeads(world.number(), world.target, [], 60_000))
     world.say(m.AskHeads(world.number(), world.target, [m.Position("p@1", world.stable)], 60_000))
     world.say(m.AskEarliest(world.number(), None))
     world.say(m.AskBound(world.number(), world.target, [], 3, 3))
     world.say(m.Lease(world.number(), world.target, "q", m.InUse.ERROR))
-    ranges = world.shb._ranges
+    ranges = world.role._ranges
     session = world.client
     ranges.on_session_ended(session, world.now, world.wall)
     world.new_session()

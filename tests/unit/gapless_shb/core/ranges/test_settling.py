@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.core.wire import messages as m
+from gapless_shb.core.constream import CatchUp
 from gapless_shb.core.positions import Position
 from gapless_shb.core.ranges.settling import last_event
-from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.harness import FORGETFUL, PUBEND
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 
 
-def attached(seed: int = 1, selector: str = "") -> RangeWorld:
+def attached(catch_up: CatchUp = FORGETFUL, selector: str = "") -> RangeWorld:
     """A world whose application has attached, and behind that twenty events."""
-    world = RangeWorld(seed, selector=selector).calm()
+    world = RangeWorld(catch_up, selector=selector).calm()
     world.define()
     return world.calm().calm(20)
 
@@ -35,7 +36,7 @@ def test_it_is_answered_when_it_is_durable_and_survives_a_crash() -> None:
     assert world.answers[number] == m.Done(number)
 
     world.crash()
-    assert world.shb._hosting.streams[PUBEND].positions[1].acked == world.stable
+    assert world.stream.positions[1].acked == world.stable
 
 
 def test_an_older_position_changes_nothing() -> None:
@@ -43,7 +44,7 @@ def test_an_older_position_changes_nothing() -> None:
     world.acknowledge(world.stable)
     world.acknowledge(world.start)
 
-    assert world.shb._hosting.streams[PUBEND].positions[1].acked == world.stable
+    assert world.stream.positions[1].acked == world.stable
 
 
 def test_what_is_acknowledged_is_released() -> None:
@@ -91,4 +92,4 @@ def test_who_does_not_hold_the_lease_cannot_acknowledge() -> None:
 
     answer = world.ask(m.Settle(world.number(), world.target, b"", [m.Position(PUBEND, world.stable)]))
     assert answer.code is m.Code.IN_USE
-    assert world.shb._hosting.streams[PUBEND].positions[1].acked == world.start
+    assert world.stream.positions[1].acked == world.start
