@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import gapless
 from bench.fanout import BATCH, messages, take_quarter
 from bench.processes import Broker, medians, running, running_broker, table
+from gapless.cli.connecting import run as run_loop
 from gapless.core.gauges import values_by
-from gapless.node.driver import run as run_loop
 from gapless_phb.core.gauges import LOG_BYTES, READ_BYTES
 
 SUBSCRIPTIONS = 100

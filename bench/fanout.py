@@ -21,9 +21,9 @@ from typing import Any
 import gapless
 from bench.floor import HEAD, PUBLISH
 from bench.processes import Broker, cpu_seconds, medians, running_broker, spawn, table
+from gapless.cli.connecting import run as run_loop
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
-from gapless.node.driver import run as run_loop
 
 SUBSCRIPTIONS = 100
 PROCESSES = 4

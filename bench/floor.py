@@ -20,9 +20,9 @@ from typing import cast
 
 from rocksdict import Options, Rdict, WriteBatch
 
+from gapless.cli.connecting import run as run_loop
 from gapless.core.stream.columns import EventColumns, mask_flags
 from gapless.core.wire.delivered import DeliveredColumns
-from gapless.node.driver import run as run_loop
 
 HEAD = Struct("<IBI")
 SUBSCRIBE, PUBLISH, DELIVER = 1, 2, 3

@@ -11,7 +11,7 @@ import time
 
 import gapless
 from bench.processes import Broker, medians, running_broker, table
-from gapless.node.driver import run as run_loop
+from gapless.cli.connecting import run as run_loop
 
 BODY = b"x" * 200
 ROUNDS = 3

@@ -24,8 +24,8 @@ from typing import Any
 import gapless
 from bench.catchup import lines_of
 from bench.processes import Broker, running, running_broker, spawn, table
+from gapless.cli.connecting import run as run_loop
 from gapless.core.gauges import value_of
-from gapless.node.driver import run as run_loop
 from gapless_shb.core.gauges import DEMOTED, PROMOTED
 
 SUBSCRIPTIONS = 100

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
+from gapless.cli.connecting import run
 from gapless.node.config import load_config
-from gapless.node.driver import Node, run, serve
+from gapless.node.node import Node, serve
 
 
 def main(config: str) -> None:

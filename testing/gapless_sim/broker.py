@@ -1,10 +1,10 @@
-"""A broker's process: the node's own engine and machine, over a simulated disk and a simulated clock.
+"""A broker's process: the node's own machine, over a simulated disk and a simulated clock.
 
     down ──boot──▶ running ──crash, failure, stop──▶ down
                       │ ▲
                       └─┘ paused
 
-Everything outside of the engine that production has is here, under virtual time: its turns, its timer; and in
+Everything outside of the machine that production has is here, under virtual time: its turns, its timer; and in
 `syncing` what it does with its disk. A crash can come at every effect: between a write and the send behind
 it, between two sends, in the middle of a recovery.
 """
@@ -20,16 +20,15 @@ from gapless.core.server import HandlerFailedError
 from gapless.core.stream.ticks import FOREVER
 from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
 from gapless.node.assembly import Loaded, make_machine
-from gapless.node.engine import Engine
 from gapless.node.identity import claim
 from gapless.spi import VolumeIdentity
 from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.syncing import Syncing
 
 if TYPE_CHECKING:
-    from gapless.core.alarms import Alarm
+    from gapless.core.alarms import Alarm, RaisedAlarm
     from gapless.core.ports import Operation
-    from gapless.node.machine import Cookie, Machine, Network
+    from gapless.node.machine import Cookie, Machine, Network, Tap
     from gapless_sim.clocks import NodeClock
     from gapless_sim.disk import Disk
     from gapless_sim.links import ClientLink
@@ -54,7 +53,6 @@ class SimBroker:
         self.node_clock = clock
         self.life: Life = world.new_life()
         self.life.over = True
-        self.engine: Engine | None = None
         self.machine: Machine | None = None
         self.syncing: Syncing | None = None
         """Its open volume."""
@@ -94,7 +92,7 @@ class SimBroker:
     @property
     def listening(self) -> bool:
         """Whether a client that connects is answered."""
-        return self.running and self.engine is not None and self.engine.alive
+        return self.running and self.machine is not None and self.machine.alive
 
     @property
     def streams(self) -> bool:
@@ -105,6 +103,11 @@ class SimBroker:
     def roles(self) -> frozenset[str]:
         """What it hosts."""
         return frozenset(self.loaded.open_roles)
+
+    @property
+    def taps(self) -> Sequence[Tap]:
+        """The watchers of the routing seam."""
+        return (self.world.seam.tap(self),)
 
     def clock(self) -> tuple[int, int]:
         """What the node takes for the time."""
@@ -141,12 +144,11 @@ class SimBroker:
         identity = claim(volume, self.loaded.config.node.network, world.token_bytes)
         self.storage_id = identity.storage_id
         self.effect("claim")
-        machine = make_machine(self.loaded, volume, identity, *self.clock())
+        machine = make_machine(self.loaded, volume, identity, self)
         self.effect("recover")
         self.machine = machine
-        engine = self.engine = Engine(machine, volume, self)
         self._timer_at = 0
-        self._turn(engine)
+        self._turn(machine)
         if self.running:
             world.observe.booted(self)
 
@@ -168,12 +170,12 @@ class SimBroker:
 
     def stop(self) -> None:
         """An orderly end: the sessions are told, everything is synced."""
-        if not self.running or self.engine is None:
+        if not self.running or self.machine is None:
             return
         self.world.note(self.name, "stop", "in order")
         self.fuse = 0
-        self.engine.close("the node is stopping")
-        self.engine.turn()
+        self.machine.close("the node is stopping")
+        self.machine.turn()
         self._over_and_close()
         self._come_back()
 
@@ -252,8 +254,8 @@ class SimBroker:
         self.life.over = True
         self.fuse = 0
         self.paused_until = 0
-        links = self.engine.abandon() if self.engine is not None else {}
-        self.engine = self.machine = self.syncing = None
+        links = self.machine.abandon() if self.machine is not None else {}
+        self.machine = self.syncing = None
         for owner in links.values():
             owner.link.reset("the broker is gone")  # type: ignore[attr-defined]
         self.world.network.broker_gone(self)
@@ -284,8 +286,8 @@ class SimBroker:
 
     def accept(self, link: ClientLink) -> None:
         """A client has connected."""
-        assert self.engine is not None
-        owner = link.handler = self.engine.accept(link)
+        assert self.machine is not None
+        owner = link.handler = self.machine.accept(link)
         life = self.life
         link.upward.on_payloads = lambda payloads: None if life.over else self._hear(owner.on_frames, payloads)
         link.downward.on_drained = lambda: None if life.over else owner.on_drained()
@@ -301,26 +303,26 @@ class SimBroker:
 
     def on_broker_link(self, number: int, peer: SimBroker) -> None:
         """A link to another broker is up."""
-        if self.engine is not None:
-            self.engine.on_broker_link(number, peer.name, peer.roles, peer.boots)
+        if self.machine is not None:
+            self.machine.on_broker_link(number, peer.name, peer.roles, peer.boots)
 
     def on_broker_frame(self, number: int, frame: bytes) -> None:
         """A frame of another broker arrived."""
-        if self.engine is not None:
-            self.engine.on_broker_frame(number, frame)
+        if self.machine is not None:
+            self.machine.on_broker_frame(number, frame)
 
     def on_broker_link_down(self, number: int) -> None:
         """A link to another broker is down."""
-        if self.engine is not None:
-            self.engine.on_broker_link_closed(number)
+        if self.machine is not None:
+            self.machine.on_broker_link_closed(number)
 
     def on_space(self, *, low: bool) -> None:
         """The disk is nearly full, or no longer."""
         self.space_low_upto = FOREVER if low else min(self.space_low_upto, self.world.now)
-        if self.engine is not None:
-            self.engine.on_space(low=low)
+        if self.machine is not None:
+            self.machine.on_space(low=low)
 
-    # What its engine needs.
+    # What its machine needs.
 
     def effect(self, _what: str) -> None:
         """Every effect passes here: where the fuse has burnt down, the process dies before it."""
@@ -337,16 +339,16 @@ class SimBroker:
             self.name,
             "turn",
             self._turn,
-            self.engine,
+            self.machine,
             life=self.life,
         )
 
-    def _turn(self, engine: Engine) -> None:
+    def _turn(self, machine: Machine) -> None:
         if self.paused_until > self.world.now:
             self.schedule()
             return
         try:
-            engine.turn()
+            machine.turn()
         except Crash:
             self.world.probe("process.crash at an effect")
             self.crash(self._disk_choices.draw(1 + self.disk.unsynced))
@@ -360,8 +362,8 @@ class SimBroker:
     def carry_out_reads(self) -> None:
         """One read after another, each of which takes a while."""
         assert self.syncing is not None
-        assert self.engine is not None
-        self.syncing.read(self.engine)
+        assert self.machine is not None
+        self.syncing.read(self.machine)
 
     def arm(self, now: int, due: int) -> None:
         """One timer; one that is earlier than needed does no harm."""
@@ -373,11 +375,11 @@ class SimBroker:
         self._timer.over = True
         self._timer = self.world.new_life()
         self._timer_at = at
-        self.world.at(at, self.name, "timer", self._on_timer, self.engine, self.life, life=self._timer)
+        self.world.at(at, self.name, "timer", self._on_timer, self.machine, self.life, life=self._timer)
 
-    def _on_timer(self, engine: Engine, life: Life) -> None:
+    def _on_timer(self, machine: Machine, life: Life) -> None:
         if not life.over:
-            self._turn(engine)
+            self._turn(machine)
 
     def to_network(self, effect: Network) -> None:
         """Something for another broker."""
@@ -394,6 +396,10 @@ class SimBroker:
         """For the operator, whom there is none; the oracles hear it."""
         self.world.note(self.name, "alarm", alarm.text)
         self.world.observe.alarmed(self, alarm)
+
+    def status(self) -> Iterable[Gauge | RaisedAlarm]:
+        """Nothing but what the machine tells itself."""
+        return ()
 
     def on_last_link_closed(self) -> None:
         """Nobody waits for that."""

@@ -107,7 +107,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         authorizer=AllowAll(),
         listeners=(),
         open_storage=None,
-        open_routing=_watched_router(world, name, network, routing),
+        open_routing=_seeded_router(world, name, network, routing),
         open_roles={role: _open_role(world, name, role) for role in hosted},
     )
 
@@ -117,7 +117,7 @@ def _open_role(world: World, name: str, role: str) -> Any:
     return watched_role(world, name, open_role) if role == "shb" else open_role
 
 
-def _watched_router(world: World, name: str, network: NetworkMap, config: Mapping[str, Any]) -> Any:
+def _seeded_router(world: World, name: str, network: NetworkMap, config: Mapping[str, Any]) -> Any:
     open_router = plugins.load("routing", world.options.router)
 
     def open_routing(options: Mapping[str, Any]) -> Router:
@@ -133,7 +133,7 @@ def _watched_router(world: World, name: str, network: NetworkMap, config: Mappin
 
         handlers[RouterContext] = start_here
         router.handlers = lambda: handlers  # type: ignore[method-assign]
-        return world.seam.watch(world.brokers[name], router)
+        return router
 
     return open_routing
 

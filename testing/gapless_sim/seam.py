@@ -1,4 +1,4 @@
-"""The routing seam under observation: every call into a router and every effect out of one is seen."""
+"""The routing seam under observation, at each machine's tap: whatever a router is told, and whatever it wants."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from gapless.core.network import facts as routing
-from gapless.core.network.seam import Effect, Router, RouterHandler, Told
+from gapless.core.network.seam import Effect, Router, Told
 from gapless_sim.hostile.router import HostileRouter
 
 if TYPE_CHECKING:
+    from gapless.node.machine import Tap
     from gapless_sim.broker import SimBroker
     from gapless_sim.world import World
 
@@ -37,54 +38,28 @@ class Watcher(Protocol):
         """A broker's router is another object from now on, which knows nothing."""
 
 
-class WatchedRouter:
-    """A router of which every fact that it is told, and every effect, is told to the watchers."""
-
-    def __init__(self, router: Router, broker: SimBroker, watchers: Sequence[Watcher]) -> None:
-        self.name = router.name
-        self.needs_stream_links = router.needs_stream_links
-        self.next_wake = router.next_wake
-        self.gauges = router.gauges
-        self.router = router
-        """The router itself."""
-        self._broker = broker
-        self._watchers = watchers
-        self._said = {kind: tuple(watcher.said for watcher in watchers if kind in watcher.effects) for kind in EFFECTS}
-
-    def handlers(self) -> dict[type, RouterHandler]:
-        """The router's own, watched."""
-        return {kind: self._watched(kind, handler) for kind, handler in self.router.handlers().items()}
-
-    def _watched(self, kind: type, handler: RouterHandler) -> RouterHandler:
-        name, world, said = self._broker.name, self._broker.world, self._said
-        inform = [watcher.informed for watcher in self._watchers if kind in watcher.facts]
-
-        def watched(now: int, fact: Any) -> list[Effect]:
-            for tell in inform:
-                tell(name, world.now, fact)
-            effects = list(handler(now, fact))
-            for effect in effects:
-                for hear in said[type(effect)]:
-                    hear(name, world.now, effect)
-            return effects
-
-        return watched
-
-
 class Seam:
     """The seam of a whole world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.watchers: list[Watcher] = [Tap(world)]
+        self.watchers: list[Watcher] = [Observing(world)]
         """Told everything, in this order."""
         self._routers: dict[str, Router] = {}
 
-    def watch(self, broker: SimBroker, router: Router) -> Router:
-        """The router of a broker that boots, watched."""
+    def tap(self, broker: SimBroker) -> Tap:
+        """Listens to the machine of a broker that boots, for all watchers."""
         for watcher in self.watchers:
             watcher.vanished(broker.name)
-        return WatchedRouter(router, broker, self.watchers)
+        name, world = broker.name, self._world
+        told = {kind: [watcher.informed for watcher in self.watchers if kind in watcher.facts] for kind in FACTS}
+        wanted = {kind: [watcher.said for watcher in self.watchers if kind in watcher.effects] for kind in EFFECTS}
+
+        def hear(source: str, said: Any) -> None:
+            for tell in (wanted if source == "router" else told).get(type(said), ()):
+                tell(name, world.now, said)
+
+        return hear
 
     def started(self, broker: str, router: Router) -> None:
         """A broker's router has started."""
@@ -99,7 +74,7 @@ class Seam:
                 router.calm()
 
 
-class Tap:
+class Observing:
     """Tells the oracles of a world what they want to know of the seam."""
 
     facts: Sequence[type] = (routing.Know, routing.Opened, routing.Interest, routing.Progress)

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 from gapless.core.ports import Chop
 from gapless.errors import RecordsDamagedError, StorageError
-from gapless.node.groups import Group, Groups
+from gapless.node.commit import Group, GroupCommit
 from gapless_sim.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
     from gapless.core.ports import Operation
-    from gapless.node.engine import Engine
-    from gapless.node.machine import Cookie
+    from gapless.node.machine import Cookie, Machine
     from gapless.spi import LogVolume
     from gapless_sim.broker import SimBroker
 
@@ -38,20 +37,19 @@ class Syncing:
         self._life = broker.life
         self._choices = broker.world.choices.stream("disk")
         self._upkeep_choices = broker.world.choices.stream("upkeep")
-        self._groups = Groups(volume)
+        self._commit = GroupCommit(volume, self._begin_sync, self._on_durable, self._on_failed)
         self._reclaim_is_due = False
 
     def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
         """Writes at once; the sync takes a while."""
         try:
-            self._groups.commit(operations, cookies)
+            self._commit.commit(operations, cookies)
         except StorageError:
             self._world.observe.failed_to_write(self._broker, operations)
             raise
         if operations:
             self._world.observe.written(self._broker, operations)
             self._note_chops(operations)
-        self._start_sync()
 
     def records(self, stream: str, after: int) -> Sequence[tuple[int, bytes]]:
         """All records of a stream whose index is above that, as far as they were written and can be read."""
@@ -70,10 +68,7 @@ class Syncing:
 
     # Syncs.
 
-    def _start_sync(self) -> None:
-        group = self._groups.next()
-        if group is None:
-            return
+    def _begin_sync(self, group: Group) -> None:
         world, faults = self._world, self._world.options.disk
         duration = self._choices.delay(100_000, faults.sync_time)
         if self._choices.chance(faults.stall):
@@ -87,35 +82,37 @@ class Syncing:
         if broker.paused_until > world.now:
             world.at(broker.paused_until, broker.name, "synced", self._synced, group, upto, life=self._life)
             return
-        engine = broker.engine
-        assert engine is not None
-        if not engine.alive:
+        machine = broker.machine
+        assert machine is not None
+        if not machine.alive:
             return
         error: BaseException | None = None
         try:
             broker.disk.sync(self.volume, upto)
         except StorageError as failure:
             error = failure
-        durable = self._groups.on_synced(group, error)
-        if durable:
-            engine.on_durable(durable)
-        if error is not None:
-            engine.fail(error)
-            return
-        self._start_sync()
+        self._commit.on_synced(group, error)
+
+    def _on_durable(self, cookies: Sequence[Cookie]) -> None:
+        assert self._broker.machine is not None
+        self._broker.machine.on_durable(cookies)
+
+    def _on_failed(self, error: BaseException) -> None:
+        assert self._broker.machine is not None
+        self._broker.machine.fail(error)
 
     # Reads.
 
-    def read(self, engine: Engine) -> None:
+    def read(self, machine: Machine) -> None:
         """One read after another, each of which takes a while."""
         world = self._world
         duration = self._choices.delay(50_000, world.options.disk.read_time)
-        world.at(world.now + duration, self._broker.name, "read", self._read, engine, life=self._life)
+        world.at(world.now + duration, self._broker.name, "read", self._read, machine, life=self._life)
 
     @staticmethod
-    def _read(engine: Engine) -> None:
-        if engine.alive and engine.reads:
-            engine.read_one()
+    def _read(machine: Machine) -> None:
+        if machine.alive and machine.reads:
+            machine.read_one()
 
     # Upkeep.
 
@@ -129,11 +126,11 @@ class Syncing:
 
     def _reclaim(self) -> None:
         self._reclaim_is_due = False
-        engine = self._broker.engine
-        if engine is None or not engine.alive:
+        machine = self._broker.machine
+        if machine is None or not machine.alive:
             return
         try:
             if self.volume.reclaim():
                 self._world.probe("disk.reclaimed")
         except StorageError as error:
-            engine.fail(error)
+            machine.fail(error)

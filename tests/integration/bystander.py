@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gapless
-from gapless.node.driver import Node
+from gapless.node.node import Node
 from integration.nodes_in_process import running_node
 
 
@@ -25,7 +25,7 @@ class Bystander:
         self._connection = connection
         self._publisher = publisher
         self._subscription = subscription
-        self._run = node._run
+        self._shell = node._shell
         self.number = 0
 
     @property
@@ -56,7 +56,7 @@ class Bystander:
 
     def is_undisturbed(self) -> bool:
         """Whether neither the broker nor this session has started over."""
-        return self.node.serving and self.node._run is self._run and self._connection.connected
+        return self.node.serving and self.node._shell is self._shell and self._connection.connected
 
 
 @contextlib.asynccontextmanager

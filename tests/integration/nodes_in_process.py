@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gapless.node.config import make_config
-from gapless.node.driver import Node
+from gapless.node.node import Node
 
 
 @contextlib.asynccontextmanager

@@ -17,8 +17,8 @@ import pytest
 import gapless
 from gapless.core.stream.ticks import SECOND, wall_at
 from gapless.node.config import make_config
-from gapless.node.driver import Node
-from gapless.node.run import system_clock
+from gapless.node.node import Node
+from gapless.node.shell import system_clock
 from integration.broker_process import CLI
 
 pytestmark = pytest.mark.timeout(150)

@@ -11,7 +11,7 @@ import pytest
 import gapless
 from gapless import sync
 from gapless.core.wire.messages import OpenPublisher, PublisherOpened
-from gapless.node.driver import Node
+from gapless.node.node import Node
 from integration.nodes_in_process import running_node
 from integration.raw_client import RawClient
 

@@ -25,7 +25,7 @@ from gapless.errors import (
     VolumeLockedError,
 )
 from gapless.node.config import load_config, make_config
-from gapless.node.driver import Node
+from gapless.node.node import Node
 from integration.broker_process import BrokerProcess, Ended, bounded, run_broker
 from integration.nodes_in_process import running_node
 

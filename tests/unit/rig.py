@@ -31,7 +31,7 @@ from gapless.core.ports import (
     Write,
 )
 from gapless.errors import RecordsDamagedError
-from gapless.node.groups import Groups
+from gapless.node.commit import VolumeWriter
 from gapless.node.recovery import VolumeReader
 from gapless.spi import LogVolume, VolumeIdentity
 from gapless_storage.memory_disk import MemoryDisk
@@ -47,7 +47,7 @@ IDENTITY = VolumeIdentity("network", "broker")
 def disk_with(*operations: Operation) -> VolumeReader:
     """What a role is shown of a disk on which there is only this."""
     volume = MemoryDisk().open(IDENTITY)
-    Groups(volume).commit(operations, ())
+    VolumeWriter(volume).write(operations)
     return VolumeReader(volume)
 
 
@@ -220,9 +220,9 @@ class Rig(Generic[R]):
     def durable(self, table: str) -> dict[bytes, bytes]:
         """The rows that a table would have after a loss of power."""
         volume = self._booted.copy().open(IDENTITY)
-        groups = Groups(volume)
+        writer = VolumeWriter(volume)
         for write in self._synced:
-            groups.commit(write.operations, ())
+            writer.write(write.operations)
         return dict(volume.table(table).scan())
 
     # -------------------------------------------------------------------------------- damage and repair
@@ -239,7 +239,7 @@ class Rig(Generic[R]):
     def change_rows(self, *operations: Operation) -> None:
         """Somebody else has written this."""
         with self.repairing():
-            self._groups.commit(operations, ())
+            self._writer.write(operations)
 
     def change_records(
         self, stream: str, change: Callable[[list[tuple[int, bytes]]], object], *, last: int | None = None
@@ -275,7 +275,7 @@ class Rig(Generic[R]):
 
     def _open(self) -> None:
         self.volume = self.disk.open(IDENTITY)
-        self._groups = Groups(self.volume)
+        self._writer = VolumeWriter(self.volume)
         self._begin()
 
     def _begin(self) -> None:
@@ -292,7 +292,7 @@ class Rig(Generic[R]):
 
     def _do(self, effect: object) -> None:
         if isinstance(effect, Write):
-            self._groups.commit(effect.operations, ())
+            self._writer.write(effect.operations)
             self.unsynced.append(effect)
         elif isinstance(effect, Read):
             self.reads.append(effect)

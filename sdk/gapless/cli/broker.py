@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gapless.cli.connecting import run
 from gapless.cli.options import AsJson
 from gapless.cli.output import print_json
 
 if TYPE_CHECKING:
-    from gapless.node.driver import Node
+    from gapless.node.node import Node
 
 STDIN = 0
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -46,7 +47,7 @@ def broker(
     Ctrl-C stop it in order.
     """
     from gapless.node.config import load_config
-    from gapless.node.driver import run, serve
+    from gapless.node.node import serve
 
     settings = load_config(config, os.environ, create=create)
     os.umask(0o077)  # the volume's files, which RocksDB makes, are for nobody else

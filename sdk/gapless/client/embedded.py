@@ -13,7 +13,7 @@ from gapless.errors import VolumeLockedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gapless.node.driver import Node
+    from gapless.node.node import Node
     from gapless.spi import Link, LinkHandler
 
 
@@ -96,7 +96,7 @@ def _shared(path: Path) -> _Shared:
 
 async def _start_node(storage: dict[str, Any]) -> Node:
     from gapless.node.config import make_config
-    from gapless.node.driver import Node
+    from gapless.node.node import Node
 
     settings = {"node": {"name": "embedded"}, "storage": storage, "listen": []}
     return await Node.start(make_config(settings, "an embedded broker"))

@@ -17,7 +17,7 @@ from gapless.core.ports import AllowAll, Authorizer, Role, RoleContext
 from gapless.core.server import BrokerIdentity
 from gapless.errors import ConfigurationError, VolumeForeignError
 from gapless.node.identity import claim
-from gapless.node.machine import ROUTER_TABLE, Machine
+from gapless.node.machine import ROUTER_TABLE, Machine, Shell
 from gapless.node.recovery import VolumeReader
 from gapless.spi import Create, VolumeIdentity
 
@@ -99,8 +99,9 @@ def open_volume(loaded: Loaded, create: Create) -> tuple[LogVolume, NodeIdentity
         raise
 
 
-def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now: int, wall: int) -> Machine:
+def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shell: Shell) -> Machine:
     """A machine recovered from the volume, started. Raises what a role or router raises at start-up."""
+    now, wall = shell.clock()
     config = loaded.config
     name = config.node.name
     reader = VolumeReader(volume)
@@ -125,7 +126,16 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, now:
             roles.append(open_role(context=context))
     with said_of(config, "routing"):
         router = loaded.open_routing(options=config.routing.options)
-    machine = Machine(broker, config.limits.of_sessions, loaded.authenticator, loaded.authorizer, router, roles)
+    machine = Machine(
+        broker,
+        config.limits.of_sessions,
+        loaded.authenticator,
+        loaded.authorizer,
+        router,
+        roles,
+        volume,
+        shell,
+    )
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}
     # Any seed will do, as long as no start before had it, with this volume or another one.
     network = NetworkMap({name: NetworkNode(frozenset(loaded.open_roles))})  # [later] the other nodes

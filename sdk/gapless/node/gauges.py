@@ -9,3 +9,9 @@ SESSIONS = Family("gapless_node_sessions", "Clients that are connected.")
 FREE_BYTES = Family("gapless_volume_free_bytes", "What is left on the disk of the volume.")
 SPACE_LOW = Family("gapless_volume_space_low", "Whether less is left than node.min_free_bytes: publishers wait.")
 RECLAIMABLE_BYTES = Family("gapless_volume_reclaimable_bytes", "What the volume can give back to the disk.")
+FACTS = Family(
+    "gapless_facts_total",
+    "What the parts of the broker said to each other, by who and what.",
+    ("source", "kind"),
+    counter=True,
+)

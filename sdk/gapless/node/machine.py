@@ -1,21 +1,22 @@
-"""The whole of a node but its I/O: client sessions, a router and roles, composed into one pure machine.
+"""The whole of a node but its I/O: client sessions, a router and roles, turn by turn, as one pure machine.
 
-Whoever drives it (the asyncio driver in production, the simulator in tests) says what happened with
-`on_*`, any number of times, and then takes one `Output`: what the whole step wants of the world. Taking
-it runs the parts against each other until none has anything left to say, so everything that happened in
-one turn of the loop meets in one group of writes and in one send per link.
+Everything that happens in one iteration of the event loop (frames, completed syncs, reads, the timer) is
+noted and fed to the parts in a single turn right after; then they run against each other until none has
+anything left to say, and what they want of the world is carried out in order. So one turn makes one write,
+one send per link and one timer, whatever the load. There is no task, future or log line per message.
 
-Rules of this module: as for the cores (`gapless.core`): no clock, no I/O, no task, no randomness.
+What a part says passes one function, `_pass`, once: that is where it is counted, and where a simulator listens.
+
+There is no clock, loop or thread in here: those are the `Shell`'s. In production it is `gapless.node.shell`,
+in the simulator a process under virtual time, so what is tested there is what runs here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
-
-from msgspec import Struct
-from msgspec.structs import replace
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from gapless.core.alarms import Alarm, RaisedAlarm
 from gapless.core.gauges import Gauge
@@ -28,79 +29,125 @@ from gapless.core.ports import (
     ClientSession,
     Delete,
     EndSession,
-    Handler,
     Operation,
     Read,
     ReadResult,
-    RequestHandler,
     Role,
-    SessionEnded,
     Set,
     Tell,
     Transmit,
     Write,
 )
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
-from gapless.core.stream.ticks import PubendId
 from gapless.core.wire.messages import AskStatus
 from gapless.core.wire.messages.asking import status_parts
-from gapless.errors import ConfigurationError
-from gapless.node.gauges import SESSIONS
-from gapless.node.merging import MERGES, MergedRequests
-from gapless.selectors.topics import topic_matches
+from gapless.errors import RecordsDamagedError, StorageError
+from gapless.node.dispatch import Dispatch
+from gapless.node.gauges import FACTS, SESSIONS
 
 if TYPE_CHECKING:
-    from gapless.spi import Authenticator
+    from gapless.spi import Authenticator, Link, LogVolume
 
 Cookie: TypeAlias = "tuple[int, Hashable]"
 """Who asked (a role's position, or ROUTER), and what it called it; or its answer, where that is an `Appended`."""
-ROUTER = -1
-ROUTER_TABLE = "router"
+ROUTER: Final = -1
+SESSIONS_PART: Final = -2
+NODE: Final = -3
+"""Who says something, where it is none of the roles. The node itself: a link to a broker, a write that is durable."""
+ROUTER_TABLE: Final = "router"
 """Where a router's `Save` goes."""
 
-ROUNDS_MAX = 1000
+ROUNDS_MAX: Final = 1000
 """Effects of effects of effects … end long before this many rounds; more is a loop without an end."""
-
-STATUS_PART_BYTES = 65_536
+STATUS_PART_BYTES: Final = 65_536
 """So much of a status goes into one frame."""
 
 Network: TypeAlias = routing.SendFrame | routing.Dial | routing.Hangup
 
-
-PUBEND_OF: dict[type, Callable[[Any], PubendId]] = {
-    routing.AskPubend: attrgetter("want.pubend"),
-    routing.Enrol: attrgetter("pubend"),
-    routing.Hold: attrgetter("pubend"),
-    routing.Released: attrgetter("pubend"),
-    routing.SubmitOpen: attrgetter("request.pubend"),
-    routing.Submit: attrgetter("pub.pubend"),
-}
-"""What concerns a pubend goes to whoever hosts it: two roles may take the same of these, no other fact."""
+Tap: TypeAlias = "Callable[[str, object], None]"
+"""Hears of everything that a part says, before anybody acts on it: who ("router", "sessions", "node", or the name
+of a role), and what. What the router does not say, and takes, it is about to be told."""
 
 
-class Output(Struct):
-    """What a step wants of the world, to be done in this order.
+class Shell(Protocol):
+    """The world around a machine."""
 
-    1. `operations`: all of them as one atomic write, then synced; then `on_durable(cookies)`. If it fails,
-       nothing more of this machine may leave: it is thrown away, and another one recovered.
-    2. `links`: sends, and what else concerns a client's link.
-    3. `reads`: each answered by `on_read`; they see the operations of this and all earlier outputs.
-    """
+    @property
+    def clock(self) -> Callable[[], tuple[int, int]]:
+        """Tells monotonic nanoseconds, and milliseconds since 1970."""
 
-    operations: list[Operation] = []
-    cookies: list[Cookie] = []
-    links: dict[int, LinkOutput] = {}
-    reads: list[Read] = []
-    network: list[Network] = []
-    """For links to other brokers."""
-    alarms: list[Alarm] = []
+    @property
+    def taps(self) -> Sequence[Tap]:
+        """Who listens; asked once."""
 
-    def __bool__(self) -> bool:
-        return bool(self.operations or self.cookies or self.links or self.reads or self.network or self.alarms)
+    def schedule(self) -> None:
+        """Call `Machine.turn` soon, after what else happens now. Not asked for again before that turn."""
+
+    def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
+        """Write all of it as one batch, see to its sync, then call `Machine.on_durable` in that order.
+
+        Raises what the volume's `write` raises.
+        """
+
+    def carry_out_reads(self) -> None:
+        """Call `Machine.read_one` for the reads that wait: now as many as there is time for, the rest later."""
+
+    def arm(self, now: int, due: int) -> None:
+        """Call `Machine.turn` at `due` or earlier."""
+
+    def to_network(self, effect: Network) -> None:
+        """Something for a link to another broker."""
+
+    def alarm(self, alarm: Alarm) -> None:
+        """Tell the operator."""
+
+    def status(self) -> Iterable[Gauge | RaisedAlarm]:
+        """The shell's own figures, and the alarms: what belongs to the node's status beside the machine's figures."""
+
+    def on_last_link_closed(self) -> None:
+        """No client is connected any more."""
+
+    def on_failed(self, error: BaseException) -> None:
+        """The machine cannot go on: the storage failed, or the code. Called once."""
+
+
+class LinkOwner:
+    """Hears a client's link, for one machine."""
+
+    __slots__ = ("_machine", "_number", "link", "pending")
+
+    def __init__(self, machine: Machine, number: int, link: Link) -> None:
+        self._machine = machine
+        self._number = number
+        self.link = link
+        self.pending = 0
+        """What the sessions were last told."""
+
+    def on_frames(self, payloads: Sequence[bytes]) -> None:
+        """Frames arrived."""
+        self._machine.on_frames(self._number, payloads)
+
+    def on_broken(self, reason: str) -> None:
+        """What came breaks the framing, or is too much."""
+        self._machine.on_broken(self._number, reason)
+
+    def on_drained(self) -> None:
+        """Much had been pending, and now little is."""
+        self._machine.on_drained(self._number)
+
+    def on_closed(self, reason: str) -> None:
+        """The link is over."""
+        self._machine.on_closed(self._number)
 
 
 class Machine:
-    """One node's sessions, router and roles."""
+    """One node's sessions, router and roles over one volume, until they are abandoned or fail.
+
+    `on_…` says what happened, at any time; it is taken in by the next `turn`. A turn wants of the world, in this order:
+    all operations as one atomic write, which is then synced (if that fails, nothing more of this machine may leave: it
+    is thrown away, and another one recovered); sends, and what else concerns a client's link; then reads, which see
+    the operations of this and all earlier turns.
+    """
 
     def __init__(
         self,
@@ -110,172 +157,245 @@ class Machine:
         authorizer: Authorizer,
         router: Router,
         roles: Sequence[Role],
+        volume: LogVolume,
+        shell: Shell,
     ) -> None:
         """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
         self._router = router
         self._roles = tuple(roles)
-        self._merged = MergedRequests()
-        """What clients asked and several roles answer."""
-        requests = {**requests_of(roles, self._merged), AskStatus: self._on_ask_status}
+        self._volume = volume
+        self._shell = shell
+        self._dispatch = Dispatch(roles)
+        requests = {**self._dispatch.requests, AskStatus: self._on_ask_status}
         self.sessions = Sessions(broker, limits, authenticator, authorizer, requests)
         self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
-        self.around: Callable[[], Iterable[Gauge | RaisedAlarm]] = tuple
-        """What else belongs to the status: the figures and the alarms of whatever drives this machine."""
         self._to_router = router.handlers()
-        self._to_roles = handlers_of(roles)
-        self._hosted: dict[PubendId, tuple[int, routing.PubendMeta]] = {}
-        """The pubends of this node: whose each is, by the role's position, and what was last said of it."""
-        handlers = [role.handlers() for role in roles]
-        self._mailboxes = {
-            role.name: table[routing.Posted]
-            for role, table in zip(roles, handlers, strict=True)
-            if routing.Posted in table
-        }
-        self._session_ended = [table[SessionEnded] for table in handlers if SessionEnded in table]
-        self._session_ended.append(self._merged.on_session_ended)
-        self._appended = [table.get(Appended, _nobody) for table in handlers]
         self._from_roles = self._role_effects()
         self._from_router = self._router_effects()
+        self.alive = True
+        """Whether it has neither failed nor been abandoned."""
+        self.scheduled = False
+        """Whether a turn is due."""
+        self.reads: deque[tuple[int, Read]] = deque()
+        """What waits to be read, and which role asked."""
+        self.links: dict[int, LinkOwner] = {}
+        """The clients' links, by number."""
+        self._link_count = 0
+        self._events: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """What happened, to be taken in by the next turn."""
+        self._due: int | None = None
+        self._now, self._wall = 0, 0
+        self._names = {ROUTER: "router", SESSIONS_PART: "sessions", NODE: "node"} | {
+            source: role.name for source, role in enumerate(roles)
+        }
+        self._taps = tuple(shell.taps)
+        self._counts: dict[int, dict[type, int]] = {source: defaultdict(int) for source in self._names}
         self._queue: list[Effect] = []
         """Effects of the router that have not been carried out."""
-        self._output = Output()
-        self._now = 0
-        self._wall = 0
+        self._operations: list[Operation] = []
+        self._cookies: list[Cookie] = []
+        self._alarms: list[Alarm] = []
+        self._network: list[Network] = []
+
+    # Getters.
+
+    def gauges(self) -> Iterator[Gauge]:
+        """The figures of the sessions, of the router, of each role, and of what they say to each other."""
+        yield SESSIONS.gauge(self.sessions.count)
+        yield from self._router.gauges()
+        for role in self._roles:
+            yield from role.gauges()
+        for source, counts in self._counts.items():
+            for kind, count in counts.items():
+                yield FACTS.gauge(count, self._names[source], kind.__name__)
 
     # What happened.
 
     def start(self, now: int, wall: int, context: RouterContext) -> None:
         """The first call: the router starts, then each role says what there is."""
-        self._at(now, wall)
-        self._tell_router(context)
+        self._now, self._wall = now, wall
+        self._tell_router(context, NODE)
         for role in self._roles:
             role.start(now, wall)
 
-    def on_link(self, link: int, peer: str, now: int, wall: int) -> None:
-        """A client connected; `link` is a number that was never used before."""
-        self._at(now, wall)
-        self.sessions.on_link(link, peer, now)
+    def accept(self, link: Link) -> LinkOwner:
+        """A client connected; the owner hears its link."""
+        self._link_count += 1
+        number = self._link_count
+        owner = self.links[number] = LinkOwner(self, number, link)
+        self._happened(self._take_link, number, link.peer)
+        return owner
 
-    def on_frames(self, link: int, payloads: Sequence[bytes], now: int, wall: int) -> None:
+    def on_frames(self, number: int, payloads: Sequence[bytes]) -> None:
         """Frames arrived on a client's link."""
-        self._at(now, wall)
-        self.sessions.on_frames(link, payloads, now, wall)
-        self._take_from_sessions()
+        self._happened(self._take_frames, number, payloads)
 
-    def on_link_broken(self, link: int, reason: str, now: int, wall: int) -> None:
+    def on_broken(self, number: int, reason: str) -> None:
         """What came on a client's link breaks the framing, or is too much: nothing more is read there."""
-        self._at(now, wall)
-        self.sessions.on_broken(link, reason, now)
+        self._happened(self._take_broken, number, reason)
+
+    def on_drained(self, number: int) -> None:
+        """Little is pending on a link on which much was."""
+        owner = self.links.get(number)
+        if owner is not None:
+            owner.pending = owner.link.pending
+            self._happened(self._take_pending, number, owner.pending)
+
+    def on_closed(self, number: int) -> None:
+        """A client's link is over."""
+        self.links.pop(number, None)
+        if not self.links:
+            self._shell.on_last_link_closed()
+        self._happened(self._take_closed, number)
+
+    def on_durable(self, cookies: Sequence[Cookie]) -> None:
+        """The writes with these cookies are on disk."""
+        self._happened(self._take_durable, cookies)
+
+    def on_space(self, *, low: bool) -> None:
+        """The disk is nearly full, or no longer."""
+        self._happened(self._take_space, low)
+
+    def on_broker_link(self, number: int, peer: str, peer_roles: frozenset[str], incarnation: int) -> None:
+        """A link to another broker is there."""
+        self._happened(self._tell_router, routing.LinkUp(number, peer, peer_roles, incarnation), NODE)
+
+    def on_broker_frame(self, number: int, frame: bytes) -> None:
+        """A frame of another broker arrived."""
+        self._happened(self._tell_router, routing.FrameArrived(number, frame), NODE)
+
+    def on_broker_link_closed(self, number: int) -> None:
+        """A link to another broker is gone."""
+        self._happened(self._tell_router, routing.LinkDown(number), NODE)
+
+    # Commands.
+
+    def close(self, reason: str) -> None:
+        """Ends all sessions in order, and refuses new ones."""
+        self._happened(self._close_sessions, reason)
+
+    def read_one(self) -> None:
+        """Carries out the read that waits longest; its answer is taken in by the next turn."""
+        source, read = self.reads.popleft()
+        self._happened(self._roles_on_read, source, self._read_now(read))
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing is carried out any more, because of this."""
+        if self.alive:
+            self.alive = False
+            self._shell.on_failed(error)
+
+    def abandon(self) -> dict[int, LinkOwner]:
+        """Nothing is carried out any more. Returns the links, which are the caller's now."""
+        self.alive = False
+        links, self.links = self.links, {}
+        self._events.clear()
+        self.reads.clear()
+        return links
+
+    # The turn.
+
+    def turn(self) -> None:
+        """Takes in all that happened, and carries out what follows from it."""
+        self.scheduled = False
+        if not self.alive:
+            return
+        try:
+            now, wall = self._now, self._wall = self._shell.clock()
+            events, self._events = self._events, []
+            for take, arguments in events:
+                take(*arguments)
+            if self._due is not None and self._due <= now:
+                self._on_deadline(now, wall)
+            self._run()
+            self._carry_out()
+            if self.reads:
+                self._shell.carry_out_reads()
+            self._due = self.deadline()
+            if self._due is not None:
+                self._shell.arm(now, self._due)
+        except Exception as error:  # noqa: BLE001 - whatever it is, this machine cannot go on
+            self.fail(error)
+
+    def deadline(self) -> int | None:
+        """When there is something to do although nothing happens (monotonic nanoseconds), or None."""
+        due = self.sessions.deadline()
+        wake = self._router.next_wake()
+        if wake is not None and (due is None or wake < due):
+            due = wake
+        for role in self._roles:
+            wake = role.deadline()
+            if wake is not None and (due is None or wake < due):
+                due = wake
+        return due
+
+    def _happened(self, take: Callable[..., None], *arguments: Any) -> None:
+        if self.alive:
+            self._events.append((take, arguments))
+            if not self.scheduled:
+                self.scheduled = True
+                self._shell.schedule()
+
+    # What happened, in the turn that takes it in.
+
+    def _take_link(self, number: int, peer: str) -> None:
+        self.sessions.on_link(number, peer, self._now)
+
+    def _take_frames(self, number: int, payloads: Sequence[bytes]) -> None:
+        self.sessions.on_frames(number, payloads, self._now, self._wall)
         self._take_from_sessions()
 
-    def on_link_closed(self, link: int, now: int, wall: int) -> None:
-        """A client's link is gone."""
-        self._at(now, wall)
-        self.sessions.on_link_closed(link)
+    def _take_broken(self, number: int, reason: str) -> None:
+        self.sessions.on_broken(number, reason, self._now)
         self._take_from_sessions()
 
-    def on_pending(self, link: int, pending: int, now: int, wall: int) -> None:
-        """So many bytes have not left for a client's link: said after each send, and when it has drained."""
-        self._at(now, wall)
-        self.sessions.on_pending(link, pending, now)
+    def _take_closed(self, number: int) -> None:
+        self.sessions.on_link_closed(number)
         self._take_from_sessions()
 
-    def on_durable(self, cookies: Iterable[Cookie], now: int, wall: int) -> None:
-        """The operations of the outputs that held these cookies are on disk. In the order of the outputs."""
-        self._at(now, wall)
+    def _take_pending(self, number: int, pending: int) -> None:
+        self.sessions.on_pending(number, pending, self._now)
+        self._take_from_sessions()
+
+    def _take_durable(self, cookies: Iterable[Cookie]) -> None:
+        now, wall = self._now, self._wall
         for source, cookie in cookies:
             if source == ROUTER:
-                self._tell_router(routing.Saved(cookie))
+                self._tell_router(routing.Saved(cookie), NODE)
             elif type(cookie) is Appended:
-                self._appended[source](cookie, now, wall)
+                self._dispatch.appended[source](cookie, now, wall)
             else:
                 self._roles[source].on_durable(cookie, now, wall)
 
-    def on_read(self, result: ReadResult, now: int, wall: int) -> None:
-        """A read is answered; its cookie is the one that the output gave it."""
-        self._at(now, wall)
-        source, cookie = cast("Cookie", result.cookie)
-        self._roles[source].on_read(replace(result, cookie=cookie), now, wall)
+    def _roles_on_read(self, source: int, result: ReadResult) -> None:
+        self._roles[source].on_read(result, self._now, self._wall)
 
-    def on_space(self, now: int, wall: int, *, low: bool) -> None:
-        """The disk is nearly full, or no longer."""
-        self._at(now, wall)
+    def _take_space(self, low: bool) -> None:  # noqa: FBT001 - an event's arguments have no names
         for role in self._roles:
-            role.on_space(now, wall, low=low)
+            role.on_space(self._now, self._wall, low=low)
 
-    def on_deadline(self, now: int, wall: int) -> None:
-        """The time of `deadline()` has come."""
-        self._at(now, wall)
+    def _close_sessions(self, reason: str) -> None:
+        self.sessions.close(reason)
+        self._take_from_sessions()
+
+    def _on_deadline(self, now: int, wall: int) -> None:
         self.sessions.on_deadline(now)
         self._take_from_sessions()
         wake = self._router.next_wake()
         if wake is not None and wake <= now:
-            self._tell_router(routing.Wake())
+            self._tell_router(routing.Wake(), NODE)
         for role in self._roles:
             due = role.deadline()
             if due is not None and due <= now:
                 role.on_deadline(now, wall)
 
-    def on_broker_link(
-        self, link: int, peer: str, peer_roles: frozenset[str], incarnation: int, now: int, wall: int
-    ) -> None:
-        """A link to another broker is there."""
-        self._at(now, wall)
-        self._tell_router(routing.LinkUp(link, peer, peer_roles, incarnation))
+    # The parts against each other: what the router said, then what each role says to it, until all are silent.
 
-    def on_broker_frame(self, link: int, frame: bytes, now: int, wall: int) -> None:
-        """A frame of another broker arrived."""
-        self._at(now, wall)
-        self._tell_router(routing.FrameArrived(link, frame))
-
-    def on_broker_link_closed(self, link: int, now: int, wall: int) -> None:
-        """A link to another broker is gone."""
-        self._at(now, wall)
-        self._tell_router(routing.LinkDown(link))
-
-    # Commands.
-
-    def close(self, reason: str, now: int, wall: int) -> None:
-        """Ends all sessions in order, and refuses new ones."""
-        self._at(now, wall)
-        self.sessions.close(reason)
-        self._take_from_sessions()
-
-    # What to do.
-
-    def take_output(self) -> Output:
-        """Runs until nothing is left to say, and returns what the step wants; emptied by the call."""
+    def _run(self) -> None:
         for _ in range(ROUNDS_MAX):
             if not self._run_round():
-                break
-        else:
-            raise AssertionError(f"the node's parts still talk after {ROUNDS_MAX} rounds: {self._queue[:3]}")
-        output = self._output
-        self._output = Output()
-        output.links = self.sessions.take_links(self._now)
-        return output
-
-    def deadline(self) -> int | None:
-        """When `on_deadline` wants to be called (monotonic nanoseconds), or None."""
-        wakes = [self.sessions.deadline(), self._router.next_wake(), *[role.deadline() for role in self._roles]]
-        return min([wake for wake in wakes if wake is not None], default=None)
-
-    def role(self, name: str) -> Role | None:
-        """The role of that name, if this node hosts it: for an operator's commands."""
-        return next((role for role in self._roles if role.name == name), None)
-
-    def gauges(self) -> Iterator[Gauge]:
-        """The figures of the sessions, of the router and of each role."""
-        yield SESSIONS.gauge(self.sessions.count)
-        yield from self._router.gauges()
-        for role in self._roles:
-            yield from role.gauges()
-
-    def _on_ask_status(self, client: ClientSession, request: AskStatus, _now: int, _wall: int) -> None:
-        for part in status_parts(request.request, [*self.gauges(), *self.around()], self._status_part_bytes):
-            self.sessions.tell(client.number, part)
-
-    # One round: what the router said, then what each role says to it.
+                return
+        raise AssertionError(f"the node's parts still talk after {ROUNDS_MAX} rounds: {self._queue[:3]}")
 
     def _run_round(self) -> bool:
         """Returns whether anybody said something in it that somebody may have an answer to."""
@@ -298,153 +418,162 @@ class Machine:
         effects = self.sessions.take_effects()
         for effect in effects:
             if type(effect) in (routing.Submit, routing.SubmitOpen):
-                self._tell_router(effect)
+                self._tell_router(effect, SESSIONS_PART)
             elif type(effect) is Alarm:
-                self._output.alarms.append(effect)
+                self._alarm(effect, SESSIONS_PART)
             else:
-                for handler in self._session_ended:
+                self._pass(SESSIONS_PART, effect)
+                for handler in self._dispatch.session_ended:
                     handler(effect, self._now, self._wall)
         return bool(effects)
 
-    def _tell_router(self, fact: object, _source: int = ROUTER) -> None:
-        self._queue.extend(self._to_router[type(fact)](self._now, fact))
+    def _pass(self, source: int, said: object) -> None:
+        """The one tap: everything that a part says passes here once, before anybody acts on it."""
+        self._counts[source][type(said)] += 1
+        for hear in self._taps:
+            hear(self._names[source], said)
 
-    def _at(self, now: int, wall: int) -> None:
-        self._now = now
-        self._wall = wall
+    def _tell_router(self, fact: object, source: int) -> None:
+        self._pass(source, fact)
+        for effect in self._to_router[type(fact)](self._now, fact):
+            self._pass(ROUTER, effect)
+            self._queue.append(effect)
 
     # What each effect means.
 
     def _role_effects(self) -> dict[type, Callable[[Any, int], None]]:
-        transmit, end = self.sessions.transmit, self.sessions.end
         return {
             **dict.fromkeys(self._to_router, self._tell_router),
             routing.Opened: self._on_opened,
             routing.Post: self._on_post,
             Write: self._write,
             Read: self._read,
-            Tell: self._tell_client,
-            Transmit: lambda effect, _: transmit(effect.session, effect.payloads),
-            EndSession: lambda effect, _: end(effect.session, effect.reason),
-            Alarm: self._on_alarm,
+            Tell: self._tell,
+            Transmit: self._transmit,
+            EndSession: self._end_session,
+            Alarm: self._alarm,
         }
 
     def _router_effects(self) -> dict[type, Callable[[Any], None]]:
         return {
-            **{kind: self._to_roles_of(kind, takers) for kind, takers in self._to_roles.items()},
+            **{kind: partial(self._to_role, handler) for kind, handler in self._dispatch.facts.items()},
             routing.Submitted: self.sessions.on_placed,
             routing.Save: self._save,
-            routing.Posted: self._on_posted,
-            routing.SendFrame: self._to_network,
-            routing.Dial: self._to_network,
-            routing.Hangup: self._to_network,
-            Alarm: self._on_alarm,
+            **dict.fromkeys((routing.SendFrame, routing.Dial, routing.Hangup), self._to_network),
+            Alarm: self._on_router_alarm,
         }
 
-    def _to_roles_of(self, kind: type, takers: Mapping[int, Handler]) -> Callable[[Any], None]:
-        if len(takers) > 1:
-            return lambda effect: self._to_host(kind, takers, effect)
-        handler = next(iter(takers.values()), _nobody)
-        return lambda effect: handler(effect, self._now, self._wall)
-
-    def _to_host(self, kind: type, takers: Mapping[int, Handler], effect: Any) -> None:
-        """Of several roles, the one that hosts the pubend; of a pubend that nobody hosts, the first has to say so."""
-        pubend = PUBEND_OF[kind](effect)
-        if not pubend and kind is routing.SubmitOpen:
-            pubend = self._pubend_for(effect.request.topic)
-        source = self._hosted[pubend][0] if pubend in self._hosted else next(iter(takers))
-        takers.get(source, _nobody)(effect, self._now, self._wall)
-
-    def _pubend_for(self, topic: str | None) -> PubendId:
-        """A pubend of the host that a publisher is to be opened at: of the first one that carries its topic."""
-        for _, meta in sorted(self._hosted.values(), key=itemgetter(0)):
-            if not meta.sealed and (topic is None or any(topic_matches(pattern, topic) for pattern in meta.topics)):
-                return meta.pubend
-        return ""
-
-    def _on_opened(self, opened: routing.Opened, source: int) -> None:
-        """A role hosts a pubend: that is how it registers for what concerns it."""
-        host, _ = self._hosted.setdefault(opened.meta.pubend, (source, opened.meta))
-        if host != source:
-            names = self._roles[host].name, self._roles[source].name
-            raise ConfigurationError(f"the roles {names[0]!r} and {names[1]!r} both host {opened.meta.pubend}")
-        self._hosted[opened.meta.pubend] = source, opened.meta
-        self._tell_router(opened)
-
-    def _on_post(self, post: routing.Post, _source: int) -> None:
-        if len(post.data) > routing.MAIL_BYTES_MAX:
-            raise ValueError(f"mail to {post.role} of {post.to_node!r} has {len(post.data):,} bytes")
-        self._tell_router(post)
-
-    def _on_posted(self, posted: routing.Posted) -> None:
-        """Only the role that it is for gets it. Any role may take mail."""
-        handler = self._mailboxes.get(posted.role, _nobody)
-        handler(posted, self._now, self._wall)
-
-    def _on_alarm(self, alarm: Alarm, _source: int = ROUTER) -> None:
-        self._output.alarms.append(alarm)
+    def _to_role(self, handler: Callable[[Any, int, int], None], effect: Effect) -> None:
+        handler(effect, self._now, self._wall)
 
     def _to_network(self, effect: Network) -> None:
-        self._output.network.append(effect)
+        self._network.append(effect)
 
-    def _write(self, write: Write, source: int) -> None:
-        """A log of the volume takes each index as it is proposed: its answer waits for the sync alone."""
-        self._output.operations.extend(write.operations)
-        for operation in write.operations:
-            if type(operation) is Append:
-                assert operation.indices is not None, f"the log {operation.log} of the volume numbers nothing itself"
-                self._output.cookies.append((source, Appended(operation.cookie, operation.indices)))
-        if write.cookie is not None:
-            self._output.cookies.append((source, write.cookie))
+    def _on_router_alarm(self, alarm: Alarm) -> None:
+        self._alarms.append(alarm)
 
-    def _tell_client(self, told: Tell, source: int) -> None:
-        answer = self._merged.answer(told, source)
+    def _on_opened(self, opened: routing.Opened, source: int) -> None:
+        self._dispatch.on_opened(opened, source)
+        self._tell_router(opened, source)
+
+    def _on_post(self, post: routing.Post, source: int) -> None:
+        if len(post.data) > routing.MAIL_BYTES_MAX:
+            raise ValueError(f"mail to {post.role} of {post.to_node!r} has {len(post.data):,} bytes")
+        self._tell_router(post, source)
+
+    def _tell(self, tell: Tell, source: int) -> None:
+        self._pass(source, tell)
+        answer = self._dispatch.merged.answer(tell, source)
         if answer is not None:
             self.sessions.tell(answer.session, answer.message)
 
+    def _transmit(self, transmit: Transmit, source: int) -> None:
+        self._pass(source, transmit)
+        self.sessions.transmit(transmit.session, transmit.payloads)
+
+    def _end_session(self, end: EndSession, source: int) -> None:
+        self._pass(source, end)
+        self.sessions.end(end.session, end.reason)
+
+    def _alarm(self, alarm: Alarm, source: int) -> None:
+        self._pass(source, alarm)
+        self._alarms.append(alarm)
+
+    def _write(self, write: Write, source: int) -> None:
+        """A log of the volume takes each index as it is proposed: its answer waits for the sync alone."""
+        self._pass(source, write)
+        self._operations.extend(write.operations)
+        for operation in write.operations:
+            if type(operation) is Append:
+                assert operation.indices is not None, f"the log {operation.log} of the volume numbers nothing itself"
+                self._cookies.append((source, Appended(operation.cookie, operation.indices)))
+        if write.cookie is not None:
+            self._cookies.append((source, write.cookie))
+
     def _read(self, read: Read, source: int) -> None:
-        self._output.reads.append(replace(read, cookie=(source, read.cookie)))
+        self._pass(source, read)
+        self.reads.append((source, read))
 
     def _save(self, save: routing.Save) -> None:
         key = save.key.encode()
-        operation = Delete(ROUTER_TABLE, key) if save.value is None else Set(ROUTER_TABLE, key, save.value)
-        self._write(Write([operation], save.cookie), ROUTER)
+        self._operations.append(Delete(ROUTER_TABLE, key) if save.value is None else Set(ROUTER_TABLE, key, save.value))
+        if save.cookie is not None:
+            self._cookies.append((ROUTER, save.cookie))
 
+    def _on_ask_status(self, client: ClientSession, request: AskStatus, _now: int, _wall: int) -> None:
+        for part in status_parts(request.request, [*self.gauges(), *self._shell.status()], self._status_part_bytes):
+            self.sessions.tell(client.number, part)
 
-def handlers_of(roles: Sequence[Role]) -> dict[type, dict[int, Handler]]:
-    """Who takes each fact that a router may say to a core, by position. Nobody may: the seam is lossy."""
-    claimed: dict[type, str] = {}
-    handlers: dict[type, dict[int, Handler]] = {kind: {} for kind in get_args(Effect)}
-    for source, role in enumerate(roles):
-        for kind, handler in role.handlers().items():
-            if kind in (SessionEnded, routing.Posted, Appended):  # for every role that takes it, or for who asked
-                continue
-            if kind not in PUBEND_OF:
-                _claim(claimed, kind, role)
-            handlers.setdefault(kind, {})[source] = handler
-    return handlers
+    # Carrying it out.
 
+    def _carry_out(self) -> None:
+        if self._operations or self._cookies:
+            operations, self._operations = self._operations, []
+            cookies, self._cookies = self._cookies, []
+            self._shell.commit(operations, cookies)
+        for number, work in self.sessions.take_links(self._now).items():
+            owner = self.links.get(number)
+            if owner is not None:
+                self._serve(number, owner, work)
+        if self._alarms:
+            alarms, self._alarms = self._alarms, []
+            for alarm in alarms:
+                self._shell.alarm(alarm)
+        if self._network:
+            network, self._network = self._network, []
+            for effect in network:
+                self._shell.to_network(effect)
 
-def requests_of(roles: Sequence[Role], merged: MergedRequests) -> dict[type, RequestHandler]:
-    """The handler of each client message that a role answers; several roles may answer what can be merged."""
-    claimed: dict[type, str] = {}
-    takers: dict[type, dict[int, RequestHandler]] = {}
-    for source, role in enumerate(roles):
-        for kind, handler in role.requests().items():
-            if kind not in MERGES:
-                _claim(claimed, kind, role)
-            takers.setdefault(kind, {})[source] = handler
-    return {
-        kind: next(iter(found.values())) if len(found) == 1 else merged.handler(kind, found)
-        for kind, found in takers.items()
-    }
+    def _serve(self, number: int, owner: LinkOwner, work: LinkOutput) -> None:
+        link = owner.link
+        # What has left since the last send is said before the next one, or a link on which there is always
+        # the same little message under way would look as if nothing ever left.
+        self._say_pending(number, owner)
+        if work.limit:
+            link.raise_limit(work.limit)
+        if work.urgent:
+            link.send(work.urgent, urgent=True)
+        if work.ordinary:
+            link.send(work.ordinary)
+        if work.paused is not None:
+            (link.pause if work.paused else link.resume)()
+        if work.close is not None:
+            link.close(work.close)
+            return
+        self._say_pending(number, owner)
 
+    def _say_pending(self, number: int, owner: LinkOwner) -> None:
+        pending = owner.link.pending
+        if pending or owner.pending:
+            owner.pending = pending
+            self._happened(self._take_pending, number, pending)
 
-def _claim(claimed: dict[type, str], kind: type, role: Role) -> None:
-    if kind in claimed:
-        raise ConfigurationError(f"the roles {claimed[kind]!r} and {role.name!r} both answer {kind.__name__}")
-    claimed[kind] = role.name
-
-
-def _nobody(_message: Any, _now: int, _wall: int) -> None:
-    """The node has no such role."""
+    def _read_now(self, read: Read) -> ReadResult:
+        stream = self._volume.stream(read.stream)
+        try:
+            records = stream.read(read.after, read.upto, read.max_bytes)
+        except RecordsDamagedError as error:
+            return ReadResult(read.cookie, (), stream.first, str(error), error.upto)
+        except StorageError as error:
+            return ReadResult(read.cookie, (), stream.first, str(error) or type(error).__name__)
+        return ReadResult(read.cookie, records, stream.first)

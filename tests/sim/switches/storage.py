@@ -14,15 +14,15 @@ STORAGE = (
         "When a sync ends, everything that was written while it ran counts as durable too.",
         (
             Edit(
-                "gapless.node.groups:Groups.on_synced",
-                "    return durable",
+                "gapless.node.commit:GroupCommit.on_synced",
+                "    self._begin()",
                 "    if durable:\n"
                 "        for behind in self._in_flight:\n"
                 "            durable += behind.cookies\n"
                 "            behind.cookies = []\n"
                 "        durable += self._cookies\n"
                 "        self._cookies = []\n"
-                "    return durable",
+                "    self._begin()",
             ),
         ),
         ("I7", "I1"),

@@ -139,7 +139,7 @@ def test_a_bug_in_a_core_is_not_taken_for_a_failure_of_the_disk() -> None:
         raise ValueError("a bug")
 
     assert machine is not None
-    machine.on_frames = broken  # type: ignore[method-assign,assignment]
+    machine._take_frames = broken  # type: ignore[method-assign,assignment]
     small.producer.publish(1)
 
     with pytest.raises(ValueError, match="a bug"):

@@ -42,5 +42,11 @@ async def test_a_broker_that_accepts_and_stays_silent_is_given_up() -> None:
                 pass
 
 
-def test_a_command_is_a_coroutine() -> None:
-    assert run(asyncio.sleep(0, "done")) == "done"
+def test_a_command_is_a_coroutine_and_runs_with_uvloop_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def which() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    pytest.importorskip("uvloop")
+    assert run(which()).startswith("uvloop")
+    monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
+    assert run(which()).startswith("asyncio")

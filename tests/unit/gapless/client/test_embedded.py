@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.node import driver
+from gapless.node import node as node_module
 from unit.gapless.client.fake_network import FakeNetwork
 
 
@@ -42,7 +42,7 @@ class FakeNode:
 
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> list[FakeNode]:
-    monkeypatch.setattr(driver, "Node", FakeNode)
+    monkeypatch.setattr(node_module, "Node", FakeNode)
     monkeypatch.setattr(FakeNode, "failure", None)
     FakeNode.nodes = []
     return FakeNode.nodes

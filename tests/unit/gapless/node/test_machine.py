@@ -1,13 +1,15 @@
-"""The machine: one dispatch table, steps that run until quiet, one output per step."""
+"""The machine: one dispatch table, turns that run until quiet, one write and one send per link and turn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
 import pytest
 
-from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
+from gapless.core.alarms import Alarm, AlarmBook, AlarmCode, RaisedAlarm
+from gapless.core.gauges import Gauge, value_of
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import Know, NetworkMap, Save, Submit
 from gapless.core.network.seam import Effect, Router, RouterContext
@@ -15,9 +17,9 @@ from gapless.core.ports import (
     AllowAll,
     EndSession,
     Handler,
+    Operation,
     Put,
     Read,
-    ReadResult,
     RequestHandler,
     SessionEnded,
     Set,
@@ -29,6 +31,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import (
     AskStatus,
     Code,
+    Heartbeat,
     ListPubends,
     ListSubscriptions,
     OpenPublisher,
@@ -38,42 +41,132 @@ from gapless.core.wire.messages import (
 )
 from gapless.errors import ConfigurationError
 from gapless.node.auth import Anonymous
-from gapless.node.gauges import SESSIONS
-from gapless.node.machine import ROUNDS_MAX, Machine, Output
+from gapless.node.gauges import FACTS, SESSIONS
+from gapless.node.machine import ROUNDS_MAX, Cookie, Machine, Network
+from links import FakeLink
 from nodes import LAST, PUBEND, STREAM, TOLD, LogRole, StraightRouter
-from wire import Wire, columns, hello, joined, kinds
+from volumes import FakeVolume
+from wire import columns, hello, kinds
 
 NOW = 10**9
 WALL = 1_700_000_000_000
 
 
+@dataclass
+class Turn:
+    """What a turn wanted of the world."""
+
+    operations: list[Operation] = field(default_factory=list)
+    cookies: list[Cookie] = field(default_factory=list)
+    sent: dict[int, list[Any]] = field(default_factory=dict)
+    """By link: payloads, and the reason for which it is closed."""
+    network: list[Network] = field(default_factory=list)
+    alarms: list[Alarm] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any((self.operations, self.cookies, self.sent, self.network, self.alarms))
+
+
 class Rig:
-    """A machine, its parts, and clients."""
+    """A machine, its parts, its clients, and the shell around it."""
 
     def __init__(self, *roles: Any, limits: SessionLimits | None = None) -> None:
         self.router = StraightRouter()
         self.role = LogRole()
+        self.volume = FakeVolume()
+        self.now, self.wall = NOW, WALL
+        self.heard: list[tuple[str, object]] = []
+        self.taps = [lambda source, said: self.heard.append((source, said))]
+        self.calls: list[Any] = []
+        self.due: int | None = None
+        self.alarms = AlarmBook()
+        self.links: dict[int, FakeLink] = {}
+        self.errors: list[BaseException] = []
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         everyone = roles or (self.role,)
         router = cast("Router", self.router)
-        self.machine = Machine(identity, limits or SessionLimits(), Anonymous(), AllowAll(), router, everyone)
+        self.machine = Machine(
+            identity, limits or SessionLimits(), Anonymous(), AllowAll(), router, everyone, self.volume, self
+        )
         self.machine.start(NOW, WALL, RouterContext("node", 1, NetworkMap({})))
-        self.machine.take_output()
+        self.turn()
 
-    def connect(self, link: int, *, publisher: bool = True) -> Wire:
-        wire = Wire()
-        self.machine.on_link(link, "peer", NOW, WALL)
-        self.say(link, wire, hello(instance=str(link)))
+    # The shell.
+
+    def clock(self) -> tuple[int, int]:
+        return self.now, self.wall
+
+    def schedule(self) -> None:
+        self.calls.append("schedule")
+
+    def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
+        self.calls.append("commit")
+        self.wanted.operations += operations
+        self.wanted.cookies += cookies
+
+    def carry_out_reads(self) -> None:
+        self.calls.append("reads")
+
+    def arm(self, now: int, due: int) -> None:
+        self.due = due
+
+    def to_network(self, effect: Network) -> None:
+        self.calls.append(effect)
+        self.wanted.network.append(effect)
+
+    def alarm(self, alarm: Alarm) -> None:
+        self.calls.append("alarm")
+        self.wanted.alarms.append(alarm)
+
+    def status(self) -> Iterable[Gauge | RaisedAlarm]:
+        return self.alarms.alarms()
+
+    def on_last_link_closed(self) -> None:
+        self.calls.append("no links")
+
+    def on_failed(self, error: BaseException) -> None:
+        self.errors.append(error)
+
+    # What the test does.
+
+    def turn(self) -> Turn:
+        """One turn, and what it wanted. Raises what made the machine fail."""
+        self.wanted = Turn()
+        self.calls.clear()
+        self.due = None
+        self.machine.turn()
+        if self.errors:
+            raise self.errors.pop()
+        for number, link in self.links.items():
+            if link.sent or (link.closed is not None and number in self.machine.links):
+                self.wanted.sent[number], link.sent = [*link.sent], []
+        return self.wanted
+
+    def durable(self, turn: Turn) -> Turn:
+        """What a turn wrote is on disk; the turn behind that."""
+        self.machine.on_durable(turn.cookies)
+        return self.turn()
+
+    def connect(self, link: int, *, publisher: bool = True) -> FakeLink:
+        """A client; `link` is the number that the machine gives it."""
+        client = self.links[link] = FakeLink()
+        client.handler = self.machine.accept(client)
+        client.say(hello(instance=str(link)))
+        self.machine.turn()
+        client.hear()
         if publisher:
-            self.say(link, wire, OpenPublisher(1, "loader", "instance", 1, None))
-        return wire
+            client.say(OpenPublisher(1, "loader", "instance", 1, None))
+            self.machine.turn()
+            client.hear()
+        return client
 
-    def feed(self, link: int, wire: Wire, *messages: Any) -> None:
-        self.machine.on_frames(link, wire.say(*messages), NOW, WALL)
-
-    def say(self, link: int, wire: Wire, *messages: Any) -> list[Any]:
-        self.feed(link, wire, *messages)
-        return wire.hear(self.machine.take_output().links.get(link))
+    def say(self, client: FakeLink, *messages: Any) -> list[Any]:
+        """A client says something; what it hears in that turn."""
+        client.say(*messages)
+        self.machine.turn()
+        if self.errors:
+            raise self.errors.pop()
+        return client.hear()
 
 
 @pytest.fixture
@@ -82,98 +175,135 @@ def rig() -> Rig:
 
 
 def test_a_publish_goes_through_router_and_role_to_a_write_and_its_answer_waits_for_it(rig: Rig) -> None:
-    wire = rig.connect(1)
-    rig.feed(1, wire, Publish(1, 1, 1, columns(b"a", b"b")))
+    client = rig.connect(1)
+    client.say(Publish(1, 1, 1, columns(b"a", b"b")))
 
-    output = rig.machine.take_output()
-    assert output.operations == [Put(STREAM, 2, columns(b"a", b"b").blob)]
-    assert output.cookies == [(0, 1)]
-    assert output.links == {}
+    turn = rig.turn()
+    assert turn.operations == [Put(STREAM, 2, columns(b"a", b"b").blob)]
+    assert turn.cookies == [(0, 1)]
+    assert turn.sent == {}
 
-    rig.machine.on_durable(output.cookies, NOW, WALL)
-    (published,) = wire.hear(rig.machine.take_output().links[1])
+    (published,) = client.wire.decode(rig.durable(turn).sent[1])
     assert (published.sequence, published.ticks) == (2, [TickRun(1, 1, 2)])  # type: ignore[union-attr]
 
 
-def test_everything_of_a_turn_is_one_group_and_one_output_per_link(rig: Rig) -> None:
+def test_everything_of_a_turn_is_one_group_and_one_send_per_link(rig: Rig) -> None:
     first, second = rig.connect(1), rig.connect(2)
-    rig.feed(1, first, Publish(1, 1, 1, columns(b"a")), Publish(1, 1, 2, columns(b"b")))
-    rig.feed(2, second, Publish(1, 1, 3, columns(b"c")))
+    rig.calls.clear()
+    first.say(Publish(1, 1, 1, columns(b"a")), Publish(1, 1, 2, columns(b"b")))
+    second.say(Publish(1, 1, 3, columns(b"c")))
+    assert rig.calls.count("schedule") == 1
 
-    output = rig.machine.take_output()
-    rig.machine.on_durable(output.cookies, NOW, WALL)
-    answers = rig.machine.take_output()
+    turn = rig.turn()
+    assert rig.calls.count("commit") == 1
+    answers = rig.durable(turn)
 
-    assert [operation.index for operation in output.operations if isinstance(operation, Put)] == [1, 2, 3]
-    assert output.cookies == [(0, 1), (0, 2), (0, 3)]
-    assert {link: kinds(Wire().hear(sent)) for link, sent in answers.links.items()} == {
-        1: ["Published"],
-        2: ["Published"],
-    }
+    assert [operation.index for operation in turn.operations if isinstance(operation, Put)] == [1, 2, 3]
+    assert turn.cookies == [(0, 1), (0, 2), (0, 3)]
+    assert kinds(first.wire.decode(answers.sent[1])) == ["Published"]
+    assert kinds(second.wire.decode(answers.sent[2])) == ["Published"]
 
 
-def test_a_read_carries_its_role_and_comes_back_with_the_roles_own_cookie(rig: Rig) -> None:
-    wire = rig.connect(1, publisher=False)
-    rig.feed(1, wire, ListPubends(7))
-    (read,) = rig.machine.take_output().reads
+async def test_a_turn_writes_first_then_sends_then_speaks_then_reads(rig: Rig) -> None:
+    client = rig.connect(1, publisher=False)
+    client.say(OpenPublisher(1, "loader", "instance", 1, None))
+    alarm = Alarm(AlarmCode.DISK_LOW, "look")
+    rig.role.effects += [Read(STREAM, 0, 1, "cookie"), alarm, Write([Put(STREAM, 99, b"")], None)]
+    rig.machine._queue.append(routing.SendFrame(1, b"frame"))
+    client.send = lambda *_, **__: rig.calls.append("send")  # type: ignore[method-assign]
 
-    assert read == Read(STREAM, 0, 0, (0, (wire.session, 7)))
-    rig.machine.on_read(ReadResult(read.cookie, [(4, b"abc")], 2), NOW, WALL)
-    (listed,) = wire.hear(rig.machine.take_output().links[1])
+    rig.turn()
 
-    assert (listed.request, listed.rows[0].newest, listed.rows[0].lost) == (7, 4, 2)  # type: ignore[union-attr]
+    assert rig.calls == ["commit", "send", "alarm", routing.SendFrame(1, b"frame"), "reads"]
+    assert rig.due is not None
+
+
+def test_a_read_is_answered_to_the_role_that_asked(rig: Rig) -> None:
+    client = rig.connect(1, publisher=False)
+    client.say(ListPubends(7))
+    rig.turn()
+    assert list(rig.machine.reads) == [(0, Read(STREAM, 0, 0, (client.wire.session, 7)))]
+
+    rig.machine.read_one()
+    (listed,) = client.wire.decode(rig.turn().sent[1])
+
+    assert listed.request == 7  # type: ignore[union-attr]
+    assert not rig.machine.reads
 
 
 def test_a_role_learns_that_a_session_is_over_before_it_hears_of_the_next(rig: Rig) -> None:
-    wire = rig.connect(1, publisher=False)
-    other = rig.connect(2, publisher=False)
+    client, other = rig.connect(1, publisher=False), rig.connect(2, publisher=False)
     rig.role.calls.clear()
 
-    rig.machine.on_link_closed(1, NOW, WALL)
-    assert rig.role.calls == [("ended", wire.session)]
-    rig.feed(2, other, ListPubends(1))
+    rig.machine.on_closed(1)
+    other.say(ListPubends(1))
+    rig.turn()
 
-    assert len(rig.role.effects) == 1
-
-
-def test_what_a_role_says_to_a_session_that_is_over_is_dropped(rig: Rig) -> None:
-    wire = rig.connect(1, publisher=False)
-    rig.role.effects += [Transmit(wire.session, [(b"a", b"b")]), EndSession(wire.session, "enough")]
-    output = rig.machine.take_output()
-    assert output.links[1].close == "enough"
-
-    rig.role.effects += [Transmit(wire.session, [(b"a", b"b")]), EndSession(wire.session, "enough")]
-
-    assert not rig.machine.take_output()
+    assert rig.role.calls == [("ended", client.wire.session)]
+    assert len(rig.machine.reads) == 1
 
 
-def test_the_end_of_a_session_that_a_role_asked_for_is_told_to_all_roles(rig: Rig) -> None:
-    wire = rig.connect(1, publisher=False)
+async def test_what_a_role_says_to_a_session_that_is_over_is_dropped(rig: Rig) -> None:
+    client = rig.connect(1, publisher=False)
+    session = client.wire.session
+    rig.role.effects += [Transmit(session, [(b"a", b"b")]), EndSession(session, "enough")]
+    rig.turn()
+    assert client.closed == "enough"
+
+    rig.role.effects += [Transmit(session, [(b"a", b"b")]), EndSession(session, "enough")]
+    client.sent.clear()
+    rig.turn()
+
+    assert client.sent == []
+
+
+async def test_the_end_of_a_session_that_a_role_asked_for_is_told_to_all_roles(rig: Rig) -> None:
+    client = rig.connect(1, publisher=False)
     rig.role.calls.clear()
 
-    rig.role.effects.append(EndSession(wire.session, "enough"))
-    rig.machine.take_output()
+    rig.role.effects.append(EndSession(client.wire.session, "enough"))
+    rig.turn()
 
-    assert rig.role.calls == [("ended", wire.session)]
+    assert rig.role.calls == [("ended", client.wire.session)]
+
+
+FROM_CORES: list[object] = [
+    routing.Opened(routing.PubendMeta(PUBEND, "node"), {"shb": 3}),
+    routing.Know(Knowledge(PUBEND, 0, 5), "you"),
+    routing.Probe(PUBEND, 9),
+    routing.Enrolled(PUBEND, "shb", 4),
+    routing.Held("shb", PUBEND, 1, {}),
+    routing.Interest("shb", 0, 1, {}),
+    routing.Hold("shb", PUBEND, 1, {}),
+    routing.Want(PUBEND, ((0, 5),), None, "shb"),
+    routing.Progress("shb", PUBEND, 1, 2),
+]
 
 
 def test_what_cores_say_to_the_router_reaches_it_in_order(rig: Rig) -> None:
-    facts: list[object] = [
-        routing.Opened(routing.PubendMeta(PUBEND, "node"), {"shb": 3}),
-        routing.Know(Knowledge(PUBEND, 0, 5), "you"),
-        routing.Probe(PUBEND, 9),
-        routing.Enrolled(PUBEND, "shb", 4),
-        routing.Held("shb", PUBEND, 1, {}),
-        routing.Interest("shb", 0, 1, {}),
-        routing.Hold("shb", PUBEND, 1, {}),
-        routing.Want(PUBEND, ((0, 5),), None, "shb"),
-        routing.Progress("shb", PUBEND, 1, 2),
-    ]
-    rig.role.effects += facts
+    rig.role.effects += FROM_CORES
 
-    rig.machine.take_output()
+    rig.turn()
 
-    assert rig.router.told == facts
+    assert rig.router.told == FROM_CORES
+
+
+def test_everything_that_a_part_says_passes_the_tap_once_and_is_counted(rig: Rig) -> None:
+    client = rig.connect(1)
+    client.say(Publish(1, 1, 1, columns(b"a")))
+    rig.role.effects += FROM_CORES
+    turn = rig.turn()
+    rig.durable(turn)
+    rig.machine.on_broker_frame(3, b"x")
+    rig.turn()
+
+    said = [(source, type(fact).__name__) for source, fact in rig.heard]
+    assert said[0] == ("node", "RouterContext")
+    assert said[said.index(("sessions", "Submit")) + 1] == ("router", "Submit")
+    assert [fact for source, fact in rig.heard if source == "log" and fact in FROM_CORES] == FROM_CORES
+    assert said[-1] == ("node", "FrameArrived")
+    for source, kind in {("sessions", "Submit"), ("router", "Submitted"), ("log", "Write"), ("log", "Know")}:
+        assert value_of(rig.machine.gauges(), FACTS, source=source, kind=kind) == said.count((source, kind))
 
 
 def test_every_effect_of_the_seam_has_a_place(rig: Rig) -> None:
@@ -187,55 +317,55 @@ def test_every_effect_of_the_seam_has_a_place(rig: Rig) -> None:
 def test_a_message_for_a_role_that_is_not_here_goes_nowhere(rig: Rig) -> None:
     rig.machine._queue.extend([Know(Knowledge(PUBEND, 0, 5)), routing.Probe(PUBEND, 4)])
 
-    assert not rig.machine.take_output()
+    assert not rig.turn()
 
 
 def test_a_save_goes_to_the_routers_table_and_is_answered(rig: Rig) -> None:
     rig.machine._queue.extend([Save("epoch", b"7", "cookie"), Save("old", None)])
 
-    output = rig.machine.take_output()
-    rig.machine.on_durable(output.cookies, NOW, WALL)
+    turn = rig.turn()
+    rig.durable(turn)
 
-    assert output.operations[0] == Set("router", b"epoch", b"7")
-    assert output.cookies == [(-1, "cookie")]
+    assert turn.operations[0] == Set("router", b"epoch", b"7")
+    assert turn.cookies == [(-1, "cookie")]
     assert rig.router.told == [routing.Saved("cookie")]
 
 
 def test_frames_for_other_brokers_and_alarms_are_handed_out(rig: Rig) -> None:
     frame = routing.SendFrame(3, b"x")
+    rig.machine._queue.extend([routing.Dial("b"), frame, routing.Hangup(3)])
     lost, jumped = Alarm(AlarmCode.ROUTING_IMPAIRED, "no way"), Alarm(AlarmCode.CLOCK_SUSPECT, "the clock jumped")
-    rig.machine._queue.extend([routing.Dial("b"), lost, frame, routing.Hangup(3)])
+    rig.machine._queue.append(lost)
     rig.role.effects.append(jumped)
 
-    output = rig.machine.take_output()
+    turn = rig.turn()
 
-    assert output.network == [routing.Dial("b"), frame, routing.Hangup(3)]
-    assert output.alarms == [lost, jumped]
+    assert turn.network == [routing.Dial("b"), frame, routing.Hangup(3)]
+    assert turn.alarms == [lost, jumped]
+    assert not rig.turn()
 
 
 def test_whoever_asks_is_told_the_status_in_parts_that_fit_into_frames() -> None:
     rig = Rig(limits=SessionLimits(event_bytes=4096, frame_bytes=8192))
-    wire = rig.connect(1)
-    alarms = AlarmBook()
+    client = rig.connect(1)
     for number in range(20):
-        alarms.note(Alarm(AlarmCode.CLIENT_REFUSED, "x" * 5000, f"host-{number}"), WALL)
-    rig.machine.around = alarms.alarms
+        rig.alarms.note(Alarm(AlarmCode.CLIENT_REFUSED, "x" * 5000, f"host-{number}"), WALL)
 
-    rig.feed(1, wire, AskStatus(7))
-    sent = rig.machine.take_output().links[1]
-    payloads = [*sent.urgent, *sent.ordinary]
+    client.say(AskStatus(7))
+    payloads = rig.turn().sent[1]
 
-    parts = [message for message in wire.decode(payloads) if isinstance(message, Status)]
+    parts = [message for message in client.wire.decode(payloads) if isinstance(message, Status)]
     assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
-    assert [row for part in parts for row in part.rows] == [*rig.machine.gauges(), *alarms.alarms()]
+    assert [row for part in parts for row in part.rows] == [*rig.machine.gauges(), *rig.alarms.alarms()]
     assert len(payloads) > 1
-    assert max(len(joined(payload)) for payload in payloads) < 8192
+    assert max(map(len, payloads)) < 8192
 
 
 def test_links_to_other_brokers_go_to_the_router(rig: Rig) -> None:
-    rig.machine.on_broker_link(3, "b", frozenset({"phb"}), 1, NOW, WALL)
-    rig.machine.on_broker_frame(3, b"x", NOW, WALL)
-    rig.machine.on_broker_link_closed(3, NOW, WALL)
+    rig.machine.on_broker_link(3, "b", frozenset({"phb"}), 1)
+    rig.machine.on_broker_frame(3, b"x")
+    rig.machine.on_broker_link_closed(3)
+    rig.turn()
 
     assert rig.router.told == [
         routing.LinkUp(3, "b", frozenset({"phb"}), 1),
@@ -248,36 +378,68 @@ def test_the_deadline_is_the_earliest_of_all_and_only_those_due_are_called(rig: 
     assert rig.machine.deadline() is None
     rig.role.deadline_at = NOW + 50
     rig.router.wake_at = NOW + 20
-    assert rig.machine.deadline() == NOW + 20
+    rig.turn()
+    assert rig.due == NOW + 20
 
     rig.role.calls.clear()
-    rig.machine.on_deadline(NOW + 20, WALL)
+    rig.now = NOW + 20
+    rig.turn()
     assert rig.router.told == [routing.Wake()]
     assert rig.role.calls == []
+    assert rig.due == NOW + 50
 
-    assert rig.machine.deadline() == NOW + 50
-    rig.machine.on_deadline(NOW + 60, WALL + 1)
+    rig.now, rig.wall = NOW + 60, WALL + 1
+    rig.turn()
     assert rig.role.calls == [("deadline", (NOW + 60, WALL + 1))]
 
-    rig.machine.on_link(1, "peer", NOW, WALL)
-    assert rig.machine.deadline() == NOW + 5 * 10**9
+    rig.machine.accept(FakeLink())
+    rig.turn()
+    assert rig.due == NOW + 60 + 5 * 10**9
 
 
-def test_space_start_and_status_reach_every_role_and_status_the_router(rig: Rig) -> None:
-    rig.machine.on_space(NOW, WALL, low=True)
+def test_space_start_and_figures_are_of_every_role_and_figures_of_the_router(rig: Rig) -> None:
+    rig.machine.on_space(low=True)
+    rig.turn()
 
     assert rig.role.calls == [("start", (NOW, WALL)), ("space", True)]
-    assert list(rig.machine.gauges()) == [SESSIONS.gauge(0), TOLD.gauge(0), LAST.gauge(0)]
+    assert list(rig.machine.gauges())[:3] == [SESSIONS.gauge(0), TOLD.gauge(0), LAST.gauge(0)]
 
 
-def test_closing_ends_every_session(rig: Rig) -> None:
-    wire = rig.connect(1)
+async def test_closing_ends_every_session(rig: Rig) -> None:
+    client = rig.connect(1)
 
-    rig.machine.close("the node stops", NOW, WALL)
+    rig.machine.close("the node stops")
+    rig.turn()
 
-    output = rig.machine.take_output()
-    assert kinds(wire.hear(output.links[1])) == ["Closing"]
-    assert rig.role.calls[-1] == ("ended", wire.session)
+    assert client.closed == "the node stops"
+    assert rig.role.calls[-1] == ("ended", client.wire.session)
+
+
+async def test_the_last_link_that_closes_is_told(rig: Rig) -> None:
+    owners = [rig.machine.accept(FakeLink()) for _ in range(2)]
+
+    owners[0].on_closed("")
+    assert "no links" not in rig.calls
+    owners[1].on_closed("")
+    assert "no links" in rig.calls
+
+
+async def test_who_abandons_it_gets_the_links(rig: Rig) -> None:
+    owner = rig.machine.accept(FakeLink())
+
+    assert list(rig.machine.abandon().values()) == [owner]
+    assert not rig.machine.alive
+
+
+def test_an_exception_ends_it_and_nothing_is_carried_out_any_more(rig: Rig) -> None:
+    rig.role.effects += ["surprise", Write([], None)]
+
+    with pytest.raises(KeyError):
+        rig.turn()
+    assert not rig.machine.alive
+    rig.machine.on_broker_frame(1, b"")
+    assert not rig.turn()
+    assert rig.calls == []
 
 
 def test_two_roles_cannot_answer_the_same_message() -> None:
@@ -334,7 +496,7 @@ def test_two_roles_host_pubends_and_each_gets_what_concerns_its_own() -> None:
     }
     for said in facts.values():
         rig.machine._queue.extend(said)
-    rig.machine.take_output()
+    rig.turn()
 
     assert right.facts == facts["right@1"]
     assert left.facts == facts["left@1"] + facts["nobody@1"], "of a pubend that nobody hosts, the first has to say so"
@@ -343,20 +505,19 @@ def test_two_roles_host_pubends_and_each_gets_what_concerns_its_own() -> None:
 def test_a_publisher_is_opened_at_the_role_whose_pubend_carries_its_topic() -> None:
     left, right = Host("left", "a.#"), Host("right", "b.#")
     rig = Rig(left, right)
-    wire = rig.connect(1, publisher=False)
+    client = rig.connect(1, publisher=False)
     opened = [
-        rig.say(1, wire, OpenPublisher(number, f"loader-{number}", "instance", 1, topic))[0].pubend
+        rig.say(client, OpenPublisher(number, f"loader-{number}", "instance", 1, topic))[0].pubend
         for number, topic in enumerate(["a.x", "b.x", None, "c.x"], 1)
     ]
-    rig.feed(1, wire, Publish(2, 1, 1, columns(b"x", b"y")))
-    output = rig.machine.take_output()
+    client.say(Publish(2, 1, 1, columns(b"x", b"y")))
+    turn = rig.turn()
 
     assert opened == ["left@1", "right@1", "left@1", "left@1"]
-    assert output.cookies == [(1, 1)], "the second role writes it"
+    assert turn.cookies == [(1, 1)], "the second role writes it"
     assert (left.last, right.last) == (0, 2)
 
-    rig.machine.on_durable(output.cookies, NOW, WALL)
-    (published,) = wire.hear(rig.machine.take_output().links[1])
+    (published,) = client.wire.decode(rig.durable(turn).sent[1])
     assert (published.publisher, published.sequence) == (2, 2)  # type: ignore[union-attr]
 
 
@@ -373,7 +534,7 @@ def test_mail_goes_to_the_role_of_that_name_and_to_no_other() -> None:
     mail = [routing.Posted("far", role, b"hello") for role in ("left", "right", "deaf", "nobody")]
     rig.machine._queue.extend(mail)
     left.effects.append(routing.Post("far", "right", b"answer"))
-    rig.machine.take_output()
+    rig.turn()
 
     assert (left.facts, right.facts) == ([mail[0]], [mail[1]])
     assert rig.router.told[-1] == routing.Post("far", "right", b"answer")
@@ -383,11 +544,11 @@ def test_mail_has_a_limit() -> None:
     left = Host("left", "a.#")
     rig = Rig(left)
     left.effects.append(routing.Post("far", "right", bytes(routing.MAIL_BYTES_MAX)))
-    rig.machine.take_output()
+    rig.turn()
     left.effects.append(routing.Post("far", "right", bytes(routing.MAIL_BYTES_MAX + 1)))
 
     with pytest.raises(ValueError, match="mail to right of 'far' has 65,537 bytes"):
-        rig.machine.take_output()
+        rig.turn()
 
 
 def test_a_pubend_has_one_host_and_other_facts_one_taker() -> None:
@@ -414,34 +575,30 @@ def test_parts_that_never_fall_silent_are_stopped() -> None:
         Rig(Chatterbox())
 
 
-def test_an_effect_that_nobody_knows_is_a_bug(rig: Rig) -> None:
-    rig.role.effects.append("surprise")
+async def test_a_violation_ends_one_session_and_a_bug_ends_the_machine(rig: Rig) -> None:
+    client, other = rig.connect(1, publisher=False), rig.connect(2, publisher=False)
 
-    with pytest.raises(KeyError):
-        rig.machine.take_output()
-
-
-def test_a_violation_ends_one_session_and_a_bug_ends_the_step(rig: Rig) -> None:
-    wire, other = rig.connect(1, publisher=False), rig.connect(2, publisher=False)
-
-    assert kinds(rig.say(1, wire, ListPubends(-1))) == ["Closing"]
+    assert kinds(rig.say(client, ListPubends(-1))) == ["Closing"]
+    assert kinds(rig.say(other, Heartbeat())) == []
     with pytest.raises(HandlerFailedError, match="a bug in a core"):
-        rig.feed(2, other, ListPubends(666))
+        rig.say(other, ListPubends(666))
 
 
-def test_a_quiet_step_wants_nothing() -> None:
-    assert not Output()
-    assert Output(cookies=[(0, 1)])
+def test_a_quiet_turn_wants_nothing(rig: Rig) -> None:
+    assert not rig.turn()
+    assert rig.calls == []
 
 
 def test_a_resume_reaches_the_client(rig: Rig) -> None:
-    wire = rig.connect(1)
+    client = rig.connect(1)
 
-    (refused,) = rig.say(1, wire, Publish(1, 1, 5, columns(b"a")))
+    (refused,) = rig.say(client, Publish(1, 1, 5, columns(b"a")))
 
     assert (refused.code, refused.sequence) == (Code.RESUME, 1)
 
 
 def test_handlers_are_those_of_the_role_that_declares_them(rig: Rig) -> None:
-    assert rig.machine._to_roles[Submit] == {0: rig.role._on_submit}
-    assert SessionEnded not in rig.machine._to_roles
+    facts = rig.machine._dispatch.facts
+
+    assert facts[Submit] == rig.role._on_submit
+    assert SessionEnded not in facts

@@ -23,11 +23,11 @@ from gapless.errors import (
     VolumeFullError,
     VolumeLockedError,
 )
-from gapless.node import driver
+from gapless.node import node as node_module
 from gapless.node.auth import Anonymous
 from gapless.node.config import NodeConfig, make_config
-from gapless.node.driver import CRASHES_MAX, YOUNG_OBJECTS, Node, serve
 from gapless.node.gauges import SERVING, SESSIONS
+from gapless.node.node import CRASHES_MAX, YOUNG_OBJECTS, Node, serve
 from links import FakeLink, FakeListener, FakeTransport
 from nodes import LAST, STREAM, LogRole, StraightRouter
 from volumes import FakeVolume
@@ -108,8 +108,8 @@ async def until(condition: Any) -> None:
 async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     world = World()
     monkeypatch.setattr(plugins, "load", world.load)
-    monkeypatch.setattr(driver, "PAUSE_FIRST", 0.01)
-    monkeypatch.setattr(driver, "PAUSE_MOST", 0.04)
+    monkeypatch.setattr(node_module, "PAUSE_FIRST", 0.01)
+    monkeypatch.setattr(node_module, "PAUSE_MOST", 0.04)
     yield world
     world.disk.gate.set()
 
@@ -270,7 +270,7 @@ async def test_the_pauses_between_attempts_grow(world: World, monkeypatch: Any) 
     async def sleep() -> None:
         pauses.append(node._pause)
         await asyncio.sleep(0)
-        node._pause = min(2 * node._pause, driver.PAUSE_MOST)
+        node._pause = min(2 * node._pause, node_module.PAUSE_MOST)
 
     monkeypatch.setattr(node, "_sleep", sleep)
     link = await world.connect()
@@ -341,7 +341,7 @@ async def test_a_core_that_keeps_failing_ends_the_node(world: World, caplog: Any
 
 
 async def test_crashes_long_ago_are_forgotten(world: World, monkeypatch: Any) -> None:
-    monkeypatch.setattr(driver, "CALM", 0.0)
+    monkeypatch.setattr(node_module, "STEADY", 0.0)
     node = await world.start()
     for number in range(CRASHES_MAX + 2):
         link = await world.connect(f"one of {number}", publisher=False)
@@ -421,17 +421,7 @@ async def test_serving_says_why_it_could_not_go_on(world: World) -> None:
         world.disk.write_error = VolumeFailedError("EIO")
         link = world.listener.connect()
         link.say(hello(), OpenPublisher(1, "loader", "instance", 1, None))
-        node._run._engine.fail(VolumeFailedError("EIO"))  # type: ignore[union-attr]
+        node._shell.machine.fail(VolumeFailedError("EIO"))  # type: ignore[union-attr]
 
     with pytest.raises(VolumeCorruptError):
         await serve(world.config(), on_ready)
-
-
-def test_a_coroutine_runs_with_uvloop_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def which() -> str:
-        return type(asyncio.get_running_loop()).__module__
-
-    pytest.importorskip("uvloop")
-    assert driver.run(which()).startswith("uvloop")
-    monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
-    assert driver.run(which()).startswith("asyncio")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -20,7 +21,7 @@ from gapless.errors import VolumeCorruptError, VolumeFailedError
 from gapless.node.auth import Anonymous
 from gapless.node.gauges import SESSIONS
 from gapless.node.machine import Machine
-from gapless.node.run import Run
+from gapless.node.shell import AsyncShell
 from links import FakeLink
 from nodes import STREAM, LogRole, StraightRouter
 from volumes import FakeVolume
@@ -30,7 +31,7 @@ WALL = 1_700_000_000_000
 
 
 class Rig:
-    """A run over a fake volume, with a clock that the test moves."""
+    """A shell over a fake volume, with a clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 10**9
@@ -42,20 +43,25 @@ class Rig:
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         limits = SessionLimits(heartbeat=60 * 10**9)
         router = cast("Router", self.router)
-        self.machine = Machine(identity, limits, Anonymous(), AllowAll(), router, [self.role])
-        self.machine.start(self.now, WALL, RouterContext("node", 1, NetworkMap({})))
-        self.run = Run(
-            self.machine,
+
+        def make(shell: AsyncShell) -> Machine:
+            machine = Machine(identity, limits, Anonymous(), AllowAll(), router, [self.role], self.volume, shell)
+            machine.start(self.now, WALL, RouterContext("node", 1, NetworkMap({})))
+            return machine
+
+        self.shell = AsyncShell(
             self.volume,
+            make,
             self._on_failed,
             self.alarms,
             min_free_bytes=100,
             clock=lambda: (self.now, WALL),
         )
-        self.run.start()
+        self.machine = self.shell.machine
+        self.shell.start()
 
-    def _on_failed(self, run: Run, error: BaseException) -> None:
-        assert run is self.run
+    def _on_failed(self, shell: AsyncShell, error: BaseException) -> None:
+        assert shell is self.shell
         self.failures.append(error)
 
     async def settle(self) -> None:
@@ -63,12 +69,12 @@ class Rig:
         calm = 0
         while calm < 3:
             await asyncio.sleep(0.001)
-            waiting = self.run._commit.busy and self.volume.gate.is_set()
-            calm = 0 if waiting or self.run._engine.scheduled or self.run._engine.reads else calm + 1
+            waiting = self.shell._commit.busy and self.volume.gate.is_set()
+            calm = 0 if waiting or self.machine.scheduled or self.machine.reads else calm + 1
 
     async def connect(self, instance: str = "one") -> FakeLink:
         link = FakeLink()
-        link.handler = self.run.accept(link)
+        link.handler = self.shell.accept(link)
         link.say(hello(instance=instance))
         await self.settle()
         assert kinds(link.hear()) == ["Welcome"]
@@ -87,8 +93,8 @@ async def rig() -> AsyncIterator[Rig]:
     rig = Rig()
     yield rig
     rig.volume.gate.set()
-    rig.run.abandon("the test is over")
-    await rig.run.closed()
+    rig.shell.abandon("the test is over")
+    await rig.shell.closed()
 
 
 async def test_a_receipt_comes_after_the_sync_and_not_before(rig: Rig) -> None:
@@ -155,12 +161,12 @@ async def test_a_record_that_cannot_be_read_is_an_answer_and_no_failure(rig: Rig
     (result,) = results
     assert (result.cookie, result.records, result.first) == ("cookie", (), 3)
     assert result.error == "block checksum mismatch"
-    assert rig.run.alive
+    assert rig.shell.alive
     assert link.closed is None
 
 
 async def test_many_reads_do_not_hold_up_the_loop(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gapless.node.run.READ_TIME", 0)
+    monkeypatch.setattr("gapless.node.shell.READ_TIME", 0)
     link = await rig.connect()
     requests = [ListPubends(number) for number in range(50)]
     turns = 0
@@ -200,11 +206,11 @@ async def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_does_not(r
     rig.role.deadline_at = rig.now + 4 * 10**9
     link.say(Heartbeat())
     await rig.settle()
-    later = rig.run._timer
+    later = rig.shell._timer
     rig.role.deadline_at = rig.now + 2 * 10**9
     link.say(Heartbeat())
     await rig.settle()
-    earlier = rig.run._timer
+    earlier = rig.shell._timer
     rig.role.deadline_at = rig.now + 3 * 10**9
     link.say(Heartbeat())
     await rig.settle()
@@ -212,7 +218,7 @@ async def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_does_not(r
     assert earlier is not later
     assert later is not None
     assert later.cancelled()
-    assert rig.run._timer is earlier
+    assert rig.shell._timer is earlier
 
 
 async def test_a_deadline_that_never_moves_does_not_starve_the_loop(rig: Rig) -> None:
@@ -230,7 +236,7 @@ async def test_a_deadline_that_never_moves_does_not_starve_the_loop(rig: Rig) ->
 async def test_pending_bytes_are_told_until_they_are_gone(rig: Rig) -> None:
     link = await rig.connect()
     told: list[int] = []
-    rig.machine.on_pending = lambda _, pending, *__: told.append(pending)  # type: ignore[method-assign]
+    rig.machine._take_pending = lambda _number, pending: told.append(pending)  # type: ignore[method-assign,assignment]
 
     for pending in (0, 700, 0, 0):
         link.pending = pending
@@ -248,7 +254,7 @@ async def test_what_has_left_between_two_sends_is_seen_to_have_left(rig: Rig) ->
     """Each send leaves the same few bytes pending for a moment: that is progress, not a client that stands still."""
     link = await rig.connect()
     told: list[int] = []
-    rig.machine.on_pending = lambda _, pending, *__: told.append(pending)  # type: ignore[method-assign]
+    rig.machine._take_pending = lambda _number, pending: told.append(pending)  # type: ignore[method-assign,assignment]
     send = link.send
 
     def send_and_hold(payloads: Any, *, urgent: bool = False) -> None:
@@ -279,21 +285,21 @@ async def test_a_link_with_too_much_pending_is_paused_and_resumed(rig: Rig) -> N
 
 async def test_a_closed_link_ends_its_session(rig: Rig) -> None:
     link = await rig.connect()
-    assert value_of(rig.run.gauges(), SESSIONS) == 1
+    assert value_of(rig.shell.gauges(), SESSIONS) == 1
 
     link.close("the client is gone")
     await rig.settle()
 
-    assert value_of(rig.run.gauges(), SESSIONS) == 0
+    assert value_of(rig.shell.gauges(), SESSIONS) == 0
     assert rig.role.calls[-1][0] == "ended"
 
 
 async def test_low_space_is_told_to_the_roles(rig: Rig) -> None:
     rig.volume.free_bytes = 99
-    rig.run._upkeep._look()
+    rig.shell._upkeep._look()
     await rig.settle()
     rig.volume.free_bytes = 100
-    rig.run._upkeep._look()
+    rig.shell._upkeep._look()
     await rig.settle()
 
     assert [call for call in rig.role.calls if call[0] == "space"] == [("space", True), ("space", False)]
@@ -326,12 +332,12 @@ async def test_a_failed_storage_ends_the_run_and_nothing_is_acknowledged(rig: Ri
     await rig.settle()
 
     assert rig.failures == [error]
-    assert not rig.run.alive
+    assert not rig.shell.alive
     assert link.hear() == []
-    rig.run.abandon("the broker has failed")
+    rig.shell.abandon("the broker has failed")
     assert link.hear() == [Closing("the broker has failed")]
     assert link.closed == "the broker has failed"
-    await rig.run.closed()
+    await rig.shell.closed()
     assert rig.volume.closed
 
 
@@ -351,11 +357,11 @@ async def test_a_volume_is_not_closed_while_a_sync_uses_it(rig: Rig) -> None:
     rig.volume.gate.clear()
     link.say(Publish(1, 1, 1, columns(b"a")))
     await rig.settle()
-    rig.run.abandon("over")
-    rig.run.abandon("over")
+    rig.shell.abandon("over")
+    rig.shell.abandon("over")
     assert link.hear() == [Closing("over")]
 
-    closing = asyncio.ensure_future(rig.run.closed())
+    closing = asyncio.ensure_future(rig.shell.closed())
     await rig.settle()
     assert not closing.done()
     rig.volume.gate.set()
@@ -371,7 +377,7 @@ async def test_stopping_answers_what_is_being_written_tells_the_clients_and_clos
     link.say(Publish(1, 1, 1, columns(b"a")))
     await rig.settle()
 
-    stopping = asyncio.ensure_future(rig.run.stop("the node stops", 5))
+    stopping = asyncio.ensure_future(rig.shell.stop("the node stops", 5))
     await rig.settle()
     rig.volume.gate.set()
     await stopping
@@ -379,17 +385,17 @@ async def test_stopping_answers_what_is_being_written_tells_the_clients_and_clos
     assert kinds(link.hear()) == ["Published", "Closing"]
     assert link.closed == "the node stops"
     assert rig.volume.closed
-    assert not rig.run.alive
+    assert not rig.shell.alive
 
 
 async def test_what_roles_write_while_sessions_end_is_written_before_the_volume_closes(rig: Rig) -> None:
     def on_ended(*_: Any) -> None:
         rig.role.effects.append(Write([Put("last", 1, b"x")]))
 
-    rig.machine._session_ended[:] = [on_ended]
+    rig.machine._dispatch.session_ended[:] = [on_ended]
     await rig.connect()
 
-    await rig.run.stop("the node stops", 5)
+    await rig.shell.stop("the node stops", 5)
 
     assert "write put last 1" in rig.volume.calls
 
@@ -400,7 +406,80 @@ async def test_stopping_does_not_wait_for_ever(rig: Rig) -> None:
     link.say(Publish(1, 1, 1, columns(b"a")))
     await rig.settle()
 
-    await asyncio.wait_for(rig.run.stop("the node stops", 0.02), 2)
+    await asyncio.wait_for(rig.shell.stop("the node stops", 0.02), 2)
 
     assert link.closed == "the node stops"
     assert not rig.volume.closed
+
+
+class Syncing:
+    """A shell of a volume, whose machine does nothing but to note what is durable."""
+
+    def __init__(self, *, durable: bool = True) -> None:
+        self.volume = FakeVolume(durable=durable)
+        self.released: list[list[Any]] = []
+        self.failed: list[BaseException] = []
+        machine = SimpleNamespace(on_durable=self.released.append, fail=self.failed.append, on_space=None)
+        self.shell = AsyncShell(self.volume, lambda _: cast("Machine", machine), lambda *_: None, AlarmBook())
+
+    def put(self, index: int) -> None:
+        self.shell.commit([Put("log", index, b"x")], [(0, index)])
+
+
+async def test_syncs_run_in_threads_two_at_a_time_and_release_in_order() -> None:
+    rig = Syncing()
+    rig.volume.gate.clear()
+    for index in range(1, 8):
+        rig.put(index)
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    assert rig.released == []
+    rig.volume.gate.set()
+
+    await rig.shell._idle()
+
+    assert [cookie for group in rig.released for _, cookie in group] == [1, 2, 3, 4, 5, 6, 7]
+    assert rig.volume.calls.count("sync") == 3
+    assert rig.volume.syncing_most == 2
+    assert len(rig.volume.streams["log"].records) == 7
+
+
+async def test_an_error_of_the_storage_that_is_not_one_of_ours_is_a_failure_too() -> None:
+    rig = Syncing()
+    rig.volume.sync_errors = [RuntimeError("a bug in a plugin")]
+    rig.put(1)
+
+    await rig.shell._idle()
+
+    assert rig.released == []
+    assert [type(error) for error in rig.failed] == [RuntimeError]
+
+
+async def test_what_lives_in_memory_is_released_without_a_thread_and_not_at_once() -> None:
+    rig = Syncing(durable=False)
+    rig.put(1)
+    assert rig.released == []
+
+    await asyncio.sleep(0)
+
+    assert rig.released == [[(0, 1)]]
+    assert rig.shell._threads is None
+
+
+async def test_the_loop_may_be_gone_when_a_sync_ends() -> None:
+    rig = Syncing()
+    rig.volume.gate.clear()
+    rig.put(1)
+    threads = rig.shell._threads
+    assert threads is not None
+
+    class ClosedLoop:
+        def call_soon_threadsafe(self, *_: Any) -> None:
+            raise RuntimeError("Event loop is closed")
+
+    threads._loop = ClosedLoop()  # type: ignore[assignment]
+    rig.volume.gate.set()
+    threads.close()
+    for thread in threads._threads:
+        await asyncio.to_thread(thread.join, 5)
+        assert not thread.is_alive()

@@ -1,11 +1,11 @@
-"""A node: listeners, and one run of the machine after another.
+"""A node: listeners, and one machine after another.
 
-    start ──▶ run ──▶ stop
+    start ──▶ serve ──▶ stop
                ▲  │ the storage failed, or the code did
                │  ▼
              reopen and recover, after a pause that grows
 
-A failure of the storage, or an exception in a core (which may have left it in any state), ends the run:
+A failure of the storage, or an exception in a core (which may have left it in any state), ends the machine:
 nothing is acknowledged any more, every link is closed, the machine is thrown away, and the volume is
 opened anew and recovered: the same path as after a crash of the process. Listeners stay bound meanwhile;
 who connects is told to come again. Several crashes of the code within a minute end the node.
@@ -19,9 +19,9 @@ import logging
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gapless import plugins
 from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
@@ -38,30 +38,29 @@ from gapless.errors import (
 )
 from gapless.node.assembly import Loaded, load_plugins, make_machine, open_volume
 from gapless.node.gauges import SERVING
-from gapless.node.run import Clock, Run, system_clock
+from gapless.node.shell import AsyncShell, Clock, system_clock
 from gapless.spi import Create
 
 if TYPE_CHECKING:
     from gapless.core.alarms import RaisedAlarm
     from gapless.core.gauges import Gauge
     from gapless.node.config import NodeConfig
+    from gapless.node.machine import Machine
     from gapless.spi import Link, LinkHandler, Listener
 
 log = logging.getLogger("gapless.node")
 
 PAUSE_FIRST = 0.1
 PAUSE_MOST = 5.0
-"""Seconds before another run is tried; doubling."""
-CALM = 60.0
-"""Seconds after which a run has gone well, and earlier failures are forgotten."""
+"""Seconds before another machine is tried; doubling."""
+STEADY = 60.0
+"""Seconds after which a machine has gone well, and earlier failures are forgotten."""
 CRASHES_MAX = 5
-"""So many crashes of the code within `CALM` end the node."""
+"""So many crashes of the code within `STEADY` end the node."""
 YOUNG_OBJECTS = 100_000
 """So many new containers before cycles are looked for among them."""
-PATIENCE = 5.0
+STOP_TIMEOUT = 5.0
 """Seconds that an orderly end waits for the disk, and for the clients."""
-
-Result = TypeVar("Result")
 
 
 class Node:
@@ -73,15 +72,15 @@ class Node:
         self._clock = clock
         self._listeners: list[Listener] = []
         self._internal: tuple[Any, Listener] | None = None
-        self._run: Run | None = None
-        self._run_began = 0.0
+        self._shell: AsyncShell | None = None
+        self._began = 0.0
         self._failure: BaseException | None = None
-        """Why the run that is being started has failed."""
+        """Why the machine that is being started has failed."""
         self._cause = ""
         """What clients are told of the latest failure; the whole of it stands in the broker's own log."""
         self._suspects = Suspects()
         self._alarms = AlarmBook()
-        """Of all runs: why one ended, too."""
+        """Of all machines: why one ended, too."""
         self._crashes: deque[float] = deque(maxlen=CRASHES_MAX)
         self._pause = PAUSE_FIRST
         self._restarting: asyncio.Task[None] | None = None
@@ -97,7 +96,7 @@ class Node:
         StorageError when the volume cannot be opened.
         """
         node = cls(load_plugins(config), clock)
-        node._run = await node._begin_run(config.create)
+        node._shell = await node._begin(config.create)
         try:
             await node._listen()
         except BaseException:
@@ -129,7 +128,7 @@ class Node:
     @property
     def serving(self) -> bool:
         """Whether clients are served just now; False while the node recovers from a failure."""
-        return self._run is not None and self._run.alive
+        return self._shell is not None and self._shell.alive
 
     def alarms(self) -> list[RaisedAlarm]:
         """What the operator was told since the node started, the latest last."""
@@ -137,8 +136,8 @@ class Node:
 
     def gauges(self) -> Iterator[Gauge]:
         """The figures of the node; while it recovers only that it does not serve, and its alarms."""
-        if self._run is not None and self._run.alive:
-            yield from self._run.gauges()
+        if self._shell is not None and self._shell.alive:
+            yield from self._shell.gauges()
         else:
             yield SERVING.gauge(False, self._loaded.config.node.name)
             yield from self._alarms.gauges()
@@ -164,9 +163,9 @@ class Node:
         if self._restarting is not None:
             await asyncio.wait([self._restarting])
         await self._close_listeners()
-        run, self._run = self._run, None
-        if run is not None:
-            await run.stop(reason, PATIENCE)
+        shell, self._shell = self._shell, None
+        if shell is not None:
+            await shell.stop(reason, STOP_TIMEOUT)
         self._ended.set()
 
     async def wait(self) -> None:
@@ -189,57 +188,63 @@ class Node:
             await listener.close()
 
     def _accept(self, link: Link) -> LinkHandler:
-        if self._run is not None and self._run.alive:
-            return self._run.accept(link)
+        if self._shell is not None and self._shell.alive:
+            return self._shell.accept(link)
         reason = f"the broker is recovering{self._cause}"
         link.send([encode(0, Refused(Code.RETRY, reason))])
         link.close(reason)
-        return Deaf()
+        return NullHandler()
 
-    # Runs.
+    # One machine after another.
 
-    async def _begin_run(self, create: Create) -> Run:
-        """Opens the volume, recovers the machine, and starts it. Raises what goes wrong."""
+    async def _begin(self, create: Create) -> AsyncShell:
+        """Opens the volume, recovers a machine, and starts it. Raises what goes wrong."""
         volume, identity = open_volume(self._loaded, create)
+
+        def make(shell: AsyncShell) -> Machine:
+            machine = make_machine(self._loaded, volume, identity, shell)
+            machine.sessions.remember(self._suspects)
+            return machine
+
         try:
-            machine = make_machine(self._loaded, volume, identity, *self._clock())
+            min_free_bytes = self._loaded.config.node.min_free_bytes
+            shell = AsyncShell(
+                volume, make, self._on_failed, self._alarms, min_free_bytes=min_free_bytes, clock=self._clock
+            )
         except BaseException:
             volume.close()
             raise
-        machine.sessions.remember(self._suspects)
-        min_free_bytes = self._loaded.config.node.min_free_bytes
-        run = Run(machine, volume, self._on_run_failed, self._alarms, min_free_bytes=min_free_bytes, clock=self._clock)
-        self._run_began = time.monotonic()
+        self._began = time.monotonic()
         self._failure = None
-        run.start()
-        await run.settled(PATIENCE)
-        if not run.alive:
-            run.abandon("the node could not start")
-            await run.closed()
+        shell.start()
+        await shell.settled(STOP_TIMEOUT)
+        if not shell.alive:
+            shell.abandon("the node could not start")
+            await shell.closed()
             assert self._failure is not None
             raise self._failure
-        return run
+        return shell
 
-    def _on_run_failed(self, run: Run, error: BaseException) -> None:
-        if run is not self._run:
+    def _on_failed(self, shell: AsyncShell, error: BaseException) -> None:
+        if shell is not self._shell:
             self._failure = error
             return
-        self._restarting = asyncio.get_running_loop().create_task(self._replace(run, error))
+        self._restarting = asyncio.get_running_loop().create_task(self._replace(shell, error))
 
-    async def _replace(self, run: Run, error: BaseException) -> None:
-        """Throws away a run that failed and starts another one, as often as it takes."""
+    async def _replace(self, shell: AsyncShell, error: BaseException) -> None:
+        """Throws away a machine that failed and starts another one, as often as it takes."""
         try:
-            await self._recover(run, error)
+            await self._recover(shell, error)
         except Exception as another:  # noqa: BLE001 - a node that neither serves nor ends is the worst of all
             await self._give_up(another)
 
-    async def _recover(self, run: Run, error: BaseException) -> None:
-        self._run = None
+    async def _recover(self, shell: AsyncShell, error: BaseException) -> None:
+        self._shell = None
         self._report(error)
-        run.abandon(f"the broker has failed and recovers{self._cause}")
-        if time.monotonic() - self._run_began > CALM:
+        shell.abandon(f"the broker has failed and recovers{self._cause}")
+        if time.monotonic() - self._began > STEADY:
             self._pause = PAUSE_FIRST
-        await run.closed()
+        await shell.closed()
         # Whatever a traceback or a dead cycle still holds of the old volume could keep its lock.
         error = error.with_traceback(None)
         if error.__cause__ is not None:
@@ -248,7 +253,7 @@ class Node:
         while not self._stopping.is_set() and not self._is_final(error):
             await self._sleep()
             try:
-                self._run = await self._begin_run(Create.NO)
+                self._shell = await self._begin(Create.NO)
             except Exception as another:  # noqa: BLE001 - judged by _is_final
                 error = another
                 self._report(error)
@@ -281,7 +286,7 @@ class Node:
         if isinstance(error, (VolumeAbsentError, VolumeCorruptError, VolumeForeignError, ConfigurationError)):
             return True
         full = len(self._crashes) == CRASHES_MAX
-        return full and time.monotonic() - self._crashes[0] < CALM and not isinstance(error, StorageError)
+        return full and time.monotonic() - self._crashes[0] < STEADY and not isinstance(error, StorageError)
 
     async def _sleep(self) -> None:
         """Pauses before the next attempt, unless the node is stopped meanwhile."""
@@ -300,7 +305,7 @@ class Node:
         self._ended.set()
 
 
-class Deaf:
+class NullHandler:
     """Hears a link that was refused."""
 
     def on_frames(self, payloads: Sequence[bytes]) -> None:
@@ -353,12 +358,3 @@ def _cycles_sought_seldom() -> Iterator[None]:
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
-
-
-def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Runs a coroutine to its end, on uvloop where that is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)

@@ -1,0 +1,129 @@
+"""Which role of a node takes what: most of it by its type, what concerns a pubend by whose that is.
+
+Rules of this module: as for the cores (`gapless.core`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter, itemgetter
+from typing import Any, Final, get_args
+
+from gapless.core.network import facts as routing
+from gapless.core.network.seam import Effect
+from gapless.core.ports import Appended, Handler, RequestHandler, Role, SessionEnded
+from gapless.core.stream.ticks import PubendId
+from gapless.errors import ConfigurationError
+from gapless.node.merging import MERGES, MergedRequests
+from gapless.selectors.topics import topic_matches
+
+PUBEND_OF: Final[dict[type, Callable[[Any], PubendId]]] = {
+    routing.AskPubend: attrgetter("want.pubend"),
+    routing.Enrol: attrgetter("pubend"),
+    routing.Hold: attrgetter("pubend"),
+    routing.Released: attrgetter("pubend"),
+    routing.SubmitOpen: attrgetter("request.pubend"),
+    routing.Submit: attrgetter("pub.pubend"),
+}
+"""What concerns a pubend goes to whoever hosts it: two roles may take the same of these, no other fact."""
+
+
+class Dispatch:
+    """The handlers of all roles. A fact that nobody takes is dropped: the seam is lossy."""
+
+    def __init__(self, roles: Sequence[Role]) -> None:
+        """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
+        self._names = [role.name for role in roles]
+        tables = [role.handlers() for role in roles]
+        self.merged = MergedRequests()
+        """What clients asked and several roles answer."""
+        self.requests = requests_of(roles, self.merged)
+        """The handler of each client message that a role answers."""
+        self.facts: dict[type, Handler] = {
+            kind: self._taker(kind, takers) for kind, takers in takers_of(roles).items()
+        } | {routing.Posted: self._on_posted}
+        """What takes each fact that a router may say to a core."""
+        self.session_ended = [table[SessionEnded] for table in tables if SessionEnded in table]
+        """For every role that takes it."""
+        self.session_ended.append(self.merged.on_session_ended)
+        self.appended = [table.get(Appended, _nobody) for table in tables]
+        """By position of the role: its own appends alone."""
+        self._mailboxes = {
+            name: table[routing.Posted]
+            for name, table in zip(self._names, tables, strict=True)
+            if routing.Posted in table
+        }
+        self._hosted: dict[PubendId, tuple[int, routing.PubendMeta]] = {}
+        """The pubends of this node: whose each is, by the role's position, and what was last said of it."""
+
+    def on_opened(self, opened: routing.Opened, source: int) -> None:
+        """A role hosts a pubend: that is how it registers for what concerns it."""
+        host, _ = self._hosted.setdefault(opened.meta.pubend, (source, opened.meta))
+        if host != source:
+            names = self._names[host], self._names[source]
+            raise ConfigurationError(f"the roles {names[0]!r} and {names[1]!r} both host {opened.meta.pubend}")
+        self._hosted[opened.meta.pubend] = source, opened.meta
+
+    def _taker(self, kind: type, takers: dict[int, Handler]) -> Handler:
+        if len(takers) > 1:
+            return partial(self._to_host, kind, takers)
+        return next(iter(takers.values()), _nobody)
+
+    def _to_host(self, kind: type, takers: dict[int, Handler], effect: Any, now: int, wall: int) -> None:
+        """Of several roles, the one that hosts the pubend; of a pubend that nobody hosts, the first has to say so."""
+        pubend = PUBEND_OF[kind](effect)
+        if not pubend and kind is routing.SubmitOpen:
+            pubend = self._pubend_for(effect.request.topic)
+        source = self._hosted[pubend][0] if pubend in self._hosted else next(iter(takers))
+        takers.get(source, _nobody)(effect, now, wall)
+
+    def _pubend_for(self, topic: str | None) -> PubendId:
+        """A pubend of the host that a publisher is to be opened at: of the first one that carries its topic."""
+        for _, meta in sorted(self._hosted.values(), key=itemgetter(0)):
+            if not meta.sealed and (topic is None or any(topic_matches(pattern, topic) for pattern in meta.topics)):
+                return meta.pubend
+        return ""
+
+    def _on_posted(self, posted: routing.Posted, now: int, wall: int) -> None:
+        """Only the role that it is for gets it. Any role may take mail."""
+        self._mailboxes.get(posted.role, _nobody)(posted, now, wall)
+
+
+def takers_of(roles: Sequence[Role]) -> dict[type, dict[int, Handler]]:
+    """Who takes each fact that a router may say to a core, by position."""
+    claimed: dict[type, str] = {}
+    takers: dict[type, dict[int, Handler]] = {kind: {} for kind in get_args(Effect)}
+    for source, role in enumerate(roles):
+        for kind, handler in role.handlers().items():
+            if kind in (SessionEnded, routing.Posted, Appended):  # for every role that takes it, or for who asked
+                continue
+            if kind not in PUBEND_OF:
+                _claim(claimed, kind, role)
+            takers.setdefault(kind, {})[source] = handler
+    return takers
+
+
+def requests_of(roles: Sequence[Role], merged: MergedRequests) -> dict[type, RequestHandler]:
+    """The handler of each client message that a role answers; several roles may answer what can be merged."""
+    claimed: dict[type, str] = {}
+    takers: dict[type, dict[int, RequestHandler]] = {}
+    for source, role in enumerate(roles):
+        for kind, handler in role.requests().items():
+            if kind not in MERGES:
+                _claim(claimed, kind, role)
+            takers.setdefault(kind, {})[source] = handler
+    return {
+        kind: next(iter(found.values())) if len(found) == 1 else merged.handler(kind, found)
+        for kind, found in takers.items()
+    }
+
+
+def _claim(claimed: dict[type, str], kind: type, role: Role) -> None:
+    if kind in claimed:
+        raise ConfigurationError(f"the roles {claimed[kind]!r} and {role.name!r} both answer {kind.__name__}")
+    claimed[kind] = role.name
+
+
+def _nobody(_message: Any, _now: int, _wall: int) -> None:
+    """The node has no such role."""
