@@ -127,7 +127,7 @@ class Blocks:
     """What an SHB does."""
 
     def __init__(self) -> None:
-        self._pfs = Pfs("bench@1", 0, 0)
+        self._pfs = Pfs("bench@1", MILLISECOND, 0, 0)
         self._last = dict.fromkeys(range(SUBSCRIPTIONS), _BEGINNING)
 
     def write(self, second: Second) -> Iterable[Operation]:

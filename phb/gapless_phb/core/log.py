@@ -23,7 +23,7 @@ from gapless.core.ports import Chop, LogFacts, Operation, Set
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.events import Header
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick
 from gapless.errors import ConfigurationError
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
@@ -66,6 +66,7 @@ class Log:
         self.stream = stream_of(pubend)
         self.tag = tag_of(network, pubend)
         self.tables = tables
+        self.grain = MILLISECOND
         self.clock = clock
         self._key = rows.key(number)
         self._outbox = outbox

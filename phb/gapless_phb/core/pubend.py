@@ -61,6 +61,7 @@ class Pubend:
             self.log.stable,
             # A start by time stands at the last remainder, and is never to be taken for an event's place.
             self.number if self.number < STEP - 1 else None,
+            self.log.grain,
         )
 
     def begin(self, now: int, wall: int) -> None:

@@ -94,6 +94,8 @@ class Facts(Protocol):
     """The name of the log, for reading."""
     tag: int
     """What its records are marked with."""
+    grain: Tick
+    """How many of its ticks make a unit of distance (`PubendMeta.grain`)."""
     ready: bool
     """Whether what was found at the start is durable; before, nothing may be said of it."""
     lost: Tick

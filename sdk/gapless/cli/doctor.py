@@ -314,10 +314,10 @@ def absent(pubends: Sequence[PubendInfo]) -> list[str]:
 
     A PHB that has just started has heard of nobody yet, and is left in peace.
     """
-    from gapless.core.stream.ticks import SECOND
+    from gapless.core.stream.ticks import seconds_between
 
     late = [
-        (pubend, (pubend.newest - pubend.delivered) / SECOND)
+        (pubend, seconds_between(pubend.delivered, pubend.newest))
         for pubend in pubends
         if pubend.shbs and pubend.delivered and pubend.undelivered_bytes
     ]
@@ -367,7 +367,7 @@ def print_examination(examination: Examination) -> None:
 
 
 def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] | None:
-    from gapless.core.stream.ticks import SECOND, tick_at_time, time_at
+    from gapless.core.stream.ticks import seconds_between, tick_at_time, time_at
 
     acknowledged = subscription.acknowledged.ticks.get(pubend.pubend)
     if acknowledged is None or acknowledged >= pubend.newest:
@@ -375,19 +375,19 @@ def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] |
     if subscription.lag_complete and not subscription.lag_events and acknowledged < pubend.released:
         return None  # what came since was not for it, and was released
     oldest = max(pubend.lost, tick_at_time(pubend.created))
-    held = pubend.newest - max(acknowledged, oldest)
-    share = held / (pubend.newest - oldest) if pubend.newest > oldest else 1.0
+    since = max(acknowledged, oldest)
+    share = (pubend.newest - since) / (pubend.newest - oldest) if pubend.newest > oldest else 1.0
     return {
         "pubend": pubend.pubend,
         "client_id": subscription.client_id,
         "name": subscription.name,
         "connected": subscription.connected,
         "since": acknowledged,
-        "since_time": f"{time_at(max(acknowledged, oldest)):%Y-%m-%d %H:%M:%S}",
+        "since_time": f"{time_at(since):%Y-%m-%d %H:%M:%S}",
         "lag_events": subscription.lag_events,
         "lag_seconds": subscription.lag_seconds,
         "lag_complete": subscription.lag_complete,
-        "held_seconds": held / SECOND,
+        "held_seconds": seconds_between(since, pubend.newest),
         "about_bytes": round(pubend.log_bytes * min(1.0, share)),
     }
 

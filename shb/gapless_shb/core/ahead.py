@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Held
 from gapless.core.ports import ClientSession
-from gapless.core.stream.ticks import FOREVER, MILLISECOND, STEP, PubendId, Tick
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, PubendId, Tick
 from gapless.core.wire.messages import Acknowledged, Attach, Code, Detached, Position, Subscribe
 from gapless_shb.core.admission import RefusedError, called, lost_data
 from gapless_shb.core.constream import Constream
@@ -75,9 +75,9 @@ class Ahead:
         As far ahead as that a position may be told (`Constream.behind`).
         """
         stream = self._hosting.streams.get(pubend)
-        if stream is None or tick <= stream.told_upto + STEP:
+        if stream is None or tick <= stream.told_upto + stream.meta.spacing:
             return False
-        return tick == FOREVER or (tick + 1) % MILLISECOND != 0
+        return tick == FOREVER or not stream.meta.timed or (tick + 1) % MILLISECOND != 0
 
     def check(self, positions: Iterable[Position], who: str) -> None:
         """Raises BeyondError for positions of which it is to be found out first whether they can be."""

@@ -26,7 +26,7 @@ from struct import Struct, pack, unpack_from
 from typing import Final
 
 from gapless.core.stream.columns import mask_flags
-from gapless.core.stream.ticks import MILLISECOND, Tick
+from gapless.core.stream.ticks import Tick
 from gapless.selectors.masks import select
 
 TICKS_MAX: Final = 1024
@@ -38,20 +38,26 @@ _BITMAP = 0
 _ALL = 255
 _IMPRECISE = 1 << 6
 _FAR = (1 << 32) - 1
-"""The pointer to a block so long ago (49 days) that its distance does not fit."""
+"""The pointer to a block so far back (49 days, or 4 G records) that its distance does not fit."""
 
 
 def encode(
-    ticks: Sequence[Tick], masks: Mapping[int, int], previous: Mapping[int, Tick], *, imprecise: bool = False
+    ticks: Sequence[Tick],
+    masks: Mapping[int, int],
+    previous: Mapping[int, Tick],
+    grain: Tick,
+    *,
+    imprecise: bool = False,
 ) -> bytes:
     """The block of these ticks, at most `TICKS_MAX` of them and ascending.
 
     `masks` has, by sid, the ticks that matched (bit i for the i-th), none of them 0; `previous` the index
-    of the block that each sid was in last. Imprecise: no column says which ticks matched.
+    of the block that each sid was in last. `grain`: in which unit the way back there is told. Imprecise: no column says
+    which ticks matched.
     """
     count, sids = len(ticks), sorted(masks)
     gaps, shift = _gaps(ticks)
-    pointers = [_pointer(ticks[-1], previous.get(sid, 0)) for sid in sids]
+    pointers = [_pointer(ticks[-1], previous.get(sid, 0), grain) for sid in sids]
     widths = [_width_code(max(values, default=0)) for values in (gaps, sids, pointers)]
     flags = widths[0] | widths[1] << 2 | widths[2] << 4 | (_IMPRECISE if imprecise else 0)
     numbers = zip((gaps, sids, pointers), widths, strict=True)
@@ -146,16 +152,19 @@ class Block:
         """Every subscription that has a column, ascending."""
         return self._sids.all()
 
-    def previous(self, sid: int) -> tuple[Tick, Tick] | None:
-        """(lo, hi]: where the index of the subscription's previous block lies; None when there is none."""
+    def previous(self, sid: int, grain: Tick) -> tuple[Tick, Tick] | None:
+        """(lo, hi]: where the index of the subscription's previous block lies; None when there is none.
+
+        No more than a grain, which is the one that it was encoded with, unless that is too far back to be told.
+        """
         at = self._find(sid)
         pointer = 0 if at is None else self._pointers[at]
         if not pointer:
             return None
         if pointer == _FAR:
             return 0, self.index - 1
-        first = (self.index // MILLISECOND - (pointer - 1)) * MILLISECOND
-        return first - 1, min(first + MILLISECOND, self.index) - 1
+        first = (self.index // grain - (pointer - 1)) * grain
+        return first - 1, min(first + grain, self.index) - 1
 
     def columns(self) -> Iterator[tuple[int, int]]:
         """(sid, mask of its ticks) of every subscription in the block."""
@@ -286,10 +295,10 @@ def _gaps(ticks: Sequence[Tick]) -> tuple[list[int], int]:
     return [gap >> shift for gap in gaps], shift
 
 
-def _pointer(index: Tick, previous: Tick) -> int:
+def _pointer(index: Tick, previous: Tick, grain: Tick) -> int:
     if not previous:
         return 0
-    return min(index // MILLISECOND - previous // MILLISECOND + 1, _FAR)
+    return min(index // grain - previous // grain + 1, _FAR)
 
 
 def _width_code(highest: int) -> int:

@@ -208,7 +208,7 @@ class SubscriberHostingBroker:
 
     def _discover(self, meta: PubendMeta, at: Tick, now: int, wall: int) -> Constream:
         """A pubend this SHB did not know: subscriptions begin where they were asked to (protocol: late-pubends)."""
-        pfs = Pfs(meta.pubend, at, 0, imprecise=self._hosting.around.catch_up.imprecise)
+        pfs = Pfs(meta.pubend, meta.grain, at, 0, imprecise=self._hosting.around.catch_up.imprecise)
         stream = Constream(meta, at, pfs, self._hosting.around)
         stream.learn(meta)
         self._hosting.streams[meta.pubend] = stream

@@ -18,7 +18,7 @@ import msgspec
 from gapless.core.network.facts import Progress
 from gapless.core.ports import Delete, Operation, RecoveryReader, Set
 from gapless.core.stream.intervals import Ranges
-from gapless.core.stream.ticks import FOREVER, PubendId, Tick
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, PubendId, Tick
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.positions import Position
 
@@ -45,6 +45,7 @@ class PubendRow(msgspec.Struct, array_like=True):
     """These two were written before 2026-11-23, and are not read any more: silence ended at places of events then."""
     residue: int | None = None
     voids: Ranges = ()
+    grain: int = MILLISECOND
 
 
 class PositionRow(msgspec.Struct, array_like=True):
@@ -84,6 +85,7 @@ def pubend_row(stream: Constream) -> Set:
         stream.enrolled_at if stream.enrolled else None,
         residue=stream.meta.residue,
         voids=stream.meta.voids,
+        grain=stream.meta.grain,
     )
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 

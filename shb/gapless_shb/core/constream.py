@@ -17,7 +17,7 @@ from gapless.core.outbox import Outbox
 from gapless.core.stream.curiosity import CuriosityStream
 from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.stamps import Stamp
-from gapless.core.stream.ticks import FOREVER, STEP, ShbId, Tick
+from gapless.core.stream.ticks import FOREVER, STEP, ShbId, Tick, tick_at
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Channel, Consumer
@@ -101,7 +101,7 @@ class Constream:
         self._target = head
         """Decided at the pubend up to here, as far as this SHB was told."""
         self._asked_ahead = False
-        self._window = Window()
+        self._window = Window(meta.grain)
         self._moved_at = 0
         self.moved = False
         """Whether the head moved since the last checkpoint."""
@@ -148,7 +148,17 @@ class Constream:
     def start_of(self, subscription: Subscription) -> Tick:
         """Where a subscription begins here, also if this pubend was found later."""
         known = subscription.start.get(self.pubend)
-        return self.behind(max(self.meta.created, subscription.late_start)) if known is None else known
+        if known is not None:
+            return known
+        late = subscription.late_start if self.meta.timed else 0  # it is a time
+        return self.behind(max(self.meta.created, late))
+
+    def at(self, wall: int) -> Tick:
+        """The position behind which all events of a wall time and later stand.
+
+        Where ticks are no times only the pubend's host could tell: it is the beginning then, which is never too late.
+        """
+        return max(0, tick_at(wall) - 1) if self.meta.timed else 0
 
     def settled(self, position: Position) -> Tick:
         """How far everything is done with, as it may be told."""

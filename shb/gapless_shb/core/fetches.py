@@ -17,11 +17,16 @@ from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.intervals import IntervalSet, Ranges
 from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
 from gapless.core.stream.stamps import RAW
-from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, STEP, PubendId, Tick
+from gapless.core.stream.ticks import FOREVER, STEP, PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 
-NEAR = 64 * STEP
-"""Wanted ticks that lie closer than this are asked for in one range: it costs at most 63 events more."""
+NEAR = 64
+"""Wanted ticks with fewer places of events between are asked for in one range: it costs at most 63 events more."""
+
+
+def nearness(grain: Tick) -> Tick:
+    """How close wanted ticks of a pubend of that grain are, to be asked for in one range."""
+    return NEAR * min(STEP, grain)
 
 
 RELEASED_EARLY: Final = "released early"
@@ -54,10 +59,20 @@ class TickFetch:
     """Wants exactly these ticks; all others up to `upto` are silence for the subscription."""
 
     def __init__(
-        self, pubend: PubendId, start: Tick, ticks: Sequence[Tick], upto: Tick, imprecise_for: BatchMatcher | None
+        self,
+        pubend: PubendId,
+        start: Tick,
+        ticks: Sequence[Tick],
+        upto: Tick,
+        near: Tick,
+        imprecise_for: BatchMatcher | None,
     ) -> None:
-        """`imprecise_for`: the subscription's matcher, where not all of these ticks may have matched it."""
+        """`near`: ticks that lie closer than this are asked for in one range.
+
+        `imprecise_for`: the subscription's matcher, where not all of these ticks may have matched it.
+        """
         self._pubend = pubend
+        self._near = near
         self.start = start
         self.upto = upto
         self._imprecise_for = imprecise_for
@@ -69,7 +84,7 @@ class TickFetch:
 
     def ranges(self) -> Ranges:
         """What to ask for; near ticks share a range."""
-        return near_ranges(self._ticks, NEAR)
+        return near_ranges(self._ticks, self._near)
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes what it wanted out of knowledge that arrived."""
@@ -250,11 +265,12 @@ class Window:
     """How long a range of unknown density to ask for: it grows over idle time and shrinks under load."""
 
     TARGET_BYTES = 1 << 20
-    SHORTEST = 10 * MILLISECOND
     LONGEST = FOREVER >> 2
 
-    def __init__(self) -> None:
-        self.span = SECOND
+    def __init__(self, grain: Tick) -> None:
+        """`grain`: of the pubend. A second of it is the first guess."""
+        self.span = 1000 * grain
+        self._shortest = 10 * grain
 
     def upto(self, start: Tick, limit: Tick) -> Tick:
         """The end of the next range from `start` on, at most `limit`."""
@@ -265,4 +281,4 @@ class Window:
         if size < self.TARGET_BYTES // 2:
             self.span = min(self.span * 4, self.LONGEST)
         elif size > 2 * self.TARGET_BYTES:
-            self.span = max(self.span // 4, self.SHORTEST)
+            self.span = max(self.span // 4, self._shortest)

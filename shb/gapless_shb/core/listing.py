@@ -106,9 +106,10 @@ class Listings:
             for ticks, masks in stream.pfs.open_blocks():
                 for sid, mask in masks:
                     self._count_in(listing, stream, sid, ticks, mask)
-            head = wall_at(stream.head)
-            for sid, tick in listing.oldest.items():
-                listing.behind[sid] = max(head - wall_at(tick), listing.behind.get(sid, 0))
+            if stream.meta.timed:  # of other events it is not known when they were
+                head = wall_at(stream.head)
+                for sid, tick in listing.oldest.items():
+                    listing.behind[sid] = max(head - wall_at(tick), listing.behind.get(sid, 0))
             listing.oldest.clear()
         listing.todo.pop(0)
         self._read(number, 0)

@@ -63,8 +63,12 @@ class Step:
 class Pfs:
     """One pubend's PFS: the open block, the chain of each subscription, and what has been sealed."""
 
-    def __init__(self, pubend: PubendId, sealed_upto: Tick, chopped: Tick, *, imprecise: bool = False) -> None:
+    def __init__(
+        self, pubend: PubendId, grain: Tick, sealed_upto: Tick, chopped: Tick, *, imprecise: bool = False
+    ) -> None:
         self.pubend = pubend
+        self.grain = grain
+        """The unit of distance between blocks (`PubendMeta.grain`)."""
         self.stream = stream_name(pubend)
         self.imprecise = imprecise
         """Whether new blocks say only who matched anything in them: smaller, and filtered again when read."""
@@ -170,7 +174,8 @@ class Pfs:
 
     def _close_block(self, ticks: Sequence[Tick], masks: dict[int, int]) -> None:
         index = ticks[-1]
-        self._closed.append(Put(self.stream, index, encode(ticks, masks, self._previous, imprecise=self.imprecise)))
+        block = encode(ticks, masks, self._previous, self.grain, imprecise=self.imprecise)
+        self._closed.append(Put(self.stream, index, block))
         self._previous.update(dict.fromkeys(masks, index))
         self._note_spacing(index)
 

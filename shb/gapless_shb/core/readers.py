@@ -24,7 +24,7 @@ from gapless.core.stream.ticks import PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected
 from gapless_shb.core.consumers import Consumer
-from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave
+from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, nearness
 from gapless_shb.core.pages import Page
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import Position
@@ -62,7 +62,7 @@ class Host(Protocol):
 class Reader:
     """Where a consumer stands that is not at the head, and what it waits for."""
 
-    def __init__(self, number: int, consumer: Consumer, position: Position, start: Tick) -> None:
+    def __init__(self, number: int, consumer: Consumer, position: Position, start: Tick, grain: Tick) -> None:
         self.number = number
         """Tells an answer to this reader from one to an earlier reader of the subscription."""
         self.consumer = consumer
@@ -71,7 +71,7 @@ class Reader:
         """The doubt horizon: the last tick the consumer was told about."""
         self._matcher = BatchMatcher()
         self._matcher.add(consumer.sid, consumer.subscription.filter)
-        self._window = Window()
+        self._window = Window(grain)
         self._reading_upto: Tick | None = None
         self._walk: Walk | None = None
         self._scans = False
@@ -201,7 +201,7 @@ class Reader:
         if newest <= self.horizon:
             self._ready_upto = pfs.sealed_upto
         elif newest <= pfs.sealed_upto and pfs.spacing and not self._scans:
-            self._walk_on(Walk(self.consumer.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing), host)
+            self._walk_on(Walk(self.consumer.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing, pfs.grain), host)
         else:
             self._waits = True
             host.shelf.want_blocks(self.consumer.sid, self.horizon)
@@ -227,7 +227,7 @@ class Reader:
         if not ticks:
             self._ready_upto = max(self._ready_upto, upto)
             return
-        self._fetch = TickFetch(host.pubend, self.horizon, ticks, upto, imprecise_for)
+        self._fetch = TickFetch(host.pubend, self.horizon, ticks, upto, nearness(host.pfs.grain), imprecise_for)
         host.fetch_for(self, self._fetch.ranges(), now)
 
     def _harvest(self, host: Host) -> None:

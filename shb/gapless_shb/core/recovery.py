@@ -40,8 +40,10 @@ def recover(hosting: Hosting, context: RoleContext) -> None:
 
 def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, row: PubendRow) -> Constream:
     chopped = context.reader.facts(stream_name(pubend)).first
-    pfs = Pfs(pubend, row.latest_delivered, chopped, imprecise=hosting.around.catch_up.imprecise)
-    meta = PubendMeta(pubend, "", row.topics, created=row.created, voids=row.voids, residue=row.residue)
+    pfs = Pfs(pubend, row.grain, row.latest_delivered, chopped, imprecise=hosting.around.catch_up.imprecise)
+    meta = PubendMeta(
+        pubend, "", row.topics, created=row.created, voids=row.voids, residue=row.residue, grain=row.grain
+    )
     stream = Constream(meta, row.latest_delivered, pfs, hosting.around)
     stream.released = stream.reported = row.released
     if row.enrolled_at is not None:

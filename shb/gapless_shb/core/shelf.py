@@ -24,7 +24,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless_shb.core import gauges
 from gapless_shb.core.blocks import TICKS_MAX, Block
-from gapless_shb.core.fetches import NEAR, near_ranges
+from gapless_shb.core.fetches import near_ranges, nearness
 from gapless_shb.core.pages import Columns, Page, PartOfBlock, joined
 from gapless_shb.core.pfs import Pfs
 
@@ -85,7 +85,7 @@ class Shelf:
         self._asked_ticks = 0
         """How many ticks these pages have."""
         self._portion = 16
-        self._near = NEAR
+        self._near = nearness(pfs.grain)
         self._pages_read = self._pages_dropped = self._shared = 0
         self.unreadable_upto: Tick = 0
         """Up to here the PFS could not be read: nothing is known."""
@@ -303,7 +303,7 @@ class Shelf:
         if 8 * (count - hits) <= hits:
             self._near = min(4 * self._near, FOREVER)
         elif count > 2 * hits:
-            self._near = max(NEAR, self._near // 4)
+            self._near = max(nearness(self._pfs.grain), self._near // 4)
 
     # ------------------------------------------------------------------------------- what is kept
 

@@ -224,7 +224,7 @@ class Subscribing:
         if request.start is StartAt.TOKEN:
             start = next((p.tick for p in request.positions or () if p.pubend == stream.pubend), 0)
         elif request.start is StartAt.TIME:
-            start = max(0, tick_at(request.start_wall) - 1)
+            start = stream.at(request.start_wall)
         else:
             start = 0 if request.start is StartAt.EARLIEST else stream.behind(stream.head)
         return start, start < max(stream.released, stream.enrolled_at, 1)

@@ -76,7 +76,7 @@ class Turns:
     def start(self, consumer: Consumer, position: Position, at: Tick) -> None:
         """A reader serves the consumer from `at` on, when it gets a turn."""
         self._reader_count += 1
-        self.readers[consumer.sid] = Reader(self._reader_count, consumer, position, at)
+        self.readers[consumer.sid] = Reader(self._reader_count, consumer, position, at, self.pfs.grain)
         if not consumer.subscription.durable:
             position.reading = True
             position.acknowledge(at, at)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from gapless.core.stream.ticks import MILLISECOND, Tick
+from gapless.core.stream.ticks import Tick
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.pfs import Found
 
@@ -21,7 +21,8 @@ SPARSE: Final = 16
 class Walk:
     """A chain that is being followed, and what it has told so far."""
 
-    def __init__(self, sid: int, after: Tick, newest: Tick, upto: Tick, spacing: Tick) -> None:
+    def __init__(self, sid: int, after: Tick, newest: Tick, upto: Tick, spacing: Tick, grain: Tick) -> None:
+        """`spacing`, `grain`: of the PFS."""
         self.span: tuple[Tick, Tick] | None = (newest - 1, newest)
         """(after, upto] of the next read; None when a scan finds the rest sooner."""
         self._sid = sid
@@ -30,6 +31,7 @@ class Walk:
         self._upto = upto
         """How far it is silence that the chain does not name."""
         self._near = SPARSE * spacing
+        self._grain = grain
         self._hops = 0
         self._kept: deque[tuple[Tick, list[Tick]]] = deque()
         """Blocks and their ticks, the oldest first."""
@@ -45,10 +47,10 @@ class Walk:
             return None  # what it does not tell, the pages of a scan find out
         self._keep(block, limit)
         self._hops += 1
-        previous = block.previous(self._sid)
+        previous = block.previous(self._sid, self._grain)
         if previous is None or previous[1] <= self._after:
             return Found([tick for _, ticks in self._kept for tick in ticks], self._upto)
-        known = previous[1] - previous[0] <= MILLISECOND
+        known = previous[1] - previous[0] <= self._grain
         if known and self._newest - previous[1] >= self._hops * self._near:
             self.span = previous
         return None

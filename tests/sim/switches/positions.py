@@ -31,7 +31,7 @@ POSITIONS = (
         (
             Edit(
                 f"{_AHEAD}.is_beyond",
-                "return tick == FOREVER or (tick + 1) % MILLISECOND != 0",
+                "return tick == FOREVER or not stream.meta.timed or (tick + 1) % MILLISECOND != 0",
                 "return False",
             ),
         ),

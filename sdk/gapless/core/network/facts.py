@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, STEP, PubendId, ShbId, Tick
 from gapless.core.wire.messages import TickRun
 from gapless.selectors.filters import Filter
 
@@ -23,6 +23,8 @@ LinkId: TypeAlias = int
 MAIL_BYTES_MAX: Final = 1 << 16
 Real: TypeAlias = Annotated[int, Meta(ge=0, le=FOREVER)]
 """A tick, a version or a number that there can be: another one does not parse where a frame brings it."""
+Grain: TypeAlias = Annotated[int, Meta(ge=1, le=FOREVER)]
+"""A number of ticks that one can divide by."""
 RealRanges: TypeAlias = tuple[tuple[Real, Real], ...]
 """`Ranges` that a frame may bring."""
 
@@ -130,6 +132,21 @@ class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
     """How far it was decided when this was said."""
     residue: Real | None = None
     """Its events stand only at ticks that have this remainder modulo STEP; None: at any."""
+    grain: Grain = MILLISECOND
+    """How many ticks make a unit of distance: MILLISECOND where ticks are times, 1 where a log numbers its records.
+
+    Whoever measures a distance of ticks does it in grains, and reads a tick as a time only where it is `timed`.
+    """
+
+    @property
+    def timed(self) -> bool:
+        """Whether its ticks are times."""
+        return self.grain == MILLISECOND
+
+    @property
+    def spacing(self) -> Tick:
+        """How far the places of neighbouring events are apart at least."""
+        return min(STEP, self.grain)
 
 
 class Ending(str, Enum):

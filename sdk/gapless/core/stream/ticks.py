@@ -39,6 +39,11 @@ def wall_at(tick: Tick) -> int:
     return EPOCH_MS + tick // MILLISECOND
 
 
+def seconds_between(earlier: Tick, later: Tick) -> float:
+    """How much time lies between two ticks, which are times; negative where the later one is the earlier."""
+    return (later - earlier) / SECOND
+
+
 def tick_at_time(time: datetime) -> Tick:
     """The first tick of an aware datetime. Raises ValueError for a naive one."""
     if time.tzinfo is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gapless.core.ports import ClientSession
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import STEP, PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AskEarliest, AskHeads, Position, Ticks
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.constream import Constream
@@ -153,7 +153,9 @@ class Earliest:
             if first >= stream.head:
                 question.found[pubend] = first
                 continue
-            fetch = question.open[pubend] = RangeFetch(pubend, first, min(first + STEP, stream.head), BatchMatcher())
+            fetch = question.open[pubend] = RangeFetch(
+                pubend, first, min(first + stream.meta.spacing, stream.head), BatchMatcher()
+            )
             stream.turns.fetch(fetch.ranges(), now)
         self._questions.append(question)
         self.answer_ready(now)

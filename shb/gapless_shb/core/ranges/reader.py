@@ -24,18 +24,17 @@ from typing import Final, Protocol
 from gapless.core.ports import ReadResult
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.blocks import Block, Column
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.fetches import (
-    NEAR,
     GapSegment,
     RangeFetch,
     Segment,
     TickFetch,
     Window,
-    near_ranges,
+    nearness,
     refilter,
 )
 from gapless_shb.core.positions import Position
@@ -46,7 +45,8 @@ TARGET_BYTES: Final = 1 << 20
 TICKS_MAX: Final = 2048
 TICKS_FIRST: Final = 256
 """As long as it is not known how large events are."""
-NEAR_FIRST: Final = 16 * MILLISECOND
+NEAR_FIRST: Final = 16
+"""Grains of the pubend."""
 NEAR_MOST: Final = 1 << 42
 READ_BYTES: Final = 256 << 10
 
@@ -80,15 +80,10 @@ class NearTicks(TickFetch):
     def __init__(
         self, pubend: PubendId, start: Tick, ticks: Sequence[Tick], upto: Tick, near: Tick, *, imprecise: bool
     ) -> None:
-        super().__init__(pubend, start, ticks, upto, None)
-        self._asked = near_ranges(ticks, near)
+        super().__init__(pubend, start, ticks, upto, near, None)
         self.imprecise = imprecise
         self.others = 0
         """How many events came along that were not wanted."""
-
-    def ranges(self) -> tuple[tuple[Tick, Tick], ...]:
-        """What to ask for."""
-        return self._asked
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes what it wanted out of knowledge that arrived."""
@@ -122,7 +117,7 @@ class RangeReader:
         self._matcher = BatchMatcher()
         self._matcher.add(self.sid, subscription.filter)
         self._filter = subscription.filter
-        self._window = Window()
+        self._window = Window(stream.meta.grain)
         self._reading_upto: Tick | None = None
         self._unreadable_upto = 0
         self._blocks: deque[Block] = deque()
@@ -133,7 +128,7 @@ class RangeReader:
         self._gap: GapSegment | None = None
         """What was found to be lost, and is not said yet: more of it may follow."""
         self._ticks_most = TICKS_FIRST
-        self._near = NEAR_FIRST
+        self._near = NEAR_FIRST * stream.meta.grain
 
     @property
     def complete(self) -> bool:
@@ -308,7 +303,7 @@ class RangeReader:
         if 8 * fetch.others <= count:
             self._near = min(4 * self._near, NEAR_MOST)
         elif fetch.others > count:
-            self._near = max(NEAR, self._near // 4)
+            self._near = max(nearness(self.stream.meta.grain), self._near // 4)
 
     def _hand_out(self) -> None:
         while self._ready:

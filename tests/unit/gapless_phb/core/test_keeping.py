@@ -28,6 +28,7 @@ class NumberedFacts:
     pubend: str = PUBEND
     stream: str = "orders"
     tag: int = 0
+    grain: Tick = 1
     ready: bool = True
     lost: Tick = 0
     lost_asked: Tick = 0

@@ -36,7 +36,7 @@ def test_a_block_reads_back_as_it_was_written(columns: Written) -> None:
     """Ticks and the ticks of every subscription come back; of others there are none."""
     ticks, masks = columns
 
-    block = Block(ticks[-1], encode(ticks, masks, {}))
+    block = Block(ticks[-1], encode(ticks, masks, {}, MILLISECOND))
 
     assert block.ticks == ticks
     assert block.first == ticks[0]
@@ -56,7 +56,18 @@ def test_no_block_is_longer_than_the_papers_records(columns: Written, data: st.D
     matched = sum(mask.bit_count() for mask in masks.values())
     previous = {sid: data.draw(st.integers(0, ticks[-1] - 1)) for sid in masks}
 
-    assert len(encode(ticks, masks, previous)) <= 8 * len(ticks) + 16 * matched
+    assert len(encode(ticks, masks, previous, MILLISECOND)) <= 8 * len(ticks) + 16 * matched
+
+
+def test_where_ticks_are_no_times_the_way_back_is_told_in_records() -> None:
+    """An epoch jump in between is only a longer way."""
+    epoch = 1 << 44
+    for before, index in ((100, 4_001_024), (epoch + 7, epoch + 8)):
+        block = Block(index, encode([index], {7: 1}, {7: before}, 1))
+        assert block.previous(7, 1) == (before - 1, before)
+
+    far = Block(2 * epoch, encode([2 * epoch], {7: 1}, {7: epoch}, 1))
+    assert far.previous(7, 1) == (0, 2 * epoch - 1)
 
 
 @pytest.mark.parametrize(
@@ -66,25 +77,25 @@ def test_a_pointer_names_the_millisecond_of_the_block_before(ago: int, wide: int
     """So a reader goes back block by block, and never past one."""
     before = START - ago - STEP
 
-    data = encode([START], {7: 1, 8: 1}, {7: before})
+    data = encode([START], {7: 1, 8: 1}, {7: before}, MILLISECOND)
     block = Block(START, data)
 
-    span = block.previous(7)
+    span = block.previous(7, MILLISECOND)
     assert span is not None
     assert span[0] < before <= span[1] < START
     assert span[1] - span[0] <= MILLISECOND or ago > 49 * 86400 * SECOND
-    assert block.previous(8) is None
-    assert block.previous(9) is None
+    assert block.previous(8, MILLISECOND) is None
+    assert block.previous(9, MILLISECOND) is None
     assert len(data) == 8 + 2 * (1 + wide)
 
 
 def test_the_forms_of_a_column() -> None:
     """A few ticks are a list, many are a bitmap, all are nothing."""
     ticks = [START + at * MILLISECOND for at in range(800)]
-    alone = len(encode(ticks, {}, {}))
+    alone = len(encode(ticks, {}, {}, MILLISECOND))
 
     def column(mask: int) -> int:
-        return len(encode(ticks, {1: mask}, {})) - alone - 3  # less sid, pointer and kind
+        return len(encode(ticks, {1: mask}, {}, MILLISECOND)) - alone - 3  # less sid, pointer and kind
 
     assert column((1 << 800) - 1) == 0
     assert column(0b1011) == 2 * 3
@@ -92,7 +103,7 @@ def test_the_forms_of_a_column() -> None:
     assert alone == 8 + 799
 
 
-BLOCK = encode([START, START + 1, START + 5], {1: 0b1, 2: 0b111, 300: 0b101}, {})
+BLOCK = encode([START, START + 1, START + 5], {1: 0b1, 2: 0b111, 300: 0b101}, {}, MILLISECOND)
 
 
 @pytest.mark.parametrize("length", range(len(BLOCK)))
@@ -112,7 +123,7 @@ def test_what_is_no_block_is_refused(data: bytes) -> None:
 def test_a_position_beyond_the_block_is_refused() -> None:
     """It is found when the column is asked for."""
     ticks = [START + at for at in range(16)]
-    data = bytearray(encode(ticks, {1: 0b1}, {}))
+    data = bytearray(encode(ticks, {1: 0b1}, {}, MILLISECOND))
     data[-1] = 16
 
     with pytest.raises(ValueError, match="beyond"):
@@ -122,7 +133,7 @@ def test_a_position_beyond_the_block_is_refused() -> None:
 def test_an_imprecise_block_says_who_and_not_what() -> None:
     """Silence may be stored as unknown, which costs fetching and filtering, and saves bytes here."""
     ticks, masks = [10 * at for at in range(1, 101)], {sid: 1 << sid for sid in range(100)}
-    precise, imprecise = encode(ticks, masks, {}), encode(ticks, masks, {}, imprecise=True)
+    precise, imprecise = encode(ticks, masks, {}, MILLISECOND), encode(ticks, masks, {}, MILLISECOND, imprecise=True)
 
     block = Block(1000, imprecise)
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import MILLISECOND
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
-from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, without
+from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, nearness, without
 
 
 def batch(*ticks: int) -> EventBatch:
@@ -26,7 +27,7 @@ def shown(segments: list[Segment]) -> list[object]:
 
 def test_ticks_are_complete_when_each_is_an_event_or_lost() -> None:
     """And only then: a hole in the middle is waited for."""
-    fetch = TickFetch("p@1", 0, [10, 20, 30], 40, None)
+    fetch = TickFetch("p@1", 0, [10, 20, 30], 40, nearness(MILLISECOND), None)
     fetch.offer(Knowledge("p@1", 15, 40, batch(20, 25, 30)))
     early = fetch.complete
 
@@ -38,7 +39,7 @@ def test_ticks_are_complete_when_each_is_an_event_or_lost() -> None:
 
 def test_a_gap_covers_no_more_than_lost_ticks_of_the_subscription() -> None:
     """T29: the PFS knows where it had none, so the gap ends at the last one that is lost."""
-    fetch = TickFetch("p@1", 5, [10, 20], 400, None)
+    fetch = TickFetch("p@1", 5, [10, 20], 400, nearness(MILLISECOND), None)
     fetch.offer(Knowledge("p@1", 0, 400, lost=300))
 
     assert shown(fetch.segments((0, 0))) == [(5, 20)]
@@ -46,7 +47,7 @@ def test_a_gap_covers_no_more_than_lost_ticks_of_the_subscription() -> None:
 
 def test_what_was_released_quietly_is_no_gap() -> None:
     """(quiet_from, released] is silence although the pubend does not know it any more."""
-    fetch = TickFetch("p@1", 5, [10, 20], 400, None)
+    fetch = TickFetch("p@1", 5, [10, 20], 400, nearness(MILLISECOND), None)
     fetch.offer(Knowledge("p@1", 0, 400, lost=300))
 
     assert shown(fetch.segments((9, 100))) == []
@@ -54,7 +55,7 @@ def test_what_was_released_quietly_is_no_gap() -> None:
 
 def test_an_event_that_a_cache_kept_is_delivered_between_two_gaps() -> None:
     """L fills only what nobody knows: a known event stays an event (1.2)."""
-    fetch = TickFetch("p@1", 0, [10, 20, 30], 40, None)
+    fetch = TickFetch("p@1", 0, [10, 20, 30], 40, nearness(MILLISECOND), None)
     fetch.offer(Knowledge("p@1", 15, 25, batch(20)))
     fetch.offer(Knowledge("p@1", 0, 40, lost=40))
 
@@ -63,7 +64,7 @@ def test_an_event_that_a_cache_kept_is_delivered_between_two_gaps() -> None:
 
 def test_pieces_that_come_out_of_order_are_put_in_order() -> None:
     """The network may reorder."""
-    fetch = TickFetch("p@1", 0, [10, 20, 30, 40], 40, None)
+    fetch = TickFetch("p@1", 0, [10, 20, 30, 40], 40, nearness(MILLISECOND), None)
     fetch.offer(Knowledge("p@1", 25, 40, batch(30, 40)))
     fetch.offer(Knowledge("p@1", 0, 25, batch(10, 20)))
     fetch.offer(Knowledge("p@1", 0, 25, batch(10, 20)))
@@ -75,7 +76,7 @@ def test_ticks_of_which_some_may_not_have_matched_are_filtered_again() -> None:
     """What is lost of them may have matched."""
     matcher = BatchMatcher()
     matcher.add(1, Filter(("#",), "n > 12"))
-    fetch = TickFetch("p@1", 0, [5, 10, 20, 30], 40, matcher)
+    fetch = TickFetch("p@1", 0, [5, 10, 20, 30], 40, nearness(MILLISECOND), matcher)
     fetch.offer(Knowledge("p@1", 5, 40, batch(10, 20, 30), lost=5))
 
     assert shown(fetch.segments((0, 0))) == [(0, 5), [20, 30]]
@@ -83,7 +84,7 @@ def test_ticks_of_which_some_may_not_have_matched_are_filtered_again() -> None:
 
 def test_far_ticks_are_asked_for_one_by_one_and_near_ones_together() -> None:
     """A sparse subscriber does not fetch what lies between."""
-    assert TickFetch("p@1", 0, [1 << 10, 2 << 10, 1 << 40], 1 << 41, None).ranges() == (
+    assert TickFetch("p@1", 0, [1 << 10, 2 << 10, 1 << 40], 1 << 41, nearness(MILLISECOND), None).ranges() == (
         (1023, 2 << 10),
         ((1 << 40) - 1, 1 << 40),
     )
@@ -146,7 +147,7 @@ def test_without_takes_an_interval_out(lo: int, hi: int, low: int, high: int) ->
 
 def test_the_window_grows_over_idle_time_and_shrinks_under_load() -> None:
     """Nobody knows how many events a second holds."""
-    window = Window()
+    window = Window(MILLISECOND)
     span = window.span
     window.learn(0)
     assert window.span > span
@@ -157,7 +158,7 @@ def test_the_window_grows_over_idle_time_and_shrinks_under_load() -> None:
 
 
 def test_what_was_given_up_is_a_gap_of_its_own_reason() -> None:
-    fetch = TickFetch("p@1", 0, [10, 20, 30, 40], 50, None)
+    fetch = TickFetch("p@1", 0, [10, 20, 30, 40], 50, nearness(MILLISECOND), None)
     fetch.offer(Knowledge("p@1", 0, 25, batch(20), 12, None))
     before = fetch.complete
 
@@ -172,3 +173,9 @@ def test_lost_ranges_of_two_reasons_are_two_gaps() -> None:
     segments = interleave(0, batch(), [(0, 5, "one"), (5, 9, "other"), (12, 15, "other")])
 
     assert segments == [GapSegment(0, 5, "one"), GapSegment(5, 15, "other")]
+
+
+def test_distances_are_measured_in_grains() -> None:
+    """64 places of events between two ticks are near, whether a place is a tick or a thousand of them."""
+    assert (nearness(MILLISECOND), nearness(1)) == (64 << 10, 64)
+    assert (Window(MILLISECOND).upto(0, 1 << 60), Window(1).upto(0, 1 << 60)) == (1000 * MILLISECOND, 1000)

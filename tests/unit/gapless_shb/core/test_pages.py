@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import Extras, encode_event
+from gapless.core.stream.ticks import MILLISECOND
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.blocks import Block, encode
@@ -103,7 +104,7 @@ def test_half_of_a_page_is_asked_for_as_all_of_it() -> None:
 
 
 def test_pages_of_one_block_share_its_columns() -> None:
-    block = Block(40, encode([10, 20, 30, 40], {7: 0b1010, 8: 0b0001}, {}))
+    block = Block(40, encode([10, 20, 30, 40], {7: 0b1010, 8: 0b0001}, {}, MILLISECOND))
     columns = Columns(block)
     first, second = PartOfBlock(columns, 0, 2), PartOfBlock(columns, 2, 2)
 
@@ -115,7 +116,7 @@ def test_pages_of_one_block_share_its_columns() -> None:
 
 def test_an_imprecise_share_is_filtered_again_once_its_events_are_here() -> None:
     """3.5: the block says only who matched anything in it."""
-    block = Block(40, encode([10, 20, 30, 40], {7: 0b0010, 8: 0b0001}, {}, imprecise=True))
+    block = Block(40, encode([10, 20, 30, 40], {7: 0b0010, 8: 0b0001}, {}, MILLISECOND, imprecise=True))
     shared = Page(0, block.ticks, PartOfBlock(Columns(block), 0, 4))
     wanted = shared.wanted(7, 10)
     assert wanted == 0b1110

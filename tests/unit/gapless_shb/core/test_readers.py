@@ -26,7 +26,7 @@ class Bench:
     def __init__(self, *, start: int = 0, since: int = 0, credit: int = 100, head: int = 100) -> None:
         self.pubend: PubendId = PUBEND
         self.head = head
-        self.pfs = Pfs(PUBEND, head, 0)
+        self.pfs = Pfs(PUBEND, MILLISECOND, head, 0)
         self.records: list[tuple[int, bytes]] = []
         self.reads: list[tuple[int, int]] = []
         self.fetches: list[Ranges] = []
@@ -36,7 +36,7 @@ class Bench:
         self.channel = Channel(1, self.effects.append, [])
         self.consumer = Consumer(subscription, self.channel, "i", credit, 1 << 20, request=1, since=0)
         self.position = Position(start, since=since, acked=start)
-        self.reader = Reader(1, self.consumer, self.position, start)
+        self.reader = Reader(1, self.consumer, self.position, start, MILLISECOND)
         readers = {7: self.reader}
         self.shelf = Shelf(self.pfs, FOREVER, readers, self.read_shelf, self.fetch, 1 << 20)
 

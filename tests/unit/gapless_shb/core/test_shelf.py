@@ -8,6 +8,7 @@ from gapless.core.gauges import value_of
 from gapless.core.ports import ReadResult
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import MILLISECOND
 from gapless_shb.core import gauges
 from gapless_shb.core import shelf as shelves
 from gapless_shb.core.blocks import encode
@@ -28,7 +29,7 @@ class Rig:
         self.readers = {7: SimpleNamespace(horizon=0), 8: SimpleNamespace(horizon=0)}
         self.reads: list[tuple[int, int, int]] = []
         self.fetches: list[Ranges] = []
-        pfs = Pfs(PUBEND, LATER, 0)
+        pfs = Pfs(PUBEND, MILLISECOND, LATER, 0)
         self.shelf = Shelf(pfs, live_from, self.readers, self.read, self.fetch, kept_bytes)
 
     def read(self, after: int, upto: int, number: int) -> None:
@@ -40,7 +41,8 @@ class Rig:
     def answer(self, *blocks: list[int], first: int = 0, error: str = "") -> list[int]:
         """The oldest read brings blocks of these ticks, all of which matched both readers."""
         records = [
-            (ticks[-1], encode(ticks, {7: (1 << len(ticks)) - 1, 8: (1 << len(ticks)) - 1}, {})) for ticks in blocks
+            (ticks[-1], encode(ticks, {7: (1 << len(ticks)) - 1, 8: (1 << len(ticks)) - 1}, {}, MILLISECOND))
+            for ticks in blocks
         ]
         _, _, number = self.reads.pop(0)
         return self.shelf.on_read(number, ReadResult(None, records, first, error))

@@ -16,7 +16,7 @@ Records = list[tuple[int, bytes]]
 
 def written(blocks: list[tuple[int, list[int]]]) -> tuple[Pfs, Records]:
     """Blocks of one tick, each so many steps behind the one before, and who is in it."""
-    pfs, records, tick = Pfs("p@1", 0, 0), [], 200 * MILLISECOND
+    pfs, records, tick = Pfs("p@1", MILLISECOND, 0, 0), [], 200 * MILLISECOND
     for gap, sids in blocks:
         tick += gap * STEP
         pfs.append([tick, tick + STEP]).masks.update(dict.fromkeys(sids, 0b11))
@@ -28,7 +28,7 @@ def written(blocks: list[tuple[int, list[int]]]) -> tuple[Pfs, Records]:
 
 def walked(pfs: Pfs, records: Records, after: int, limit: int, spacing: int) -> Found | None:
     """What a walk of subscription 1 finds; None when it gives up."""
-    walk = Walk(1, after, pfs.newest(1), pfs.sealed_upto, spacing)
+    walk = Walk(1, after, pfs.newest(1), pfs.sealed_upto, spacing, MILLISECOND)
     while walk.span is not None:
         lo, hi = walk.span
         assert hi > after, "it reads what nobody asked for"
@@ -67,7 +67,7 @@ def test_it_gives_up_when_it_skips_too_little() -> None:
 def test_it_gives_up_when_a_read_ends_before_its_span_does() -> None:
     """Blocks may lie so close, and be so large, that one read does not return all of a span: the newest are missing."""
     pfs, records = written([(1, [1])] * 9)
-    walk = Walk(1, 0, pfs.newest(1), pfs.sealed_upto, 0)
+    walk = Walk(1, 0, pfs.newest(1), pfs.sealed_upto, 0, MILLISECOND)
     assert walk.on_records(records[-1:], 100) is None
     assert walk.span is not None
     assert walk.span[0] < records[0][0] < records[-2][0] <= walk.span[1], "one millisecond, and all blocks are in it"

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 
+from gapless.core.stream.ticks import MILLISECOND
 from gapless_shb.core.blocks import encode
 from gapless_sim.oracles.matches import noted
 from unit.gapless_shb.core.test_blocks import Written, written
@@ -16,12 +17,12 @@ from unit.gapless_shb.core.test_blocks import Written, written
 def test_it_counts_what_was_written(columns: Written) -> None:
     ticks, masks = columns
 
-    counts = noted(ticks[-1], encode(ticks, masks, {}))
+    counts = noted(ticks[-1], encode(ticks, masks, {}, MILLISECOND))
 
     assert counts == Counter({tick: sum(mask >> at & 1 for mask in masks.values()) for at, tick in enumerate(ticks)})
 
 
-BLOCK = encode([1000, 1001, 1005], {1: 0b1, 2: 0b111, 30: 0b101}, {})
+BLOCK = encode([1000, 1001, 1005], {1: 0b1, 2: 0b111, 30: 0b101}, {}, MILLISECOND)
 
 
 @pytest.mark.parametrize("data", [b"", BLOCK[:-1], BLOCK + b"\0", BLOCK.replace(b"\1\2\x1e", b"\2\1\x1e")])

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.ticks import MILLISECOND
 from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import Block, encode
 from gapless_shb.core.ranges.bounds import Count, divided, shares
@@ -147,7 +148,7 @@ def test_a_count_knows_the_tick_of_each_event(parts: list[tuple[bool, int]]) -> 
     told: list[int] = []
     for number, (whole, mask) in enumerate(parts):
         ticks = [1 + 1000 * number + at for at in range(200)]
-        column = Block(ticks[-1], encode(ticks, {1: mask}, {})).column(1)
+        column = Block(ticks[-1], encode(ticks, {1: mask}, {}, MILLISECOND)).column(1)
         if whole:
             count.column(column)
         else:
