@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from sim.switches.catalogue import NOT_APPLICABLE, RULES, SECTIONS, SWITCHES, TRAPS, switch_named
-from sim.switches.edits import Edit, EditError, applied, function_of, source_of
+from sim.switches.edits import Edit, EditError, Replace, applied, function_of, source_of
 from sim.switches.switch import Switch
 
 ORACLE = re.compile(r"I([1-9]|1[0-2])|V[1-4]|C[1-9]|R1|cores|P1|L1|U03")
@@ -37,7 +37,8 @@ def test_a_switch_applies_and_leaves_no_trace(switch: Switch) -> None:
 
     with switch.applied():
         assert all(function.__code__ is not code for function, code in zip(functions, before, strict=True))
-        assert all(edit.new in source_of(function) for edit, function in zip(switch.edits, functions, strict=True))
+        for edit, function in zip(switch.edits, functions, strict=True):
+            assert edit.made in source_of(function)
 
     assert all(function.__code__ is code for function, code in zip(functions, before, strict=True))
 
@@ -102,6 +103,11 @@ FACTOR = 2
 
 def double(number: int, extra: Missing = 0) -> int:
     return number * FACTOR + extra
+
+
+def described(number: int) -> str:
+    """What it is."""
+    return f"it is {number}"
 
 
 class Base:
@@ -215,6 +221,34 @@ def test_edits_of_one_function_add_up(sample: Sample) -> None:
         assert sample.module.double(1) == 5
         with pytest.raises(EditError, match="occurs 0 times"), edit("double", "FACTOR", "7").applied():
             pass
+    assert sample.module.double(1) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "call", "result"),
+    [
+        ("double", "return FACTOR - number", lambda module: module.double(4), -2),
+        ("Heir.reveal", "it = self.__secret\nreturn it", lambda module: module.Heir().reveal(), "hidden"),
+        ("Heir.greet", "return super().greet()", lambda module: module.Heir().greet(), "base"),
+        ("Point.doubled", "return 0", lambda module: module.Point(4).doubled, 0),
+        ("described", "return number", lambda module: module.described(4), 4),
+    ],
+)
+def test_a_decision_is_replaced_whatever_it_was(sample: Sample, path: str, body: str, call: Any, result: Any) -> None:
+    before = call(sample.module)
+
+    with Replace(f"edited_sample:{path}", body).applied():
+        assert call(sample.module) == result
+
+    assert call(sample.module) == before != result
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"), [("return number * (", "not Python"), ("return number * FACTOR + extra", "changes")]
+)
+def test_a_replacement_that_does_not_fit_is_refused(sample: Sample, body: str, reason: str) -> None:
+    with pytest.raises(EditError, match=reason), Replace("edited_sample:double", body).applied():
+        pass
     assert sample.module.double(1) == 2
 
 

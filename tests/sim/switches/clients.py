@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _SUBSCRIPTION = "gapless.core.client.subscribing:SubscriptionCore"
@@ -14,15 +14,13 @@ CONSUMING = (
         ("before client's CT",),
         "The token stands behind everything that arrived, also behind what was not handed out yet.",
         (
-            Edit(
+            Replace(
                 f"{_SUBSCRIPTION}.positions",
-                "pubend: buffer.position for pubend, buffer in self._buffers.items() if buffer.position",
-                "pubend: buffer.received for pubend, buffer in self._buffers.items() if buffer.received",
+                "return {pubend: buffer.received for pubend, buffer in self._buffers.items() if buffer.received}",
             ),
-            Edit(
+            Replace(
                 f"{_SUBSCRIPTION}.end_positions",
-                "pubend: buffer.end for pubend, buffer in self._buffers.items() if buffer.end",
-                "pubend: buffer.received for pubend, buffer in self._buffers.items() if buffer.received",
+                "return {pubend: buffer.received for pubend, buffer in self._buffers.items() if buffer.received}",
             ),
         ),
         ("I4", "I3"),
@@ -49,12 +47,12 @@ CONSUMING = (
         (
             Edit(
                 f"{_SUBSCRIPTION}.on_session_over",
-                "self.phase = Phase.IDLE",
-                "self.phase = Phase.IDLE\n"
-                "        self._full.clear()\n"
-                "        self._buffered_events = self._buffered_bytes = 0\n"
-                "        for buffer in self._buffers.values():\n"
-                "            buffer._entries.clear()",
+                "self.phase = SubscriptionPhase.IDLE",
+                "self.phase = SubscriptionPhase.IDLE\n"
+                "    self._full.clear()\n"
+                "    self._buffered_events = self._buffered_bytes = 0\n"
+                "    for buffer in self._buffers.values():\n"
+                "        buffer._entries.clear()",
             ),
         ),
         ("I3", "I4"),
@@ -84,7 +82,7 @@ CONSUMING = (
         (
             Edit(
                 f"{_BUFFER}.on_gap",
-                "    self._append(Entry(start, end, Gap(self.pubend, start, end, reason)))\n    return True",
+                "    self._append(BufferedEntry(start, end, Gap(self.pubend, start, end, reason)))\n    return True",
                 "    return self.on_silence(end)",
             ),
         ),

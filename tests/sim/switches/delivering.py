@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _BROKER = "gapless_shb.core.broker"
@@ -47,7 +47,11 @@ PFS = (
         "A read of the PFS that ended early is taken for all that there is.",
         (
             Edit(f"{_SHELF}.on_read", "if after < upto and not result.records:", "if after < upto:"),
-            Edit(f"{_TURNS}._read_shelf", "_SHELF_READ_BYTES", "1"),
+            Replace(
+                f"{_TURNS}._read_shelf",
+                "answered = partial(self.on_read, _SHELF, number)\n"
+                "self._around.outbox.read(self.pfs.stream, after, upto, answered, 1)",
+            ),
         ),
         ("I3", "I4"),
         "As pfs_keeps_newest; the switch makes every read end after its first block.",
@@ -57,7 +61,12 @@ PFS = (
         ("T12", "T46"),
         "Below the chop point of the PFS no record reads as silence.",
         (
-            Edit(f"{_READER}._unknown_upto", _UNKNOWN, "max(self.position.since, host.shelf.unreadable_upto)"),
+            Replace(
+                f"{_READER}._unknown_upto",
+                "if not self.consumer.subscription.durable:\n"
+                "    return 1 << 63\n"
+                "return max(self.position.since, host.shelf.unreadable_upto)",
+            ),
             Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),
             Edit(f"{_SHELF}.on_read", "after = max(after, result.first)", "pass"),
         ),
@@ -111,7 +120,13 @@ PROGRESS = (
         "volatile_delivered_reported",
         ("T9", "before latestDelivered"),
         "Progress says how far the head is, not how far the PFS holds durably.",
-        (Edit(f"{_CHECKPOINTS}.report", _PROGRESS, _PROGRESS.replace("stream.latest_delivered)", "stream.head)")),),
+        (
+            Replace(
+                f"{_CHECKPOINTS}.report",
+                "progress = Progress(self._hosting.around.shb, stream.pubend, stream.reported, stream.head)\n"
+                "self._hosting.outbox.emit(progress)",
+            ),
+        ),
         ("I8", "I5"),
         "Early release with max_retain shorter than an SHB's sync may take (a stall of some seconds); then the SHB"
         " loses power. A seam oracle sees it at once: delivered is above the durable checkpoint.",
@@ -163,10 +178,11 @@ PROGRESS = (
         ("T47",),
         "A subscription pins the log from its last acknowledgement on, also when nothing above that concerns it.",
         (
-            Edit(
+            Replace(
                 f"{_POSITION}.is_silent",
-                "return not self.reading and ",
-                "return self.last_tick < 0 and not self.reading and ",
+                "settled = self.settled\n"
+                "return self.last_tick < 0 and not self.reading and self.since <= settled"
+                " and self.last_tick <= settled",
             ),
         ),
         ("V3",),
@@ -177,13 +193,7 @@ PROGRESS = (
         "quiet_range_not_silent",
         ("T47",),
         "What a quiet subscription has released is lost to it like to anybody, and not silence.",
-        (
-            Edit(
-                f"{_POSITION}.silent",
-                "return self.quiet_from, max(self.quiet_from, self.released)",
-                "return self.quiet_from, self.quiet_from",
-            ),
-        ),
+        (Replace(f"{_POSITION}.silent", "return self.quiet_from, self.quiet_from"),),
         ("I5",),
         "A durable subscription that nothing more matches, others that acknowledge, min_retain = 0 so that the log"
         " is chopped; then its application starts anew with the token it stored at its last event.",
@@ -360,7 +370,12 @@ CONSUMERS = (
         "floor_lost",
         ("T11",),
         "A consumer whose token is ahead of the head is live from the head on, and gets again what it has.",
-        (Edit(f"{_CONSTREAM}.go_live", "if at > self.head:", "if at < 0:"),),
+        (
+            Replace(
+                f"{_CONSTREAM}.go_live",
+                "self.live[consumer.sid] = consumer\nif at < 0:\n    self.floors[consumer.sid] = at",
+            ),
+        ),
         ("I2",),
         "An SHB loses power with a head above its last checkpoint, and cannot reach its PHB when it is back: consumers"
         " attach with tokens above its head. To be seen where the SHB sends: a client drops what it has.",

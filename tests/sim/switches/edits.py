@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 from types import CodeType, FunctionType
 
 
@@ -32,16 +32,10 @@ class EditError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """One fragment of one function, replaced.
-
-    `target` is `module:function` or `module:Class.method`. `old` and `new` are parts of its source with the
-    indentation that it has when the function stands at the left margin. `old` occurs there exactly once.
-    """
+class Change:
+    """One function, changed. `target` is `module:function` or `module:Class.method`."""
 
     target: str
-    old: str
-    new: str
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -62,6 +56,55 @@ class Edit:
             if text is not None:
                 _edited[function] = text
 
+    @property
+    def made(self) -> str:
+        """What stands in the source while this is applied."""
+        raise NotImplementedError
+
+    def _replaced(self, source: str) -> str:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Replace(Change):
+    """A function that is one decision, decided otherwise: `body` is all that it does, whatever it did before.
+
+    It stands at the left margin, and knows the parameters of the function and the names of its module.
+    """
+
+    body: str
+
+    @property
+    def made(self) -> str:
+        """The new body."""
+        return indent(self.body, "    ")
+
+    def _replaced(self, source: str) -> str:
+        definition = _definition(self.target, source)
+        first = definition.body[ast.get_docstring(definition) is not None]
+        head = source.splitlines()[: first.lineno - 1]
+        replaced = "\n".join(head) + "\n" + self.made + "\n"
+        if ast.dump(_definition(self.target, replaced)) == ast.dump(_definition(self.target, source)):
+            raise EditError(f"{self.target}: the edit changes nothing")
+        return replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Edit(Change):
+    """One fragment of a function, replaced: for a function that does more than decide.
+
+    `old` and `new` are parts of its source with the indentation that it has when the function stands at the left
+    margin. `old` occurs there exactly once.
+    """
+
+    old: str
+    new: str
+
+    @property
+    def made(self) -> str:
+        """The new fragment."""
+        return self.new
+
     def _replaced(self, source: str) -> str:
         count = source.count(self.old)
         if count != 1:
@@ -76,7 +119,7 @@ _edited: dict[FunctionType, str] = {}
 
 
 @contextmanager
-def applied(edits: Iterable[Edit]) -> Iterator[None]:
+def applied(edits: Iterable[Change]) -> Iterator[None]:
     """All of these edits are made while this lasts; when one cannot be, none is."""
     with ExitStack() as stack:
         for edit in edits:

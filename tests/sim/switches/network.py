@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _INTEREST = "gapless.core.network.interest:InterestTable"
@@ -84,10 +84,9 @@ CURIOSITY = (
         ("T7",),
         "What was asked for once is not asked for again.",
         (
-            Edit(
+            Replace(
                 "gapless.core.stream.curiosity:CuriosityStream._asked",
-                "due_at=now + self._repeat_after(curious.tries)",
-                "due_at=now + (1 << 62)",
+                "return curious._replace(due_at=now + (1 << 62), tries=curious.tries + 1)",
             ),
         ),
         ("V2", "V1"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _AHEAD = "gapless_shb.core.ahead:Ahead"
@@ -14,10 +14,9 @@ POSITIONS = (
         "A position may be told where an event could stand and none is: in the time between two runs of a PHB it looks"
         " as if that event was lost.",
         (
-            Edit(
+            Replace(
                 "gapless_shb.core.constream:Constream.behind",
-                "return tick + 1 if stands_as_event and tick != self.newest_event else tick",
-                "return tick",
+                "stands_as_event = self.meta.residue is not None and tick % STEP == self.meta.residue\nreturn tick",
             ),
         ),
         ("U03",),
@@ -44,9 +43,9 @@ POSITIONS = (
         ("U03", "T11"),
         "A position ahead of what this SHB knows is refused, although the pubend may have come there long ago.",
         (
-            Edit(
+            Replace(
                 f"{_AHEAD}._add",
-                "self._ask(self._hosting.streams[pubend], now)",
+                "self._open.setdefault(pubend, []).append(doubt)\n"
                 "self.on_held(self._hosting.streams[pubend], Held('', pubend, FOREVER, {}, 0), now, 0)",
             ),
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _LOG = "gapless_phb.core.log:Log"
@@ -28,11 +28,7 @@ SILENCE = (
         ("T2", "before silence"),
         "A restarted pubend does not know up to where it had asserted silence, and uses those ticks again.",
         (
-            Edit(
-                f"{_RECOVERY}:Recovered.last",
-                "max(self.newest, self.saved.lease, self.saved.row.created)",
-                "max(self.newest, self.saved.row.created)",
-            ),
+            Replace(f"{_RECOVERY}:Recovered.last", "return max(self.newest, self.saved.row.created)"),
             # The ticks between lease and present are void all the same, or every token in them would be refused.
             Edit(f"{_OWN}.void", "time - 1 > self._last else", "time - 1 > max(self._last, self.log.lease) else"),
             Edit(f"{_OWN}.void", "(self._last, time - 1)", "(max(self._last, self.log.lease), time - 1)"),
@@ -72,7 +68,12 @@ SILENCE = (
         "Silence is asserted up to the present although batches with lower ticks are on their way to the disk.",
         (
             Edit(f"{_LOG}.promise", "if self.pending or not self.ready:", "if not self.ready:"),
-            Edit(f"{_LOG}._say", _SAY, _SAY_ALSO_BELOW),
+            Replace(
+                f"{_LOG}._say",
+                "lo = min(self.stable, data.ticks[0] - 1) if data else self.stable\n"
+                "self._outbox.emit(Know(Knowledge(self.pubend, lo, upto, data, self.lost)))\n"
+                "self.stable = max(self.stable, upto)",
+            ),
         ),
         ("I12", "I3"),
         "A sync of the PHB that takes longer than silence_seconds with a batch in it; or any sync during which an"
@@ -117,10 +118,9 @@ DAMAGE = (
         ("damage",),
         "A pubend that meets a record that cannot be read gives it up by itself, before any operator does.",
         (
-            Edit(
+            Replace(
                 "gapless_phb.core.damage:Damage.note",
-                "self._unreadable.add(lo, hi)",
-                "self._unreadable.add(lo, hi)\n    self.give_up(lo, hi, hi)",
+                "self._unreadable.add(lo, hi)\nself.give_up(lo, hi, hi)\nself._reason = reason",
             ),
         ),
         ("I12", "I5"),
@@ -134,7 +134,13 @@ ANSWERS = (
         "silence_for_forgotten",
         ("T1",),
         "The pubend answers a want for ticks that it has given up with silence, and not with lost.",
-        (Edit(f"{_ANSWERS}._reply", "data, self._log.lost, reply=True", "data, 0, reply=True"),),
+        (
+            Replace(
+                f"{_ANSWERS}._reply",
+                "knowledge = Knowledge(self._log.pubend, lo, hi, data, 0, reply=True)\n"
+                "self._outbox.emit(Know(knowledge, reply_to))",
+            ),
+        ),
         ("I12", "C1", "I3"),
         "Early release (max_retain of some seconds) passes a subscriber that is away or without credit; it comes"
         " back. Without early release: an application that returns to a token older than what it acknowledged.",
@@ -173,7 +179,13 @@ ANSWERS = (
         "reply_not_marked",
         ("T37",),
         "Answers to wants do not say that they are answers, so they travel on as if they were said first.",
-        (Edit(f"{_ANSWERS}._reply", "reply=True", "reply=False"),),
+        (
+            Replace(
+                f"{_ANSWERS}._reply",
+                "knowledge = Knowledge(self._log.pubend, lo, hi, data, self._log.lost, reply=False)\n"
+                "self._outbox.emit(Know(knowledge, reply_to))",
+            ),
+        ),
         ("V4",),
         "Several SHBs behind one broker, one of them in catch-up: what it asked for reaches all. At the seam it can"
         " be seen at once: a Know that has a reply_to has reply=True.",
@@ -340,7 +352,12 @@ PUBLISHERS = (
         ("before open",),
         "A batch with the sequences and the content of a logged one is a repetition of it, whoever sent that.",
         (
-            Edit(f"{_PUBLISHERS}:Publisher.knows", "self.owner(first) == term_of(epoch)", "True"),
+            Replace(
+                f"{_PUBLISHERS}:Publisher.knows",
+                "batch = self.find_pending(first) or self.find_logged(first)\n"
+                "is_its_own = True\n"
+                "return batch is not None and is_its_own and (batch.count, batch.crc) == (count, crc)",
+            ),
             Edit(
                 f"{_INTAKE.removesuffix('Intake')}_repeated",
                 "if publisher.owner(pub.first) != term_of(pub.epoch):",

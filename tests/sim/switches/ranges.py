@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _RANGES = "gapless_shb.core.ranges"
@@ -59,7 +59,7 @@ READING = (
         "range_block_beyond_end",
         ("T25",),
         "Of a block of the PFS all is read, beyond the end of the range.",
-        (Edit(f"{_READER}._within", "bisect_right(ticks, head)", "len(ticks)"),),
+        (Replace(f"{_READER}._within", "return ticks[bisect_right(ticks, self.horizon) : len(ticks)]"),),
         ("P1", "I2", "I3"),
         "As range_page_beyond_end, with an SHB that keeps little in memory.",
         workload="ranges",
@@ -99,10 +99,9 @@ READING = (
         ("T42",),
         "The PFS's last tick is taken for the last event below what is acknowledged, also where it does not know.",
         (
-            Edit(
+            Replace(
                 f"{_RANGES}.settling:last_event",
-                "min(tick, max(position.last_tick, position.since))",
-                "min(tick, position.last_tick)",
+                "if tick > head:\n    return tick\nreturn min(tick, position.last_tick)",
             ),
         ),
         ("I3", "I4"),
@@ -140,7 +139,7 @@ READING = (
         (
             Edit("gapless.core.client.reading:RangeReading.request", "lo=self.horizon", "lo=self.message.lo"),
             Edit(
-                "gapless.core.client.reading:RangeReading.on_events",
+                "gapless.core.client.reading:RangeReading._on_events",
                 "sum(tick <= self.horizon for tick in ticks) if ticks[0] <= self.horizon else 0",
                 "0",
             ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _BROKER = "gapless_shb.core.broker"
@@ -27,7 +27,7 @@ JOINING = (
         "under_stamped_silence_believed",
         ("T3",),
         "The constream believes silence whatever version of the interest it was filtered with.",
-        (Edit(f"{_CONSTREAM}._need", "return {self._around.shb: self._joining.version}", "return {}"),),
+        (Replace(f"{_CONSTREAM}._need", "return {}"),),
         ("I3", "I10"),
         f"Subscriptions are created while events flow, through {_LATE_INTEREST}.",
     ),
@@ -62,10 +62,11 @@ JOINING = (
         ("T46",),
         "Where the PFS does not cover a subscription yet, no record reads as silence.",
         (
-            Edit(
+            Replace(
                 f"{_READER}._unknown_upto",
-                "max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)",
-                "max(host.pfs.chopped, host.shelf.unreadable_upto)",
+                "if not self.consumer.subscription.durable:\n"
+                "    return 1 << 63\n"
+                "return max(host.pfs.chopped, host.shelf.unreadable_upto)",
             ),
         ),
         ("I3", "I10"),
@@ -92,7 +93,12 @@ JOINING = (
         "quiet_while_joining",
         ("T49",),
         "A subscription without a record is quiet, and releases, also while it is joining.",
-        (Edit(f"{_POSITION}.is_silent", "self.since <= settled and ", ""),),
+        (
+            Replace(
+                f"{_POSITION}.is_silent",
+                "settled = self.settled\nreturn not self.reading and self.last_tick <= settled",
+            ),
+        ),
         ("I8", "I5"),
         "A durable subscription at `latest` whose consumer leaves, or has no credit, while the head moves past"
         f" events that match it and it is still joining, through {_LATE_INTEREST}; min_retain = 0.",
@@ -103,12 +109,8 @@ JOINING = (
         "A reader that fetches a range takes silence that was filtered for others.",
         (
             Edit(f"{_TURNS}.on_knowledge", "if knowledge.stamp is not RAW:", "if knowledge.hi <= knowledge.lo:"),
-            Edit(
-                f"{_TURNS}.fetch",
-                "self._curiosity.add(ranges, RAW,",
-                "self._curiosity.add(ranges, self._stream._need(),",
-            ),
-            Edit(f"{_RANGE}.upto", "self._known.horizon(self.start, RAW)", "self._known.horizon(self.start, {})"),
+            Replace(f"{_TURNS}.fetch", "self._curiosity.add(ranges, self._stream._need(), now, urgent=True)"),
+            Replace(f"{_RANGE}.upto", "return min(self._known.horizon(self.start, {}), self._asked_upto)"),
             Edit(
                 f"{_RANGE}.segments",
                 "self._known.lost_in(self.start, upto, RAW)",
@@ -179,7 +181,14 @@ HOLDING = (
         "subscribed_before_held",
         ("T46", "before SubscribeAck"),
         "A subscription that starts in the past is acknowledged before the pubend keeps what it starts with.",
-        (Edit(f"{_SUBSCRIBING}._is_ready", "stream.enrolled and not stream.holds.waits_for(sid)", "stream.enrolled"),),
+        (
+            Replace(
+                f"{_SUBSCRIBING}._is_ready",
+                "sid = creation.subscription.sid\n"
+                "streams = self._hosting.streams.values()\n"
+                "return creation.durable and all(stream.enrolled for stream in streams)",
+            ),
+        ),
         ("I10", "I5"),
         "A subscription from a token or a time below what is released but not gone (min_retain of some seconds),"
         " while the PHB cannot be reached for longer than min_retain, or loses the hold (hostile: lose).",
@@ -189,7 +198,12 @@ HOLDING = (
         ("before SubscribeAck",),
         "A subscription is acknowledged before its record is durable.",
         (
-            Edit(f"{_SUBSCRIBING}._is_ready", "return creation.durable and all(", "return all("),
+            Replace(
+                f"{_SUBSCRIBING}._is_ready",
+                "sid = creation.subscription.sid\n"
+                "streams = self._hosting.streams.values()\n"
+                "return all(stream.enrolled and not stream.holds.waits_for(sid) for stream in streams)",
+            ),
             Edit(
                 f"{_SUBSCRIBING}._create",
                 "hosting.write_holds(hosting.streams[pubend])",
@@ -236,7 +250,7 @@ HOLDING = (
         "shb_id_reused",
         ("T34",),
         "An SHB that begins anew on an empty volume has the identity of the one that is gone.",
-        (Edit(f"{_BROKER}:shb_id", 'f"{context.broker}@{context.storage_id}"', "context.broker"),),
+        (Replace(f"{_BROKER}:shb_id", "return context.broker"),),
         ("I3", "I5", "I8", "cores"),
         "An SHB whose volume is wiped: its versions begin at 1 under an id that has announced higher ones, and what it"
         " reports falls. If its PHB has chopped, it is enrolled from long ago, so its constream meets lost ticks.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from sim.switches.edits import Edit, applied
+from sim.switches.edits import Change, applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Switch:
     or another rule of docs/protocol/traps.md (`header fields`)."""
     wrong: str
     """What is wrong with it, in a sentence."""
-    edits: tuple[Edit, ...]
+    edits: tuple[Change, ...]
     oracle: tuple[str, ...]
     """The invariants of docs/protocol/invariants.md that are meant to find it. Beyond those, `cores`: our cores keep
     their side of the routing seam; `P1`: no two parts of ours break the protocol of a session between them; `L1`: what
