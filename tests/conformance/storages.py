@@ -105,7 +105,7 @@ class RocksdbHarness(StorageHarness):
         flushed = probe.inspect(str(after / "rocksdb"), str(after))
         newest = max(Mark.decode(mark).counter if mark else 0 for mark in flushed)
         for log in (after / "rocksdb").glob("*.log"):
-            ends = [end for mark, end in wal._marks(log) if mark is not None and mark.counter <= newest]
+            ends = [end for mark, _, end in wal._marks(log) if mark is not None and mark.counter <= newest]
             with log.open("r+b") as file:
                 file.truncate(max([self.synced_sizes.get(log.name, 0), *ends]))
         volume.close()

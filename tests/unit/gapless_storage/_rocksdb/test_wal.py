@@ -55,7 +55,7 @@ def follow(directory: Path, flushed: int = 0) -> wal.Chain:
 
 def batches_of(path: Path) -> list[tuple[int, int]]:
     """Number and end of each batch in a log."""
-    return [(mark.counter, end) for mark, end in wal._marks(path) if mark is not None]
+    return [(mark.counter, end) for mark, _, end in wal._marks(path) if mark is not None]
 
 
 def recovered(directory: Path) -> list[int]:
@@ -100,6 +100,36 @@ def test_a_log_cut_between_two_records_is_a_hole(directory: Path) -> None:
     behind = recovered(directory)  # the trap that this closes is still there
     assert len(behind) == BATCHES - 2
     assert behind[-1] == BATCHES
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_repeated_number_does_not_stand_for_the_batch_itself(directory: Path, torn: bool) -> None:
+    """Space was given back right behind the newest batch: that began a log file, in which the number is repeated."""
+    options = Options(raw_mode=True)
+    database = Rdict(str(directory), options, column_families={LOG_FAMILY: options})  # flushes what is in the logs
+    handle = database.get_column_family_handle(LOG_FAMILY)
+    batch = WriteBatch(raw_mode=True)
+    mark = Mark(VOLUME, 1, 1, 0, BATCHES + 1).encode()
+    batch.put(MARK_KEY, mark)
+    batch.put(LOG_MARK_KEY, mark, handle)
+    database.write(batch)
+    database.get_column_family(LOG_FAMILY).flush()
+    again = WriteBatch(raw_mode=True)
+    again.put(MARK_KEY, mark)
+    database.write(again)
+    copied = directory.with_name("copied")
+    shutil.copytree(directory, copied)
+    del handle
+    database.close()
+    first, second = wal.log_files(copied)
+    if torn:
+        with first.open("r+b") as file:
+            file.truncate(first.stat().st_size - 1)
+
+    chain = follow(copied, BATCHES)
+
+    assert chain.counter == BATCHES + (not torn)
+    assert (second in [cut.path for cut in chain.cuts]) == torn
 
 
 @pytest.mark.parametrize("place", [0, 1, -1])
