@@ -311,6 +311,11 @@ class SimBroker:
         if self.machine is not None:
             self.machine.on_broker_frame(number, frame)
 
+    def on_broker_pending(self, number: int, pending: int) -> None:
+        """So much waits on a link to another broker."""
+        if self.machine is not None:
+            self.machine.on_broker_pending(number, pending)
+
     def on_broker_link_down(self, number: int) -> None:
         """A link to another broker is down."""
         if self.machine is not None:

@@ -57,6 +57,7 @@ PROBES = (
     "net.late to a broker",
     "net.late between brokers",
     "net.broker link down",
+    "net.full between brokers",
     "net.cut one way",
     "net.cut both ways",
     "net.isolated",

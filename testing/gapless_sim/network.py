@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from google_crc32c import value as crc32c
 
+from gapless.core.network.facts import LINK_HIGH
 from gapless_sim.leftovers import Leftovers, Way
 from gapless_sim.links import ClientLink, Pipe
 from gapless_sim.options import MICROSECOND, MILLISECOND, SECOND
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from gapless_sim.broker import SimBroker
     from gapless_sim.world import World
 
+WEIGHT = 512
+"""Events are small here: so many times over, each byte that waits on a link between brokers is said to wait."""
 OLD_FRAMES = 32
 """So many payloads of earlier sessions are remembered, to turn up in a later one."""
 
@@ -34,6 +37,11 @@ class BrokerLink:
         self.lives = (one.life, other.life)
         self.up = True
         self.last_arrival = [0, 0]
+        self.rates = [0, 0]
+        """Bytes a second towards each end, 0 for no limit."""
+        self.busy_until = [0, 0]
+        self.pending = [0, 0]
+        """Bytes that have not left for each end."""
 
     def other_end(self, broker: SimBroker) -> int:
         """The index of the end that is not this broker's."""
@@ -56,6 +64,7 @@ class Network:
         self._by_number: dict[tuple[str, int], BrokerLink] = {}
         self._wishes: dict[tuple[str, str], None] = {}
         self._old: dict[tuple[str, str, str], deque[bytes]] = {}
+        self._slow = world.choices.stream("slow links between brokers")
         self._leftovers = Leftovers(world.choices.stream("late frames"))
 
     def latency(self) -> int:
@@ -99,6 +108,10 @@ class Network:
             if link.downward.busy_until > self.world.now + SECOND:
                 link.reset("it was too slow")
             link.downward.rate = 0
+        for pair, between in list(self._broker_links.items()):
+            between.rates = [0, 0]
+            if max(between.busy_until) > self.world.now + SECOND:
+                self.break_link(pair)
 
     # Clients' links.
 
@@ -233,6 +246,7 @@ class Network:
             return
         del self._wishes[pair]
         link = self._broker_links[pair] = BrokerLink(*brokers)
+        link.rates = [self.faults.slow_rate if self._slow.chance(self.faults.slow) else 0 for _ in brokers]
         for index, broker in enumerate(brokers):
             peer = brokers[1 - index]
             self._by_number[broker.name, link.numbers[index]] = link
@@ -248,8 +262,9 @@ class Network:
         self.keep((source.name, target.name), number, (frame,))
         if link.lives[index].over or self.is_cut(source.name, target.name):
             return
+        left = self._leave(link, index, len(frame))
         if source.streams:
-            arrival = max(link.last_arrival[index], self.world.now + self.latency())
+            arrival = max(link.last_arrival[index], left + self.latency())
             link.last_arrival[index] = arrival
             self._carry(link, index, frame, arrival)
             return
@@ -257,12 +272,36 @@ class Network:
         if choices.chance(faults.loss):
             self.world.probe("net.lost")
             return
-        self._carry(link, index, frame, self.world.now + self.latency())
+        self._carry(link, index, frame, left + self.latency())
         if choices.chance(faults.repeat):
             much_later = choices.chance(0.3)
             self.world.probe("net.repeated much later" if much_later else "net.repeated")
             wait = self.latency() + (choices.draw(20) * SECOND if much_later else 0)
-            self._carry(link, index, frame, self.world.now + wait)
+            self._carry(link, index, frame, left + wait)
+
+    def _leave(self, link: BrokerLink, index: int, size: int) -> int:
+        """When a frame leaves for an end of a link: at once, or behind all that a slow link has."""
+        rate, now = link.rates[index], self.world.now
+        if not rate:
+            return now
+        left = link.busy_until[index] = max(now, link.busy_until[index]) + size * SECOND // rate
+        self._say_pending(link, index, size, now)
+        self._say_pending(link, index, -size, left)
+        return left
+
+    def _say_pending(self, link: BrokerLink, index: int, size: int, at: int) -> None:
+        """The node is told that more waits on a link, or less."""
+        source, number, life = link.ends[1 - index], link.numbers[1 - index], link.lives[1 - index]
+
+        def say() -> None:
+            link.pending[index] += size
+            if link.up:
+                pending = WEIGHT * link.pending[index]
+                if pending > LINK_HIGH:
+                    self.world.probe("net.full between brokers")
+                source.on_broker_pending(number, pending)
+
+        self.world.at(at, source.name, "pending", say, life=life)
 
     def _carry(self, link: BrokerLink, index: int, frame: bytes, arrival: int) -> None:
         broker = link.ends[index]

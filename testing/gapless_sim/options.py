@@ -52,7 +52,7 @@ class NetworkFaults:
     garble: float = 0.0
     """Sends on such a link in which a bit is flipped."""
     slow: float = 0.0
-    """Clients' links that are slow towards the client."""
+    """Clients' links that are slow towards the client, and links between brokers that are slow in a direction."""
     slow_rate: int = 20_000
     """Bytes a second of such a link."""
     stale: float = 0.0

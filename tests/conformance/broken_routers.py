@@ -33,6 +33,7 @@ from gapless.core.network.facts import (
     Probe,
     Progress,
     Released,
+    Room,
     Save,
     Seen,
     SendFrame,
@@ -545,6 +546,13 @@ class DeliversMailToAnybody(LocalRouter):
 
     def post(self, now: int, mail: Post) -> Effects:
         return super().post(now, replace(mail, role="shb"))
+
+
+class IgnoresRoom(HostileRouter):
+    """It goes on, whoever reads."""
+
+    def room(self, now: int, room: Room) -> Effects:
+        return []
 
 
 # ------------------------------------------------------------------------------------- what operators are told

@@ -181,6 +181,8 @@ class Machine:
         self.links: dict[int, LinkOwner] = {}
         """The clients' links, by number."""
         self._link_count = 0
+        self._broker_pending: dict[int, int] = {}
+        """How many bytes wait on each link to another broker, as was last said."""
         self._events: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What happened, to be taken in by the next turn."""
         self._due: int | None = None
@@ -264,8 +266,16 @@ class Machine:
         """A frame of another broker arrived."""
         self._happened(self._tell_router, routing.FrameArrived(number, frame), NODE)
 
+    def on_broker_pending(self, number: int, pending: int) -> None:
+        """So many bytes have not left for a link to another broker: said after each send, and as they leave."""
+        before = self._broker_pending.get(number, 0)
+        self._broker_pending[number] = pending
+        if routing.told_of_room(before, pending):
+            self._happened(self._tell_router, routing.Room(number, pending), NODE)
+
     def on_broker_link_closed(self, number: int) -> None:
         """A link to another broker is gone."""
+        self._broker_pending.pop(number, None)
         self._happened(self._tell_router, routing.LinkDown(number), NODE)
 
     # Commands.

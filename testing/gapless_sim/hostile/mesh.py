@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gapless.core.network.facts import BrokerId, Dial, LinkId, NetworkMap, SendFrame
+from gapless.core.network.facts import LINK_HIGH, LINK_LOW, BrokerId, Dial, LinkId, NetworkMap, SendFrame
 from gapless.core.network.frames import Address, Message, encode, pieces
 from gapless.core.network.seam import Effect
 from gapless.core.stream.knowledge import Knowledge
@@ -77,6 +77,8 @@ class Mesh:
         self._peers = {broker: Peer() for broker in network.nodes}
         self._with_role = {role: network.with_role(role) for role in ("phb", "shb")}
         self._links: dict[LinkId, BrokerId] = {}
+        self._full: dict[LinkId, None] = {}
+        """The links on which so much waits that nothing more is sent."""
         self.arrived: list[Parcel] = []
         """For this very broker."""
         self._held: dict[BrokerId, Parcel] = {}
@@ -135,10 +137,18 @@ class Mesh:
         broker = self._links.pop(link, None)
         if broker is None:
             return
+        self._full.pop(link, None)
         peer = self._peers[broker]
         del peer.links[link]
         if not peer.links:
             self._station.timers.set(("dial", broker), self._station.within(SECOND))
+
+    def room(self, link: LinkId, pending: int) -> None:
+        """So many bytes wait on a link. What would add to them is not sent; it is asked for, as if it were lost."""
+        if pending > LINK_HIGH and link in self._links:
+            self._full[link] = None
+        elif pending <= LINK_LOW:
+            self._full.pop(link, None)
 
     def dial(self, broker: BrokerId) -> None:
         """Dials a peer, and again as long as there is no link to it."""
@@ -205,7 +215,7 @@ class Mesh:
         if parcel.link is None:
             self.arrived.append(parcel)
             return
-        if parcel.link not in self._links:
+        if parcel.link not in self._links or parcel.link in self._full:
             return
         said = self._encoded
         if said is None or said[0] is not parcel.message or said[1] != parcel.address:

@@ -35,6 +35,7 @@ from gapless.core.network.facts import (
     Probe,
     Progress,
     Pub,
+    Room,
     Seen,
     Submit,
     SubmitOpen,
@@ -144,6 +145,11 @@ class HostileRouter(RouterBase):
         self._station.now = now
         self._mesh.link_down(down.link)
         return self._effects()
+
+    def room(self, now: int, room: Room) -> Effects:
+        """A link is full, or is not any more."""
+        self._mesh.room(room.link, room.pending)
+        return []
 
     def frame(self, now: int, arrived: FrameArrived) -> Effects:
         """A frame of another broker; who sends nonsense is hung up on."""

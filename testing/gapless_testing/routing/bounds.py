@@ -14,7 +14,7 @@ from gapless.core.stream.ticks import MILLISECOND
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.clients import columns
 from gapless_testing.routing.harness import HarnessFixtures, RouterHarness
-from gapless_testing.routing.network import Host
+from gapless_testing.routing.network import PENDING_MAX, Host
 from gapless_testing.routing.service import quiet_worlds
 from gapless_testing.routing.sizes import deep_size
 from gapless_testing.routing.topology import PHB
@@ -79,6 +79,37 @@ class BoundsTests(HarnessFixtures):
             world.network.join()
             world.settle()
 
+    def test_events_flood_in_while_a_peer_does_not_read(self, harness: RouterHarness) -> None:
+        """What waits on a link is bounded; what is not said on a full one is said, or asked for, when there is room."""
+        for world in quiet_worlds(harness):
+            hosts = world.network.hosts.values()
+            deaf = [host for host in hosts if PHB not in host.roles]
+            for host in deaf:
+                world.network.deafen(host)
+            for number in range(TIMES_TOO_MUCH * PENDING_MAX // (16 * len(BODY))):
+                for pubend in world.pubends:
+                    pubend.publish(columns("fish", number, 16, BODY))
+                world.run(0.05)
+            for host in deaf:
+                world.network.listen(host)
+            world.settle()
+
+    def test_batches_flood_in_while_phbs_do_not_read(self, harness: RouterHarness) -> None:
+        """Those that are not logged are answered, and repeated by who sends them."""
+        for world in quiet_worlds(harness):
+            hosts = list(world.network.hosts.values())
+            deaf = [host for host in hosts if PHB in host.roles]
+            for host in deaf:
+                world.network.deafen(host)
+            for number in range(TIMES_TOO_MUCH * PENDING_MAX // (16 * len(BODY))):
+                for host in hosts:
+                    if host not in deaf:
+                        self._place(world, host, number)
+                world.run(0.05)
+            for host in deaf:
+                world.network.listen(host)
+            world.settle()
+
     def _flood(self, world: World) -> None:
         def publish(number: int) -> None:
             for pubend in world.pubends:
@@ -118,18 +149,15 @@ class BoundsTests(HarnessFixtures):
 
             def place(number: int, world: World = world, hosts: list[Host] = hosts) -> None:
                 for host in hosts:
-                    pub = Pub(
-                        "writer",
-                        1,
-                        16 * number + 1,
-                        columns("fish", 1, 16, BODY),
-                        world.pubends[0].pubend,
-                        principal="anonymous",
-                    )
-                    host.tell(routing.Submit(pub, ("writer", number)))
+                    self._place(world, host, number)
 
             repeat(world, flood_count(harness, 16 * len(BODY)), place, 0.05)
             self._return(world, absent)
+
+    def _place(self, world: World, host: Host, number: int) -> None:
+        events, pubend = columns("fish", 1, 16, BODY), world.pubends[0].pubend
+        pub = Pub("writer", 1, 16 * number + 1, events, pubend, principal="anonymous")
+        host.tell(routing.Submit(pub, ("writer", number)))
 
     def _without_phbs(self, harness: RouterHarness) -> Iterator[tuple[World, list[Host]]]:
         """A quiet world in every network without its PHBs, and who is away; in that of one node, nobody."""

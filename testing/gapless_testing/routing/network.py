@@ -6,6 +6,7 @@ seam goes past a `Contract`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -24,6 +25,10 @@ from gapless_testing.routing.faults import MS, SECOND, Faults, strikes
 from gapless_testing.routing.harness import RouterHarness
 from gapless_testing.routing.topology import Topology
 
+PENDING_MAX = routing.LINK_HIGH + (1 << 20) + FRAME_BYTES_MAX
+"""The most that may wait on a link: it is full, and then comes what was said before the router was told."""
+DRAINED = 256 << 10
+"""How much of what waited an end reads at a time."""
 WAKES_MAX = 100
 """So often a router may be woken at one moment; more is a loop without an end."""
 
@@ -60,6 +65,8 @@ class Host:
         self.stand_ins: list[StandIn] = []
         self.links: dict[int, Link] = {}
         """The links that its router was told of, by the number they have here."""
+        self.rooms: list[routing.Room] = []
+        """What it is to be told of its links, after what it is told now."""
         self.saved: dict[str, bytes] = {}
         self.process = 0
         """The number of its process."""
@@ -151,7 +158,15 @@ class Host:
         self._check_frames(type(fact).__name__, effects)
         for effect in effects:
             self._act(effect)
+        self.tell_of_room()
         self._plan_wake()
+
+    def tell_of_room(self) -> None:
+        """Tells the router which links have become full, or have room again."""
+        rooms, self.rooms = self.rooms, []
+        for room in rooms:
+            if room.link in self.links:
+                self.tell(room)
 
     def _check_frames(self, told: str, effects: list[Effect]) -> None:
         """How many frames there are, and how large: no event or batch in these tests is larger than a frame may be."""
@@ -236,6 +251,9 @@ class Link:
         self.numbers = {one.name: one.new_link(self), other.name: other.new_link(self)}
         self.alive = True
         self._arrived = {one.name: 0, other.name: 0}
+        self._waiting: dict[BrokerId, deque[bytes]] = {one.name: deque(), other.name: deque()}
+        """Frames for each end that it has not read."""
+        self._pending = {one.name: 0, other.name: 0}
 
     @property
     def pair(self) -> tuple[BrokerId, BrokerId]:
@@ -247,10 +265,39 @@ class Link:
         return self.ends[1] if host is self.ends[0] else self.ends[0]
 
     def send(self, host: Host, frame: bytes) -> None:
-        """Takes a frame from one end to the other, as well as such a link does."""
+        """Takes a frame from one end to the other, as well as such a link does, once the other end reads."""
         if not self.alive:
             return
-        network, peer = self.network, self.peer(host)
+        peer = self.peer(host)
+        if not self._pending[peer.name] and peer.name not in self.network.deaf:
+            self._carry(peer, frame)
+            return
+        self._waiting[peer.name].append(frame)
+        self._change_pending(peer, len(frame))
+
+    def drain(self, peer: Host) -> None:
+        """An end reads again: what waits for it goes on, not all of it at once."""
+        waiting, total = self._waiting[peer.name], 0
+        while self.alive and waiting and total < DRAINED and peer.name not in self.network.deaf:
+            frame = waiting.popleft()
+            total += len(frame)
+            self._change_pending(peer, -len(frame))
+            self._carry(peer, frame)
+        self.peer(peer).tell_of_room()
+        if self.alive and waiting:
+            self.network.later(10 * MS, lambda: self.drain(peer))
+
+    def _change_pending(self, peer: Host, size: int) -> None:
+        host, before = self.peer(peer), self._pending[peer.name]
+        pending = self._pending[peer.name] = before + size
+        if pending > PENDING_MAX:
+            what = f"{pending:,} bytes wait on a link, whose peer does not read"
+            raise ContractError(Clause.BOUNDED, what, host.name, host.now)
+        if routing.told_of_room(before, pending):
+            host.rooms.append(routing.Room(self.numbers[host.name], pending))
+
+    def _carry(self, peer: Host, frame: bytes) -> None:
+        network = self.network
         for delay in network.delays():
             at = network.now + delay
             if network.streams:
@@ -296,6 +343,8 @@ class Network:
         self._links: dict[tuple[BrokerId, BrokerId], Link] = {}
         self._wanted = {_pair(*pair): None for pair in topology.links}
         self._parted = False
+        self.deaf: dict[BrokerId, None] = {}
+        """The brokers that do not read from their links."""
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
 
@@ -356,6 +405,17 @@ class Network:
             del self._links[link.pair]
             link.cut(told=(link.peer(host),))
         host.links.clear()
+
+    def deafen(self, host: Host) -> None:
+        """A broker is there, and reads nothing from any link."""
+        self.deaf[host.name] = None
+
+    def listen(self, host: Host) -> None:
+        """It reads again."""
+        del self.deaf[host.name]
+        for link in list(self._links.values()):
+            if host in link.ends:
+                link.drain(host)
 
     def part(self) -> None:
         """All links go down, and none comes up any more."""

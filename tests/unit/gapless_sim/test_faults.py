@@ -57,7 +57,7 @@ def test_every_kind_of_fault_happens_and_then_none() -> None:
         assert all(client.running for client in small.world.clients.values())
         for probe, count in small.world.probes.items():
             probes[probe] = probes.get(probe, 0) + count
-    elsewhere = {"operator.restore", "operator.repaired at last", "calm.left broken"}
+    elsewhere = {"net.full between brokers", "operator.restore", "operator.repaired at last", "calm.left broken"}
     never = [probe for probe in PROBES if probe not in probes and probe not in elsewhere]
 
     assert not never

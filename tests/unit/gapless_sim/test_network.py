@@ -96,3 +96,16 @@ def test_no_link_stays_slow_when_faults_are_over() -> None:
     small.rest(5)
 
     assert small.told == list(range(20))
+
+
+def test_a_slow_link_between_brokers_tells_the_router_that_it_is_full() -> None:
+    slow = NetworkFaults(slow=1.0, slow_rate=2_000)
+    small = Small(count=400, router="hostile", phbs=1, shbs=1, together=False, network=slow).begin()
+    for _ in range(20):
+        small.publish(20)
+    assert small.world.probes["net.full between brokers"]
+
+    small.world.network.faults = NetworkFaults()
+    small.world.network.speed_up()
+    small.rest(60)
+    assert sorted(set(small.told)) == list(range(400))

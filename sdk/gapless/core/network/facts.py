@@ -405,6 +405,26 @@ class LinkDown(Struct, frozen=True, gc=False):
     link: LinkId
 
 
+LINK_HIGH: Final = 1 << 20
+LINK_LOW: Final = 256 << 10
+
+
+class Room(Struct, frozen=True, gc=False):
+    """So many bytes wait on a link for its peer to read: they rose above `LINK_HIGH`, or fell to it or to `LINK_LOW`.
+
+    Above `LINK_HIGH` a router says nothing more there that can wait, until the link is at `LINK_LOW` again: frames that
+    pile up there only grow old, and what is not said is asked for (T57).
+    """
+
+    link: LinkId
+    pending: int
+
+
+def told_of_room(before: int, pending: int) -> bool:
+    """Whether a router is told when what waits on a link changes from so many bytes to so many."""
+    return (before > LINK_HIGH) != (pending > LINK_HIGH) or before > LINK_LOW >= pending
+
+
 class FrameArrived(Struct, frozen=True, gc=False):
     """A frame arrived on a link."""
 

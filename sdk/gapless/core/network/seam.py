@@ -37,6 +37,7 @@ from gapless.core.network.facts import (
     Probe,
     Progress,
     Released,
+    Room,
     Save,
     Saved,
     Seen,
@@ -90,6 +91,7 @@ Told: TypeAlias = (
     | LinkUp
     | LinkDown
     | FrameArrived
+    | Room
     | Opened
     | Know
     | Probe
@@ -142,6 +144,7 @@ class RouterBase:
             LinkUp: self.link_up,
             LinkDown: self.link_down,
             FrameArrived: self.frame,
+            Room: self.room,
             Opened: self.pubend,
             Know: self.know,
             Probe: self.probe,
@@ -185,6 +188,10 @@ class RouterBase:
 
     def frame(self, now: int, arrived: FrameArrived) -> Effects:
         """A frame arrived."""
+        return ()
+
+    def room(self, now: int, room: Room) -> Effects:
+        """A link has become full, or has room again; in between, what can wait is not said there (C8)."""
         return ()
 
     # The local PHB core.

@@ -374,6 +374,18 @@ def test_links_to_other_brokers_go_to_the_router(rig: Rig) -> None:
     ]
 
 
+def test_the_router_is_told_when_a_link_is_full_and_when_it_has_room(rig: Rig) -> None:
+    high, low = routing.LINK_HIGH, routing.LINK_LOW
+    for pending in (1, low + 1, high, high + 1, high + 9, high, low + 1, low, 0, high + 1, 0, high + 1):
+        rig.machine.on_broker_pending(3, pending)
+    rig.machine.on_broker_link_closed(3)
+    rig.machine.on_broker_pending(3, 0)
+    rig.turn()
+
+    told = [high + 1, high, low, high + 1, 0, high + 1]
+    assert rig.router.told == [*[routing.Room(3, pending) for pending in told], routing.LinkDown(3)]
+
+
 def test_the_deadline_is_the_earliest_of_all_and_only_those_due_are_called(rig: Rig) -> None:
     assert rig.machine.deadline() is None
     rig.role.deadline_at = NOW + 50

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import Dial, SendFrame
+from gapless.core.network.facts import LINK_HIGH, LINK_LOW, Dial, SendFrame
 from gapless.core.network.frames import InterestQuestion, decode
 from gapless_sim.hostile.mesh import DELAY, LATE_MAX, MUCH_LATER, OVERTAKEN, REDIAL
 from gapless_sim.hostile.timers import SECOND
@@ -74,6 +74,21 @@ def test_roles_are_those_of_the_map_and_may_be_none() -> None:
     assert [parts.mesh.with_role(role) for role in ("phb", "shb")] == [["far", "here"], ["here", "there"]]
     assert sorted(parts.mesh.everybody()) == ["between", "far", "here", "there"]
     assert not parts.mesh.knows("stranger")
+
+
+def test_nothing_is_sent_on_a_full_link_until_there_is_room() -> None:
+    parts = Parts()
+    link = LINKS["there"]
+    for pending, sent in ((LINK_HIGH, 1), (LINK_HIGH + 1, 0), (LINK_HIGH, 0), (LINK_LOW + 1, 0), (LINK_LOW, 1)):
+        parts.mesh.room(link, pending)
+        parts.mesh.send("there", ONE)
+        assert len(parts.sent()) == sent, pending
+    parts.mesh.room(link, LINK_HIGH + 1)
+    parts.mesh.link_down(link)
+    parts.mesh.room(link, LINK_HIGH + 1)
+    parts.mesh.link_up(link, "there", 1)
+    parts.mesh.send("there", ONE)
+    assert len(parts.sent()) == 1, "another link of that number"
 
 
 def test_knowledge_is_in_no_hurry() -> None:

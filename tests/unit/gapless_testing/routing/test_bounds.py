@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conformance import broken_routers as broken
-from conformance.broken_routers import Breach, covers
+from conformance.broken_routers import Breach, covers, noticed
+from gapless_sim.hostile.router import HostileRouter
 from gapless_testing.routing.bounds import BoundsTests as Suite
 from gapless_testing.routing.breaches import Clause
 
@@ -19,7 +20,11 @@ BREACHES = [
         Suite.test_interest_changes_while_phbs_are_away,
         Suite.test_batches_flood_in_while_phbs_are_away,
     )
+] + [
+    Breach(broken.IgnoresRoom, Suite.test_events_flood_in_while_a_peer_does_not_read, Clause.BOUNDED),
+    Breach(broken.IgnoresRoom, Suite.test_batches_flood_in_while_phbs_do_not_read, Clause.BOUNDED),
 ]
+ON_LINKS = BREACHES[-2:]
 
 
 @pytest.mark.parametrize("breach", BREACHES, ids=str)
@@ -29,3 +34,8 @@ def test_a_breach_is_noticed(breach: Breach) -> None:
 
 def test_every_test_can_fail() -> None:
     covers(BREACHES, Suite)
+
+
+@pytest.mark.parametrize("breach", ON_LINKS, ids=str)
+def test_who_says_nothing_on_full_links_is_right(breach: Breach) -> None:
+    assert noticed(breach.test, HostileRouter) == []

@@ -6,11 +6,21 @@ from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import Dial, Hangup, NetworkMap, NetworkNode, Probe, Save, SendFrame
+from gapless.core.network.facts import (
+    LINK_HIGH,
+    LINK_LOW,
+    Dial,
+    Hangup,
+    NetworkMap,
+    NetworkNode,
+    Probe,
+    Save,
+    SendFrame,
+)
 from gapless.core.network.seam import Effect
 from gapless_testing.routing import CHAIN, PAIR, Clause, Topology
 from gapless_testing.routing.faults import MS, SECOND, Faults
-from gapless_testing.routing.network import Host, Network
+from gapless_testing.routing.network import PENDING_MAX, Host, Network
 from unit.gapless_testing.routing.scripted import ScriptedHarness, ScriptedRouter, network, router
 from unit.gapless_testing.routing.seam import breaks
 
@@ -104,6 +114,50 @@ def test_a_router_that_says_too_much_at_once() -> None:
 
 
 # --------------------------------------------------------------------------------------------- links
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_what_nobody_reads_waits_and_the_router_is_told(streams: bool) -> None:
+    made = network(ScriptedHarness(streams=streams))
+    one, other = made.hosts["p"], made.hosts["s"]
+    link, size = one.links[1], LINK_HIGH // 4
+    made.deafen(other)
+    for number in range(5):
+        link.send(one, bytes([number]) * size)
+    one.tell_of_room()
+    made.run(SECOND)
+    assert frames(made, "s") == []
+    assert router(made, "p").called("room") == [(1, 5 * size)]
+
+    made.listen(other)
+    made.run(SECOND)
+    assert sorted(frame[0] for frame in frames(made, "s")) == [0, 1, 2, 3, 4]
+    assert router(made, "p").called("room")[1:] == [(1, LINK_HIGH), (1, LINK_LOW)]
+    assert router(made, "s").called("room") == []
+
+
+def test_so_much_may_not_wait() -> None:
+    made = network()
+    made.deafen(made.hosts["s"])
+    with breaks(Clause.BOUNDED, "wait on a link"):
+        for _ in range(PENDING_MAX // LINK_LOW + 1):
+            made.hosts["p"].links[1].send(made.hosts["p"], bytes(LINK_LOW))
+
+
+def test_of_a_link_that_is_gone_nothing_waits() -> None:
+    made = network()
+    host = made.hosts["p"]
+    made.deafen(made.hosts["s"])
+    for _ in range(5):
+        host.links[1].send(host, bytes(LINK_LOW))
+    made.part()
+    made.run(SECOND)
+    host.tell_of_room()
+    made.listen(made.hosts["s"])
+    made.run(SECOND)
+
+    assert router(made, "p").called("room") == []
+    assert frames(made, "s") == []
 
 
 def test_a_link_comes_up_at_both_ends() -> None:
