@@ -69,7 +69,7 @@ RULES: tuple[str, ...] = (
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 
-SECTIONS: tuple[str, ...] = ("header fields", "damage")
+SECTIONS: tuple[str, ...] = ("header fields", "damage", "order of answers")
 """Rules that are neither a trap nor a row of that table."""
 
 _DELTA = "the delta router is not there yet"

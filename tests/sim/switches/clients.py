@@ -159,6 +159,35 @@ SESSIONS = (
 
 PUBLISHING = (
     Switch(
+        "answers_leave_as_they_come",
+        ("order of answers",),
+        "The session layer answers a batch as soon as its pubend does, before earlier ones.",
+        (
+            Edit(
+                "gapless.core.server.publishing:PublisherLink.take_answered",
+                "if batch.outcome is None:\n            return None",
+                "if batch.outcome is None:\n            continue",
+            ),
+        ),
+        ("I7", "P1"),
+        "A publisher with several batches under way to a pubend at another node, whose answers overtake each other"
+        " (hostile: reorder).",
+    ),
+    Switch(
+        "what_follows_a_refusal_is_placed",
+        ("order of answers",),
+        "Batches that were sent before the client knew of a refusal are placed and answered like any other.",
+        (
+            Edit(
+                "gapless.core.server.publishing:Publishing.on_publish",
+                "if message.first > publisher.resume_at:",
+                "if message.first < 0:",
+            ),
+        ),
+        ("P1",),
+        "A publisher with several batches under way, one of which is put off (a full disk), and more behind it.",
+    ),
+    Switch(
         "unanswered_batches_renumbered",
         ("T39", "T44"),
         "A publisher that opens again numbers what is unanswered behind what is logged, although that may be it.",

@@ -3,9 +3,9 @@
     link ──▶ Hello ──▶ judged ──▶ Refused, closed
                           └─────▶ Welcome: a session, until Goodbye, silence, a violation, or the link's end
 
-`service` has the machine, `handshake` the first frame, `publishing` the publishers, `connection` the
-times of one link, `outbox` what is to be sent, `limits` the bounds,
-`suspects` whose message a machine failed of.
+`service` has the machine, `handshake` the first frame, `publishing` the publishers and `keyed` the keyed batches,
+`link_session` the times of one link, `outbox` what is to be sent, `limits` the bounds, `suspects` whose message a
+machine failed of.
 """
 
 from __future__ import annotations
