@@ -9,7 +9,7 @@ from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict, Wake
 from gapless.core.network.seam import Effects, RouterBase, RouterContext, RouterHandler
 from gapless.core.ports import ClientSession, Handler, Put, Read, ReadResult, RequestHandler, SessionEnded, Tell, Write
-from gapless.core.wire.messages import ListPubends, PubendList, PubendRow, TickRun
+from gapless.core.wire.messages import ListedPubend, ListPubends, PubendList, TickRun
 from gapless.errors import RemoteProtocolError
 
 PUBEND = "default@1"
@@ -87,7 +87,7 @@ class LogRole:
         session, request = cast("tuple[int, int]", result.cookie)
         size = sum(len(record) for _, record in result.records)
         last = result.records[-1][0] if result.records else 0
-        row = PubendRow(PUBEND, ("#",), 0, result.first, last, last, 0, size, 0)
+        row = ListedPubend(PUBEND, ("#",), 0, result.first, last, last, 0, size, 0)
         self.effects.append(Tell(session, PubendList(request, [row])))
 
     def on_space(self, now: int, wall: int, *, low: bool) -> None:

@@ -13,11 +13,11 @@ from gapless.core.ports import SessionEnded, Tell, Transmit
 from gapless.core.wire.codec import decode_server
 from gapless.core.wire.messages import (
     Acknowledge,
+    AcknowledgeDurably,
     AttachedTo,
     Detach,
     ListSubscriptions,
     ReadRange,
-    Settle,
     Subscribe,
     Subscribed,
 )
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gapless.core.ports import ClientSession, RequestHandler, Role, RoleContext
     from gapless_sim.world import World
 
-HEARD = (Subscribe, Acknowledge, Detach, Settle, ReadRange, ListSubscriptions)
+HEARD = (Subscribe, Acknowledge, Detach, AcknowledgeDurably, ReadRange, ListSubscriptions)
 """The requests that are watched."""
 
 
@@ -100,14 +100,16 @@ class Hearing:
         """Whether a broker has given the subscription of this seal to anybody since its disk was new."""
         return (broker, seal) in self._given
 
-    def on_request(self, broker: str, session: int, message: Subscribe | Acknowledge | Detach | Settle) -> None:
+    def on_request(
+        self, broker: str, session: int, message: Subscribe | Acknowledge | Detach | AcknowledgeDurably
+    ) -> None:
         """A session asks for a subscription, or acknowledges."""
         if isinstance(message, Subscribe):
             said = {position.pubend: position.tick for position in message.acknowledged}
             self._asked[broker, session, message.request] = said
         elif isinstance(message, Acknowledge) and self._holders.get((broker, message.sid)) == session:
             self._note(broker, message.sid, {position.pubend: position.tick for position in message.positions})
-        elif isinstance(message, Settle):
+        elif isinstance(message, AcknowledgeDurably):
             self._note(broker, message.target.sid, {position.pubend: position.tick for position in message.positions})
 
     def on_given(self, broker: str, session: int, answer: Subscribed | AttachedTo) -> None:

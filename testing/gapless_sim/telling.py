@@ -146,11 +146,11 @@ class Conversation:
         events = self._names.events(keys, said.columns.ticks())
         return Told("deliver", f"deliver {events} of {self._pubend(said.number)} to {self._subscription(said.sid)}")
 
-    def _silence(self, said: m.Silence) -> Told:
+    def _silence(self, said: m.DeliverSilence) -> Told:
         whom = "" if said.sids is None else f" for {', '.join(map(self._subscription, said.sids))}"
         return Told("silence", f"silence of {self._pubend(said.number)} up to {self._names.tick(said.upto)}{whom}")
 
-    def _gap(self, said: m.Gap) -> Told:
+    def _gap(self, said: m.DeliverGap) -> Told:
         where = f"{self._pubend(said.number)} {self._names.range(said.start, said.end)}"
         return Told("gap", f"a GAP for {self._subscription(said.sid)} in {where}: {said.reason}")
 
@@ -190,8 +190,8 @@ class Conversation:
     _FROM_BROKER: ClassVar[dict[type, Callable[[Any, Any], Told]]] = {
         m.Welcome: lambda _, said: Told("session", f"welcome to {said.node}"),
         m.Challenge: lambda *_: Told("session", "challenge: who is it?"),
-        m.Refused: lambda _, said: Told("refused", f"refused: {said.code.value}: {said.reason}"),
-        m.Alive: lambda *_: Told("alive", "alive"),
+        m.HelloRefused: lambda _, said: Told("refused", f"refused: {said.code.value}: {said.reason}"),
+        m.BrokerHeartbeat: lambda *_: Told("alive", "alive"),
         m.Closing: lambda _, said: Told("session", f"closing: {said.reason}"),
         m.PublisherOpened: _opened,
         m.Published: _published,
@@ -202,8 +202,8 @@ class Conversation:
             "refused", f"{self._subscription(said.sid)} is detached: {said.code.value}: {said.reason}"
         ),
         m.PubendNumber: _numbered,
-        m.Silence: _silence,
-        m.Gap: _gap,
+        m.DeliverSilence: _silence,
+        m.DeliverGap: _gap,
         m.Deliver: _deliver,
         m.Done: lambda self, said: Told("subscribe", f"{self._requests.get(said.request, 'it')}: done"),
         m.SubscriptionList: lambda _, said: Told("session", count_of(len(said.rows), "subscription")),

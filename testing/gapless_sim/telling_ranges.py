@@ -57,11 +57,11 @@ FROM_CLIENT: Final[Mapping[type, Telling]] = {
     m.AskHeads: _heads,
     m.AskBound: _bound,
     m.AskEarliest: lambda _, said: ("range", f"earliest for {_of(said.target)}"),
-    m.Settle: lambda names, said: (
+    m.AcknowledgeDurably: lambda names, said: (
         "acknowledge",
         f"{_of(said.target)} is done with {_positions(names, said.positions)}",
     ),
-    m.Lease: lambda _, said: ("lease", f"lease {_of(said.target)} to {said.owner}"),
+    m.TakeLease: lambda _, said: ("lease", f"lease {_of(said.target)} to {said.owner}"),
     m.EndLease: lambda _, said: ("lease", f"lease {said.request} ends"),
     m.ReadRange: _read,
     m.ReadOn: lambda _, said: ("credit", f"read {said.request} on: {count_of(said.events, 'event')}"),

@@ -30,12 +30,12 @@ from gapless.core.wire.messages import (
     Code,
     Heartbeat,
     Hello,
+    HelloRefused,
     ListSubscriptions,
     OpenPublisher,
     Publish,
     Published,
     PublishRefused,
-    Refused,
     Unsubscribe,
     Welcome,
 )
@@ -149,7 +149,7 @@ async def test_a_first_frame_that_is_no_good_hello_is_refused_with_the_reason(
                 await client.send(data + frame(hello()))
 
                 [refused] = await client.hear_all()
-            assert isinstance(refused, Refused)
+            assert isinstance(refused, HelloRefused)
             assert refused.code is not Code.RETRY
             assert reason in refused.reason
             assert bystander.is_undisturbed()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gapless.core.wire.codec import decode_server
 from gapless.core.wire.framing import FrameDecoder
-from gapless.core.wire.messages import Deliver, Published, Silence, Subscribed
+from gapless.core.wire.messages import Deliver, DeliverSilence, Published, Subscribed
 from integration.io_shim import Call, Kind
 from power.workload import Logged, Truth
 
@@ -108,7 +108,7 @@ class Promises:
                 ticks = message.columns.ticks()
                 self._ticks += [(place, tick) for tick in ticks]
                 self._horizons.append((place, max(ticks)))
-            case Silence():
+            case DeliverSilence():
                 self._horizons.append((place, message.upto))
             case Subscribed(created=True):
                 _, name = self._asked[-1]  # they are made one after the other

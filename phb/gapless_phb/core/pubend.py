@@ -103,9 +103,9 @@ class Pubend:
 
     # ---------------------------------------------------------------------------------------------- looking
 
-    def listing(self) -> messages.PubendRow:
+    def listing(self) -> messages.ListedPubend:
         """What ListPubends says of it."""
-        return messages.PubendRow(
+        return messages.ListedPubend(
             self.pubend,
             self.row.topics,
             self.row.created,

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from gapless.core.alarms import RaisedAlarm
 from gapless.core.gauges import Gauge, value_of
 from gapless.core.stream.ticks import PubendId, ShbId, Tick, time_at
-from gapless.core.wire.messages import PubendRow, Retired, SubscriptionRow
+from gapless.core.wire.messages import ListedPubend, ListedSubscription, Retired
 from gapless.core.wire.tokens import CheckpointToken
 
 
@@ -120,7 +120,7 @@ class Retirement:
     """Whether it had been given up before."""
 
 
-def subscription_info(row: SubscriptionRow, network: str) -> SubscriptionInfo:
+def subscription_info(row: ListedSubscription, network: str) -> SubscriptionInfo:
     """A row as applications see it."""
     ticks = {position.pubend: position.tick for position in row.acknowledged}
     return SubscriptionInfo(
@@ -136,7 +136,7 @@ def subscription_info(row: SubscriptionRow, network: str) -> SubscriptionInfo:
     )
 
 
-def pubend_info(row: PubendRow) -> PubendInfo:
+def pubend_info(row: ListedPubend) -> PubendInfo:
     """A row as applications see it."""
     return PubendInfo(
         pubend=row.pubend,

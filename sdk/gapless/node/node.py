@@ -27,7 +27,7 @@ from gapless import plugins
 from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
 from gapless.core.server import HandlerFailedError, Suspects
 from gapless.core.wire.codec import encode
-from gapless.core.wire.messages import Code, Refused
+from gapless.core.wire.messages import Code, HelloRefused
 from gapless.errors import (
     ConfigurationError,
     StorageError,
@@ -191,7 +191,7 @@ class Node:
         if self._shell is not None and self._shell.alive:
             return self._shell.accept(link)
         reason = f"the broker is recovering{self._cause}"
-        link.send([encode(0, Refused(Code.RETRY, reason))])
+        link.send([encode(0, HelloRefused(Code.RETRY, reason))])
         link.close(reason)
         return NullHandler()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gapless.core.ports import Tell, Transmit
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.codec import deliver_head
-from gapless.core.wire.messages import Gap, PubendNumber, Silence
+from gapless.core.wire.messages import DeliverGap, DeliverSilence, PubendNumber
 from gapless_shb.core.subscriptions import Subscription
 
 
@@ -52,13 +52,13 @@ class Channel:
     def silence(self, pubend: PubendId, upto: Tick, sids: list[int] | None) -> None:
         """Nothing more up to here, for these consumers or for all of the session."""
         self.flush()
-        self.emit(Tell(self.session, Silence(self.number(pubend), upto, sids)))
+        self.emit(Tell(self.session, DeliverSilence(self.number(pubend), upto, sids)))
 
     def gap(self, sid: int, pubend: PubendId, start: Tick, end: Tick, reason: str) -> None:
         """Events in (start, end] may have been lost."""
         assert start < end, "a gap has a tick in it"
         self.flush()
-        self.emit(Tell(self.session, Gap(sid, self.number(pubend), start, end, reason)))
+        self.emit(Tell(self.session, DeliverGap(sid, self.number(pubend), start, end, reason)))
 
     def tell_idle(self, pubend: PubendId, head: Tick, live: dict[int, Consumer]) -> None:
         """The silence that keeps every live consumer's position moving; once per head."""

@@ -8,7 +8,7 @@ from gapless.core.network.facts import Interest
 from gapless.core.outbox import Outbox, Then
 from gapless.core.ports import EndSession, Operation, Tell
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
-from gapless.core.wire.messages import ServerMessage, Silence, Subscribed
+from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribed
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.checkpoint import pubend_row
 from gapless_shb.core.constream import Constream, Surroundings
@@ -140,7 +140,7 @@ class Hosting:
             start = stream.positions[consumer.sid].start
             consumer.channel.flush()
             number = consumer.channel.number(stream.pubend)
-            self.outbox.emit(Tell(consumer.channel.session, Silence(number, start, [consumer.sid])))
+            self.outbox.emit(Tell(consumer.channel.session, DeliverSilence(number, start, [consumer.sid])))
             stream.attach(consumer, start, now, wall)
 
     def detach(self, sid: int) -> Consumer | None:

@@ -18,8 +18,8 @@ from itertools import chain
 
 from gapless.core.ports import ReadResult, Tell
 from gapless.core.stream.ticks import PubendId, Tick, wall_at
+from gapless.core.wire.messages import ListedSubscription, SubscriptionList
 from gapless.core.wire.messages import Position as PositionMessage
-from gapless.core.wire.messages import SubscriptionList, SubscriptionRow
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
@@ -64,7 +64,7 @@ class Listings:
     def tell(self) -> None:
         """Tells the next part of the list that has waited longest."""
         listing = self._telling.popleft()
-        rows: list[SubscriptionRow] = []
+        rows: list[ListedSubscription] = []
         size = 0
         for subscription in listing.untold:
             if len(rows) >= ROWS_MAX or size >= BYTES_MAX:
@@ -142,11 +142,11 @@ class Listings:
         if len(self._telling) == 1:
             self.tell()
 
-    def _row(self, subscription: Subscription, listing: Listing) -> SubscriptionRow:
+    def _row(self, subscription: Subscription, listing: Listing) -> ListedSubscription:
         sid = subscription.sid
         streams = self._hosting.streams.values()
         complete = all(stream.pubend not in listing.uncounted and _is_covered(stream, sid) for stream in streams)
-        return SubscriptionRow(
+        return ListedSubscription(
             sid,
             subscription.client_id,
             subscription.name,

@@ -10,7 +10,7 @@ from gapless_sim.oracles.judging import Judge
 if TYPE_CHECKING:
     from gapless.core.network.facts import Progress
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless.core.wire.messages import SubscriptionRow
+    from gapless.core.wire.messages import ListedSubscription
     from gapless_sim.accounts import Account
     from gapless_sim.broker import SimBroker
     from gapless_sim.model import Model
@@ -58,7 +58,7 @@ class L1Lag(Judge):
         self._delivered.pop(broker.name, None)
         self._asked = {key: asked for key, asked in self._asked.items() if key[0] != broker.name}
 
-    def _judge(self, row: SubscriptionRow, account: Account | None, delivered: dict[PubendId, Tick]) -> None:
+    def _judge(self, row: ListedSubscription, account: Account | None, delivered: dict[PubendId, Tick]) -> None:
         if not row.lag_events and row.lag_seconds:
             self.fail(f"{row.name} is listed with no event that is due, and {row.lag_seconds} s behind")
         if account is None or not account.exists or account.row.name != row.name:

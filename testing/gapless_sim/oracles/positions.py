@@ -10,11 +10,11 @@ from gapless.core.wire.messages import (
     AttachedTo,
     Code,
     Deliver,
+    DeliverGap,
+    DeliverSilence,
     Detached,
-    Gap,
     PubendNumber,
     RequestFailed,
-    Silence,
     Subscribed,
     SubscriptionList,
     Ticks,
@@ -114,9 +114,9 @@ class U03Positions(Judge):
             yield from ((position.pubend, position.tick) for position in message.positions)
         elif isinstance(message, SubscriptionList):
             yield from ((position.pubend, position.tick) for row in message.rows for position in row.acknowledged)
-        elif isinstance(message, Silence):
+        elif isinstance(message, DeliverSilence):
             yield self._numbers[broker, session, message.number], message.upto
-        elif isinstance(message, Gap):
+        elif isinstance(message, DeliverGap):
             yield self._numbers[broker, session, message.number], message.end
         elif isinstance(message, Deliver):
             yield self._numbers[broker, session, message.number], message.columns.ticks()[-1]

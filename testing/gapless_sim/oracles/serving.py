@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from gapless.core.gauges import values_by
 from gapless.core.wire.messages import (
     Deliver,
+    DeliverGap,
+    DeliverSilence,
     Detached,
-    Gap,
     PubendNumber,
     RangeEvents,
     RangeGap,
     RangeRead,
     ReadRange,
-    Silence,
     Subscribed,
 )
 from gapless_shb.core import gauges
@@ -51,10 +51,10 @@ class I2Served(Judge):
         kind = type(message)
         if kind is Deliver:
             self._deliver(broker, session, message)
-        elif kind is Silence:
+        elif kind is DeliverSilence:
             sids = given if message.sids is None else message.sids
             self._raise((broker, session), message.number, sids, message.upto)
-        elif kind is Gap:
+        elif kind is DeliverGap:
             self._raise((broker, session), message.number, (message.sid,), message.end)
         elif kind is PubendNumber:
             self._numbers[broker, session, message.number] = message.pubend
@@ -103,7 +103,7 @@ class I5InOnePiece(Judge):
         self._numbers: dict[tuple[str, int, int], PubendId] = {}
         self._ranges: dict[tuple[str, int, int], PubendId] = {}
         """The pubend of each range that a session reads, by the client's number."""
-        self._gaps: dict[tuple[str, int], dict[tuple[int, PubendId | None], tuple[Gap | RangeGap, Tick]]] = {}
+        self._gaps: dict[tuple[str, int], dict[tuple[int, PubendId | None], tuple[DeliverGap | RangeGap, Tick]]] = {}
         """By broker and session, of each subscription and pubend, and of each range: a gap that was said last of it,
         and what was lost then."""
 
@@ -118,7 +118,7 @@ class I5InOnePiece(Judge):
         kind = type(message)
         if kind is PubendNumber:
             self._numbers[broker, session, message.number] = message.pubend
-        elif kind is Gap:
+        elif kind is DeliverGap:
             pubend = self._numbers[broker, session, message.number]
             self._judge(gaps, (message.sid, pubend), f"{broker} to subscription {message.sid}", pubend, message)
         elif kind is RangeGap:
@@ -142,11 +142,11 @@ class I5InOnePiece(Judge):
 
     def _judge(
         self,
-        gaps: dict[tuple[int, PubendId | None], tuple[Gap | RangeGap, Tick]],
+        gaps: dict[tuple[int, PubendId | None], tuple[DeliverGap | RangeGap, Tick]],
         key: tuple[int, PubendId | None],
         whom: str,
         pubend: PubendId,
-        gap: Gap | RangeGap,
+        gap: DeliverGap | RangeGap,
     ) -> None:
         history = self.model.histories.get(pubend)
         before, lost = gaps.get(key, (None, 0))
@@ -157,7 +157,7 @@ class I5InOnePiece(Judge):
             )
         gaps[key] = gap, 0 if history is None else self._lost_upto(whom.split(maxsplit=1)[0], history, gap)
 
-    def _lost_upto(self, broker: str, history: History, gap: Gap | RangeGap) -> Tick:
+    def _lost_upto(self, broker: str, history: History, gap: DeliverGap | RangeGap) -> Tick:
         """Up to where the range is lost that a gap is of: all of that is one gap.
 
         Where the head of an SHB stands within what was lost, whoever catches up stops there for a moment.

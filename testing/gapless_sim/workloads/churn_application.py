@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gapless.core.client.subscribing import SubscriptionPhase
-from gapless.core.wire.messages import PubendRow, SubscriptionRow
+from gapless.core.wire.messages import ListedPubend, ListedSubscription
 from gapless.errors import ConfigurationError, ConnectionClosedError, GaplessError
 from gapless_sim.application import SimClient
 from gapless_sim.options import MILLISECOND
@@ -149,7 +149,7 @@ class Application:
         asked = self.scene.world.now
         attached = self._attached(client)
 
-        def answered(rows: Sequence[SubscriptionRow]) -> None:
+        def answered(rows: Sequence[ListedSubscription]) -> None:
             self.scene.probe("subscriptions listed")
             check_subscriptions(client, rows)
             check_connected(client, rows, attached & self._attached(client))
@@ -173,7 +173,7 @@ class Application:
         """Asks for all pubends, and looks whether the answer makes sense."""
         known = dict(self.known)  # an answer may be on its way for long: it is no older than the question
 
-        def answered(rows: Sequence[PubendRow]) -> None:
+        def answered(rows: Sequence[ListedPubend]) -> None:
             self.scene.probe("pubends listed")
             check_pubends(client, rows, known, lossy=self.scene.lossy)
             self.known.update((row.pubend, (row.lost, row.stable)) for row in rows if row.stable)

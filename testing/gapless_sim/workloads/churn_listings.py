@@ -9,12 +9,12 @@ from gapless_sim.workloads.churn_scene import wrong
 
 if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless.core.wire.messages import PubendRow, SubscriptionRow
+    from gapless.core.wire.messages import ListedPubend, ListedSubscription
     from gapless_sim.application import SimClient
     from gapless_sim.workloads.churn_application import Application
 
 
-def check_subscriptions(client: SimClient, rows: Sequence[SubscriptionRow]) -> None:
+def check_subscriptions(client: SimClient, rows: Sequence[ListedSubscription]) -> None:
     """Each is listed once, has a name, and no number is negative."""
     names = {(row.client_id, row.name) for row in rows}
     if len(names) != len(rows) or len({row.sid for row in rows}) != len(rows):
@@ -25,7 +25,9 @@ def check_subscriptions(client: SimClient, rows: Sequence[SubscriptionRow]) -> N
             raise wrong(client.name, f"a subscription is listed that makes no sense: {row}")
 
 
-def check_connected(client: SimClient, rows: Sequence[SubscriptionRow], attached: frozenset[tuple[int, int]]) -> None:
+def check_connected(
+    client: SimClient, rows: Sequence[ListedSubscription], attached: frozenset[tuple[int, int]]
+) -> None:
     """What this process consumed all the time since it asked is connected; `attached`: sessions and ids."""
     unconnected = {row.sid for row in rows if not row.connected}
     for _, sid in sorted(attached):
@@ -33,7 +35,7 @@ def check_connected(client: SimClient, rows: Sequence[SubscriptionRow], attached
             raise wrong(client.name, f"subscription {sid} is consumed, and listed as not connected")
 
 
-def check_names(client: SimClient, rows: Sequence[SubscriptionRow], asked: int, application: Application) -> None:
+def check_names(client: SimClient, rows: Sequence[ListedSubscription], asked: int, application: Application) -> None:
     """What an application has had, or not had, ever since this was `asked` is listed, or is not."""
     found = {(row.client_id, row.name): row for row in rows}
     for name, touched in application.touched.items():
@@ -54,7 +56,7 @@ def check_names(client: SimClient, rows: Sequence[SubscriptionRow], asked: int, 
 
 
 def check_pubends(
-    client: SimClient, rows: Sequence[PubendRow], known: dict[PubendId, tuple[Tick, Tick]], *, lossy: bool
+    client: SimClient, rows: Sequence[ListedPubend], known: dict[PubendId, tuple[Tick, Tick]], *, lossy: bool
 ) -> None:
     """Each once, in bounds, and nothing has gone back since what was known of it when it was asked."""
     if len({row.pubend for row in rows}) != len(rows):

@@ -11,7 +11,7 @@ from gapless_sim.workloads.story_telling import Answer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gapless.core.wire.messages import PubendRow, SubscriptionRow
+    from gapless.core.wire.messages import ListedPubend, ListedSubscription
     from gapless_sim.application import SimClient
     from gapless_sim.consumer import Row
     from gapless_sim.workloads.story_telling import Script
@@ -35,7 +35,7 @@ class Operator(Story):
     def plan(self) -> None:
         """Looks now and then."""
         self.most_ms = self.draws.pick((4_000, 500))
-        self.seen: dict[str, PubendRow] = {}
+        self.seen: dict[str, ListedPubend] = {}
         self.part(self.watch)
 
     def watch(self, client: SimClient) -> Script:
@@ -61,7 +61,7 @@ class Operator(Story):
         self.book.check(answer.error, NoneType, ConfigurationError)
         if answer.error is not None or self.book.has_lost_data:
             return
-        rows: Sequence[SubscriptionRow] = answer.result
+        rows: Sequence[ListedSubscription] = answer.result
         self.probe("saw subscriptions" if rows else "saw nothing")
         listed = [(row.client_id, row.name) for row in rows]
         assert len(set(listed)) == len(listed), f"a subscription is listed twice: {listed}"
@@ -71,7 +71,7 @@ class Operator(Story):
         for shown in rows:
             self._check_subscription(shown)
 
-    def _check_subscription(self, shown: SubscriptionRow) -> None:
+    def _check_subscription(self, shown: ListedSubscription) -> None:
         assert shown.lag_events >= 0, f"{shown}: a negative lag"
         assert shown.lag_seconds >= 0, f"{shown}: a negative lag"
         pubends = [position.pubend for position in shown.acknowledged]
@@ -87,7 +87,7 @@ class Operator(Story):
         self.book.check(answer.error, NoneType, ConfigurationError)
         if answer.error is not None or self.book.has_lost_data:
             return
-        rows: Sequence[PubendRow] = answer.result
+        rows: Sequence[ListedPubend] = answer.result
         for row in rows:
             self._check_pubend(row, self.seen.get(row.pubend))
             if row.stable:
@@ -95,7 +95,7 @@ class Operator(Story):
         if rows:
             self.probe("saw pubends")
 
-    def _check_pubend(self, row: PubendRow, before: PubendRow | None) -> None:
+    def _check_pubend(self, row: ListedPubend, before: ListedPubend | None) -> None:
         if not row.stable:
             return  # it is recovering: what it has decided it does not know itself yet
         assert row.newest <= row.stable, f"{row}: an event beyond what is decided"

@@ -46,20 +46,20 @@ from gapless.core.deadlines import Deadlines
 from gapless.core.wire.codec import decode_server, session_of
 from gapless.core.wire.messages import (
     PROTOCOL,
-    Alive,
     AskStatus,
+    BrokerHeartbeat,
     Challenge,
     Closing,
     Code,
     Goodbye,
     Hello,
+    HelloRefused,
     ListPubends,
     ListSubscriptions,
     Proof,
     Published,
     PublisherOpened,
     PublishRefused,
-    Refused,
     RequestFailed,
     Retire,
     Unsubscribe,
@@ -158,7 +158,7 @@ class ClientCore:
         self.ranges = RangeRequests(self._outbox, self._requests)
         """What is asked about subscriptions of which the application keeps the position itself."""
         self._handlers: dict[type, Callable[[Any], None]] = {
-            Alive: self._on_alive,
+            BrokerHeartbeat: self._on_alive,
             Closing: self._on_closing,
             PublisherOpened: self._publishers.forward(PublisherCore.on_opened, "publisher"),
             Published: self._publishers.forward(PublisherCore.on_published, "publisher"),
@@ -365,7 +365,7 @@ class ClientCore:
         if session_of(payload):
             return
         message = decode_server(payload)
-        if isinstance(message, Refused):
+        if isinstance(message, HelloRefused):
             self._refused(message)
         elif isinstance(message, Welcome):
             self._welcomed(message)
@@ -379,7 +379,7 @@ class ClientCore:
             raise RemoteProtocolError("the broker's Welcome makes no sense")
         if self.network and welcome.network != self.network:
             reason = f"{self._reaching.address} is in network {welcome.network!r}, not in {self.network!r}"
-            self._refused(Refused(Code.NETWORK_MISMATCH, reason))
+            self._refused(HelloRefused(Code.NETWORK_MISMATCH, reason))
             return
         now = self._outbox.now
         self.phase = ConnectionPhase.OPEN
@@ -395,7 +395,7 @@ class ClientCore:
         for registry in self._registries.values():
             registry.on_session()
 
-    def _refused(self, refused: Refused) -> None:
+    def _refused(self, refused: HelloRefused) -> None:
         """A refusal ends the connection once every address has refused for good since it was last open."""
         if refused.code in TEMPORARY:
             self._hang_up(refused.reason)
@@ -465,7 +465,7 @@ class ClientCore:
         else:
             self._subscriptions.on_request_failed(failed)
 
-    def _on_alive(self, _message: Alive) -> None:
+    def _on_alive(self, _message: BrokerHeartbeat) -> None:
         """That something was heard is noted with every frame."""
 
     def _on_closing(self, closing: Closing) -> None:

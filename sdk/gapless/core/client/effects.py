@@ -10,7 +10,7 @@ import msgspec
 from gapless.core.alarms import RaisedAlarm
 from gapless.core.gauges import Gauge
 from gapless.core.stream.ticks import PubendId, Tick
-from gapless.core.wire.messages import AttachedTo, KeyedPublished, PubendRow, Retired, SubscriptionRow, Ticks
+from gapless.core.wire.messages import AttachedTo, KeyedPublished, ListedPubend, ListedSubscription, Retired, Ticks
 from gapless.errors import GaplessError
 
 Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
@@ -105,8 +105,8 @@ class Attached(msgspec.Struct, frozen=True):
 Result: TypeAlias = (
     PublisherReady
     | Attached
-    | Sequence[SubscriptionRow]
-    | Sequence[PubendRow]
+    | Sequence[ListedSubscription]
+    | Sequence[ListedPubend]
     | Sequence[Gauge | RaisedAlarm]
     | Retired
     | AttachedTo

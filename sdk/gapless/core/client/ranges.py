@@ -15,6 +15,7 @@ from gapless.core.client.subscribing import SubscribeOptions
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
+    AcknowledgeDurably,
     AskBound,
     AskEarliest,
     AskHeads,
@@ -22,11 +23,10 @@ from gapless.core.wire.messages import (
     EndLease,
     EndRead,
     InUse,
-    Lease,
     Position,
     PublishKeyed,
     ReadRange,
-    Settle,
+    TakeLease,
     Target,
 )
 
@@ -77,7 +77,7 @@ class RangeRequests:
 
     def settle(self, target: Target, seal: bytes, positions: Mapping[PubendId, Tick], now: int) -> int:
         """Acknowledges. Answered by None, when that is durable."""
-        return self._ask(now, lambda number: Settle(number, target, seal, _list(positions)))
+        return self._ask(now, lambda number: AcknowledgeDurably(number, target, seal, _list(positions)))
 
     def publish(self, producer: str, epoch: int, index: int, topic: str, events: EventColumns, now: int) -> int:
         """Publishes a keyed batch. Answered by KeyedPublished.
@@ -91,7 +91,7 @@ class RangeRequests:
 
     def lease(self, target: Target, owner: str, in_use: InUse, now: int) -> int:
         """Asks for a lease. Answered by None when it is granted; from then on, or before that, it may fail."""
-        return self._requests.begin(HeldLease, lambda number: Lease(number, target, owner, in_use), now)
+        return self._requests.begin(HeldLease, lambda number: TakeLease(number, target, owner, in_use), now)
 
     def end_lease(self, number: int, now: int) -> None:
         """Gives a lease back. Nothing more is told of it."""

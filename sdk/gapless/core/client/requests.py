@@ -22,7 +22,6 @@ from gapless.core.wire.messages import (
     Done,
     InUse,
     KeyedPublished,
-    Lease,
     Leased,
     LeaseLost,
     PubendList,
@@ -31,6 +30,7 @@ from gapless.core.wire.messages import (
     Retired,
     Status,
     SubscriptionList,
+    TakeLease,
     Ticks,
     Unsubscribe,
 )
@@ -163,11 +163,11 @@ class Query(PendingRequest):
 class HeldLease(PendingRequest):
     """The sole right to read a subscription by ranges: asked for again in each session (protocol: ranges)."""
 
-    message: Lease
+    message: TakeLease
     _granted = False
     """Whether it ever was."""
 
-    def request(self) -> Lease:
+    def request(self) -> TakeLease:
         """Asks for it. Who had it, and lost its connection, does not take it from whoever came since."""
         message = self.message
         return message if not self._granted else replace(message, in_use=InUse.ERROR)

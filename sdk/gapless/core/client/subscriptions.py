@@ -14,13 +14,13 @@ from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
     Code,
     Deliver,
+    DeliverGap,
+    DeliverSilence,
     Detach,
     Detached,
-    Gap,
     InUse,
     PubendNumber,
     RequestFailed,
-    Silence,
     Subscribed,
 )
 from gapless.errors import RemoteProtocolError
@@ -46,8 +46,8 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         """Which of the broker's messages are for subscriptions. One that is over hears nothing."""
         return {
             Deliver: self._on_deliver,
-            Silence: self._on_silence,
-            Gap: self._on_gap,
+            DeliverSilence: self._on_silence,
+            DeliverGap: self._on_gap,
             PubendNumber: self._on_pubend_number,
             Subscribed: self._on_subscribed,
             Detached: self._on_detached,
@@ -169,12 +169,12 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         if subscription is not None:
             subscription.on_events(pubend, message.columns)
 
-    def _on_silence(self, message: Silence) -> None:
+    def _on_silence(self, message: DeliverSilence) -> None:
         pubend = self._pubend(message.number)
         for subscription in self._meant(message.sids):
             subscription.on_silence(pubend, message.upto)
 
-    def _on_gap(self, message: Gap) -> None:
+    def _on_gap(self, message: DeliverGap) -> None:
         pubend = self._pubend(message.number)
         subscription = self._attached.get(message.sid)
         if subscription is not None:

@@ -1,6 +1,6 @@
 """The broker's side of the client protocol: one pure core for all client sessions of a node.
 
-    link ──▶ Hello ──▶ judged ──▶ Refused, closed
+    link ──▶ Hello ──▶ judged ──▶ HelloRefused, closed
                           └─────▶ Welcome: a session, until Goodbye, silence, a violation, or the link's end
 
 `service` has the machine, `handshake` the first frame, `publishing` the publishers and `keyed` the keyed batches,

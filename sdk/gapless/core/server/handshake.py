@@ -9,7 +9,7 @@ import msgspec
 
 from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, SessionLimits
 from gapless.core.wire.codec import session_of
-from gapless.core.wire.messages import PROTOCOL, AskStatus, Challenge, Code, Hello, Proof, Refused, Welcome
+from gapless.core.wire.messages import PROTOCOL, AskStatus, Challenge, Code, Hello, HelloRefused, Proof, Welcome
 from gapless.core.wire.messages.checks import problem_of
 from gapless.core.wire.numbering import SESSION_BYTES
 from gapless.errors import RemoteProtocolError
@@ -48,7 +48,7 @@ class Handshake:
 
     def on_frame(
         self, payload: bytes, peer: str, broker: BrokerIdentity, authenticator: Authenticator
-    ) -> Admitted | Challenge | Refused:
+    ) -> Admitted | Challenge | HelloRefused:
         """Whether the sender may come in. Only someone authenticated learns anything of the network.
 
         Raises RemoteProtocolError when it is not the frame that was to come, and whatever the authenticator raises.
@@ -57,10 +57,10 @@ class Handshake:
             hello = self._hello = _parse(payload, Hello, "first frame")
             if hello.protocol != PROTOCOL:
                 reason = f"this broker speaks protocol {PROTOCOL}, the client {hello.protocol}"
-                return Refused(Code.PROTOCOL_VERSION, reason)
+                return HelloRefused(Code.PROTOCOL_VERSION, reason)
             problem = problem_of(hello)
             if problem is not None:
-                return Refused(*problem)
+                return HelloRefused(*problem)
             self._authentication = authenticator.begin(hello.client_id, peer)
             credentials = hello.credentials
         else:
@@ -70,12 +70,12 @@ class Handshake:
             self._rounds += 1
             if self._rounds <= ROUNDS_MAX:
                 return Challenge(verdict)
-            return Refused(Code.UNAUTHORIZED, f"{ROUNDS_MAX} challenges did not tell who the client is")
+            return HelloRefused(Code.UNAUTHORIZED, f"{ROUNDS_MAX} challenges did not tell who the client is")
         if verdict is None:
-            return Refused(Code.UNAUTHORIZED, "the credentials are not valid here")
+            return HelloRefused(Code.UNAUTHORIZED, "the credentials are not valid here")
         if hello.network and hello.network != broker.network:
             reason = f"this broker is in network {broker.network!r}, not in {hello.network!r}"
-            return Refused(Code.NETWORK_MISMATCH, reason)
+            return HelloRefused(Code.NETWORK_MISMATCH, reason)
         return Admitted(hello.client_id, hello.instance, verdict.name)
 
 

@@ -20,7 +20,7 @@ from gapless.core.server.publishing import Publishing, ReplyTo
 from gapless.core.server.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
 from gapless.core.wire.codec import decode_client, encode, session_of
 from gapless.core.wire.messages import (
-    Alive,
+    BrokerHeartbeat,
     Challenge,
     ClosePublisher,
     Closing,
@@ -28,11 +28,11 @@ from gapless.core.wire.messages import (
     Goodbye,
     Heartbeat,
     Hello,
+    HelloRefused,
     OpenPublisher,
     Publish,
     PublishKeyed,
     PublishRefused,
-    Refused,
     RequestFailed,
     ServerMessage,
 )
@@ -120,9 +120,9 @@ class Sessions:
     def on_link(self, link: int, peer: str, now: int) -> None:
         """A client connected; `link` is a number that was never used before."""
         if self._closing:
-            self._refuse(link, Refused(Code.RETRY, self._closing))
+            self._refuse(link, HelloRefused(Code.RETRY, self._closing))
         elif len(self._links) >= self._limits.links:
-            self._refuse(link, Refused(Code.RETRY, f"this broker takes {self._limits.links} connections"))
+            self._refuse(link, HelloRefused(Code.RETRY, f"this broker takes {self._limits.links} connections"))
         else:
             connection = self._links[link] = LinkSession(link, peer, now)
             heappush(self._due, (connection.due(self._limits), link))
@@ -207,7 +207,7 @@ class Sessions:
                 self._close(connection, reason)
                 continue
             if connection.client is not None and now >= connection.said + self._limits.heartbeat:
-                self._outbox.tell(link, connection.client.number, Alive())
+                self._outbox.tell(link, connection.client.number, BrokerHeartbeat())
                 connection.said = now
             heappush(due, (connection.due(self._limits), link))
 
@@ -275,11 +275,11 @@ class Sessions:
             raise
         except Exception as error:  # noqa: BLE001 - an authenticator may be anybody's, and nothing has changed yet
             self._complain(connection, f"the broker failed to judge its Hello: {error!r}", now)
-            verdict = Refused(Code.RETRY, "the broker failed to judge the Hello; its log says how")
+            verdict = HelloRefused(Code.RETRY, "the broker failed to judge the Hello; its log says how")
         if isinstance(verdict, Challenge):
             self._outbox.tell(connection.link, 0, verdict)
             return
-        if isinstance(verdict, Refused):
+        if isinstance(verdict, HelloRefused):
             if verdict.code is not Code.RETRY:
                 self._complain(connection, f"its Hello was refused: {verdict.reason}", now)
             self._forget(connection, Ending.LEFT)
@@ -288,7 +288,7 @@ class Sessions:
         if self._suspects.is_outside(verdict.principal, verdict.client_id, verdict.instance, now):
             reason = f"the broker failed of a message of this client, which stays outside for {OUTSIDE // SECOND} s"
             self._forget(connection, Ending.LEFT)
-            self._refuse(connection.link, Refused(Code.RETRY, reason))
+            self._refuse(connection.link, HelloRefused(Code.RETRY, reason))
             return
         self._admit(connection, verdict, now)
 
@@ -396,13 +396,13 @@ class Sessions:
         self._complain(connection, reason, now)
         if connection.client is None:
             self._forget(connection, Ending.LEFT)
-            self._refuse(connection.link, Refused(Code.PROTOCOL_VERSION, reason))
+            self._refuse(connection.link, HelloRefused(Code.PROTOCOL_VERSION, reason))
         else:
             self._close(connection, reason)
 
     # The end of a link.
 
-    def _refuse(self, link: int, refused: Refused) -> None:
+    def _refuse(self, link: int, refused: HelloRefused) -> None:
         self._outbox.tell(link, 0, refused)
         self._outbox.link(link).close = refused.reason
 
@@ -411,7 +411,7 @@ class Sessions:
         client = connection.client
         self._forget(connection, Ending.LEFT)
         if client is None:
-            self._refuse(connection.link, Refused(Code.RETRY, reason))
+            self._refuse(connection.link, HelloRefused(Code.RETRY, reason))
             return
         self._outbox.tell(connection.link, client.number, Closing(reason))
         self._outbox.link(connection.link).close = reason

@@ -17,17 +17,17 @@ from gapless.core.wire.messages import (
     Detached,
     EndLease,
     InUse,
-    Lease,
     Leased,
     LeaseLost,
     ServerMessage,
     Subscribe,
+    TakeLease,
 )
 from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.targets import Targets
 
-Waiting: TypeAlias = "tuple[ClientSession, Lease | Subscribe]"
+Waiting: TypeAlias = "tuple[ClientSession, TakeLease | Subscribe]"
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Leasing:
         held = self._held.get(sid)
         return None if held is None else held.session.number
 
-    def on_lease(self, session: ClientSession, request: Lease) -> None:
+    def on_lease(self, session: ClientSession, request: TakeLease) -> None:
         """Grants it, queues for it, or takes it away from another one. Raises RefusedError."""
         subscription = self._targets.find(session, request.target)
         sid = subscription.sid
@@ -80,7 +80,7 @@ class Leasing:
         self._held[sid] = Held(session, request.request, request.owner, waiting)
         self._grant(sid, session.number, Leased(request.request, sid))
 
-    def _take_from_consumer(self, session: ClientSession, request: Lease, sid: int) -> None:
+    def _take_from_consumer(self, session: ClientSession, request: TakeLease, sid: int) -> None:
         consumer = self._hosting.around.consumers.get(sid)
         if consumer is None:
             return

@@ -9,18 +9,18 @@ from typing import Any
 from gapless.core.ports import ClientSession, Operation, RequestHandler
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import (
+    AcknowledgeDurably,
     AskBound,
     AskEarliest,
     AskHeads,
     Attach,
     EndLease,
     EndRead,
-    Lease,
     ReadOn,
     ReadRange,
     ServerMessage,
-    Settle,
     Subscribe,
+    TakeLease,
 )
 from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.ahead import Ahead, BeyondError
@@ -78,8 +78,8 @@ class Ranges:
             ReadRange: guarded(lambda session, request, now, _: self._reads.on_read_range(session, request, now)),
             ReadOn: guarded(lambda session, request, now, _: self._reads.on_read_on(session, request, now)),
             EndRead: guarded(lambda session, request, _, __: self._reads.on_end_read(session, request)),
-            Settle: guarded(self._on_settle),
-            Lease: guarded(lambda session, request, _, __: self._leasing.on_lease(session, request)),
+            AcknowledgeDurably: guarded(self._on_settle),
+            TakeLease: guarded(lambda session, request, _, __: self._leasing.on_lease(session, request)),
             EndLease: guarded(self._on_end_lease),
         }
 
@@ -158,7 +158,7 @@ class Ranges:
         self._leasing.on_end(session, request)
         self._pass_leases_on(now, wall)
 
-    def _on_settle(self, session: ClientSession, request: Settle, _now: int, _wall: int) -> None:
+    def _on_settle(self, session: ClientSession, request: AcknowledgeDurably, _now: int, _wall: int) -> None:
         sid = self._targets.find(session, request.target).sid
         self._hosting.unsaved = True
         self._settling.on_settle(session, request, self._leasing.holder(sid), self._sign_of_life(sid))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gapless.core.ports import ClientSession, Operation
 from gapless.core.stream.ticks import Tick
-from gapless.core.wire.messages import Code, Done, Settle
+from gapless.core.wire.messages import AcknowledgeDurably, Code, Done
 from gapless_shb.core.admission import RefusedError, called
 from gapless_shb.core.ahead import Ahead
 from gapless_shb.core.checkpoint import position_row
@@ -14,14 +14,16 @@ from gapless_shb.core.ranges.targets import Targets
 
 
 class Settling:
-    """Answers Settle."""
+    """Answers AcknowledgeDurably."""
 
     def __init__(self, hosting: Hosting, targets: Targets, ahead: Ahead) -> None:
         self._hosting = hosting
         self._targets = targets
         self._ahead = ahead
 
-    def on_settle(self, session: ClientSession, request: Settle, holder: int | None, obsolete: list[Operation]) -> None:
+    def on_settle(
+        self, session: ClientSession, request: AcknowledgeDurably, holder: int | None, obsolete: list[Operation]
+    ) -> None:
         """Monotone: what is said again, or late, changes nothing. Raises RefusedError, BeyondError.
 
         `holder`: the session that has the subscription's lease. `obsolete`: what was noted of nobody's being there.

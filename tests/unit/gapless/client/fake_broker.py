@@ -121,7 +121,7 @@ class FakeBroker:
         """Whether the SHB `away` was given up."""
         """Every client message, decoded, in order."""
         self.credit_exceeded = False
-        self.refusal: m.Refused | None = None
+        self.refusal: m.HelloRefused | None = None
         """What every Hello is answered with."""
         self.full_disk = False
         """Whether batches are put off."""
@@ -158,7 +158,7 @@ class FakeBroker:
         for session in self._links.values():
             attached = [sub for sub in self._of(session) if not self._pending(sub, pubend)]
             if session.number and attached:
-                self.tell(session, m.Silence(self._number(session, pubend), upto, [sub.sid for sub in attached]))
+                self.tell(session, m.DeliverSilence(self._number(session, pubend), upto, [sub.sid for sub in attached]))
                 for sub in attached:
                     sub.position[pubend] = max(upto, sub.position.get(pubend, 0))
         return upto
@@ -232,7 +232,7 @@ class FakeBroker:
             self._refuse(session, self.refusal)
             return
         if hello.network and hello.network != self.network:
-            self._refuse(session, m.Refused(m.Code.NETWORK_MISMATCH, f"this is {self.network}"))
+            self._refuse(session, m.HelloRefused(m.Code.NETWORK_MISMATCH, f"this is {self.network}"))
             return
         for other in list(self._links.values()):
             if other is not session and (other.client_id, other.instance) == (hello.client_id, hello.instance):
@@ -255,14 +255,14 @@ class FakeBroker:
         )
         self.tell(session, welcome, 0)
 
-    def _refuse(self, session: Session, refused: m.Refused) -> None:
+    def _refuse(self, session: Session, refused: m.HelloRefused) -> None:
         self.tell(session, refused, 0)
         self._out.append((session.link, None))
         self.disconnect(session.link)
 
     def _on_heartbeat(self, session: Session, _message: m.Heartbeat) -> None:
         if not self.silent:
-            self.tell(session, m.Alive())
+            self.tell(session, m.BrokerHeartbeat())
 
     def _on_goodbye(self, session: Session, _message: m.Goodbye) -> None:
         self.disconnect(session.link)
@@ -451,7 +451,8 @@ class FakeBroker:
         stream = self.streams[pubend]
         position = sub.position.get(pubend, 0)
         if position < stream.lost:
-            self.tell(session, m.Gap(sub.sid, self._number(session, pubend), position, stream.lost, "released early"))
+            number = self._number(session, pubend)
+            self.tell(session, m.DeliverGap(sub.sid, number, position, stream.lost, "released early"))
             sub.position[pubend] = stream.lost
         while sub.credit_events > 0 and sub.credit_bytes > 0:
             found = self._pending(sub, pubend)[: min(self.batch_max, sub.credit_events)]
@@ -505,7 +506,7 @@ class FakeBroker:
 
     def _on_listsubscriptions(self, session: Session, message: m.ListSubscriptions) -> None:
         rows = [
-            m.SubscriptionRow(
+            m.ListedSubscription(
                 sub.sid,
                 sub.client_id,
                 sub.name,
@@ -524,7 +525,7 @@ class FakeBroker:
 
     def _on_listpubends(self, session: Session, message: m.ListPubends) -> None:
         rows = [
-            m.PubendRow(
+            m.ListedPubend(
                 pubend, ("#",), BASE, stream.lost, stream.newest, stream.newest, stream.lost, 1, len(self.names)
             )
             for pubend, stream in self.streams.items()

@@ -75,7 +75,7 @@ async def test_a_cancelled_connect_leaves_nothing_behind(network: FakeNetwork) -
 
 
 async def test_a_broker_that_refuses(network: FakeNetwork) -> None:
-    network.broker.refusal = m.Refused(m.Code.UNAUTHORIZED, "who are you?")
+    network.broker.refusal = m.HelloRefused(m.Code.UNAUTHORIZED, "who are you?")
     with pytest.raises(gapless.ConnectionRefusedByBrokerError, match="who are you"):
         await gapless.connect(ADDRESS)
 

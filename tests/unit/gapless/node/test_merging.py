@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gapless.core.ports import ClientSession, SessionEnded, Tell
-from gapless.core.wire.messages import Code, ListPubends, PubendList, PubendRow, RequestFailed, Retire, Retired
+from gapless.core.wire.messages import Code, ListedPubend, ListPubends, PubendList, RequestFailed, Retire, Retired
 from gapless.node.merging import MergedRequests
 
 SESSION = ClientSession(7, "client", "instance", "somebody")
@@ -32,7 +32,7 @@ class Asked:
 
 
 def listing(pubend: str) -> PubendList:
-    return PubendList(3, [PubendRow(pubend, ("#",), 0, 0, 0, 0, 0, 0, 0)])
+    return PubendList(3, [ListedPubend(pubend, ("#",), 0, 0, 0, 0, 0, 0, 0)])
 
 
 def failed(reason: str) -> RequestFailed:

@@ -311,7 +311,7 @@ async def test_whoever_felled_it_stays_outside_and_what_felled_it_is_not_handled
     back = world.listener.connect()
     back.say(hello())
     await until(lambda: back.sent)
-    assert kinds(back.hear()) == ["Refused"]
+    assert kinds(back.hear()) == ["HelloRefused"]
     for number in range(CRASHES_MAX):
         other = await world.connect(f"another {number}", publisher=False)
         other.say(ListPubends(666))

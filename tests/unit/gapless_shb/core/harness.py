@@ -293,10 +293,10 @@ class World(Rig[SubscriberHostingBroker]):
                 client.last_event = tick
             client.credit -= message.columns.count
             assert client.credit >= 0, "more was sent than the credit allows"
-        elif isinstance(message, m.Silence):
+        elif isinstance(message, m.DeliverSilence):
             if message.sids is None or client.sid in message.sids:
                 client.token = max(client.token, message.upto)
-        elif isinstance(message, m.Gap):
+        elif isinstance(message, m.DeliverGap):
             assert message.start >= client.token or message.end > client.token
             assert message.start != gap_end, f"{client.name}: a lost range in pieces, one ends at {gap_end}"
             client.gap_end = message.end

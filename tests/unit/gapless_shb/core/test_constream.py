@@ -222,10 +222,10 @@ def test_lost_ticks_and_what_others_still_knew_between_them_come_in_order(select
     name = {first: "first", kept - 1: "kept", kept: "kept", later - 1: "later", later: "later"}
     said = [
         f"{name[message.start]} to {name[message.end]}"
-        if isinstance(message, m.Gap)
+        if isinstance(message, m.DeliverGap)
         else " and ".join(name[tick] for tick in message.columns.ticks())
         for _, message in client.inbox[len(told) :]
-        if isinstance(message, (m.Gap, m.Deliver))
+        if isinstance(message, (m.DeliverGap, m.Deliver))
     ]
     assert said == expected
 

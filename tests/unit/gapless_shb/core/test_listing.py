@@ -19,7 +19,7 @@ def parts(world: World) -> list[m.SubscriptionList]:
     return [effect.message for effect in world.sent(Tell) if isinstance(effect.message, m.SubscriptionList)]
 
 
-def listed(world: World) -> m.SubscriptionRow:
+def listed(world: World) -> m.ListedSubscription:
     """The one row of the list."""
     world.said.clear()
     world.feed(m.ListSubscriptions(5), ClientSession(1, "c", "i1", ""))

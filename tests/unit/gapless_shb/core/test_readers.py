@@ -105,9 +105,9 @@ class Bench:
         for effect in self.effects:
             if isinstance(effect, Transmit):
                 told += [int.from_bytes(body[:4], "little") for _, body in effect.payloads]
-            elif isinstance(effect, Tell) and isinstance(effect.message, m.Gap):
+            elif isinstance(effect, Tell) and isinstance(effect.message, m.DeliverGap):
                 told.append((effect.message.start, effect.message.end))
-            elif isinstance(effect, Tell) and isinstance(effect.message, m.Silence):
+            elif isinstance(effect, Tell) and isinstance(effect.message, m.DeliverSilence):
                 told.append(f"silence {effect.message.upto}")
         return told
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.wire.messages import ListSubscriptions, Position, SubscriptionList, SubscriptionRow
+from gapless.core.wire.messages import ListedSubscription, ListSubscriptions, Position, SubscriptionList
 from gapless_sim.oracles.listing import COUNTED, NOT_ALL_COUNTED, L1Lag
 from unit.gapless_sim.oracles.hands import NODE, Hands, P, violates
 
@@ -28,7 +28,7 @@ class Asked:
         fields: dict[str, Any] = {"lag_seconds": 1.0 if lag_events else 0.0, "lag_complete": True, **changes}
         account = self.hands.model.accounts[self.consumer.row.number]
         positions = [Position(P, acknowledged)]
-        row = SubscriptionRow(account.sid, "c", "s", ("#",), "", True, positions, lag_events, **fields)
+        row = ListedSubscription(account.sid, "c", "s", ("#",), "", True, positions, lag_events, **fields)
         self.hands.observe.served(NODE, SESSION, SubscriptionList(1, [row]))
 
 

@@ -26,9 +26,11 @@ def looking() -> tuple[Hands, U03Positions]:
         m.Ticks(1, [m.Position(P, 100)]),
         m.AttachedTo(1, 1, 1, b"", [m.Position(P, 100)]),
         m.Subscribed(1, 1, 1, b"", False, [m.Position(P, 100)]),
-        m.Silence(0, 100, None),
-        m.Gap(1, 0, 50, 100, "released early"),
-        m.SubscriptionList(1, [m.SubscriptionRow(1, "c", "s", ("#",), "", False, [m.Position(P, 100)], 0, 0.0, True)]),
+        m.DeliverSilence(0, 100, None),
+        m.DeliverGap(1, 0, 50, 100, "released early"),
+        m.SubscriptionList(
+            1, [m.ListedSubscription(1, "c", "s", ("#",), "", False, [m.Position(P, 100)], 0, 0.0, True)]
+        ),
     ],
     ids=lambda message: type(message).__name__,
 )
@@ -43,7 +45,7 @@ def test_whatever_tells_a_position_is_remembered(message: Any) -> None:
 def test_of_very_many_some_of_each_age_are_remembered() -> None:
     hands, oracle = looking()
     for tick in range(4 * TOLD_MAX):
-        hands.observe.served(NODE, 1, m.Silence(0, tick, None))
+        hands.observe.served(NODE, 1, m.DeliverSilence(0, tick, None))
 
     kept = sorted(oracle.positions[P])
     assert len(kept) == TOLD_MAX
@@ -74,7 +76,7 @@ def test_where_an_old_disk_was_put_back_positions_may_be_refused() -> None:
 
 def test_what_nobody_was_told_may_be_granted_when_the_pubend_has_come_there() -> None:
     hands, oracle = looking()
-    hands.observe.served(NODE, 1, m.Silence(0, 100, None))
+    hands.observe.served(NODE, 1, m.DeliverSilence(0, 100, None))
     hands.say(0, 1000 + STEP)
 
     oracle.taken("c", NODE, P, 1000 + 2 * STEP)

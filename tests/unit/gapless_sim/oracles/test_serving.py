@@ -7,14 +7,14 @@ import pytest
 from gapless.core.wire.codec import decode_server, deliver_head, range_head
 from gapless.core.wire.messages import (
     Code,
+    DeliverGap,
+    DeliverSilence,
     Detached,
-    Gap,
     Position,
     PubendNumber,
     RangeGap,
     RangeRead,
     ReadRange,
-    Silence,
     Subscribed,
     Target,
 )
@@ -69,7 +69,9 @@ def test_nothing_is_sent_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [Silence(0, 20, None), Silence(0, 20, [1]), Gap(1, 0, 10, 20, "lost")], ids=["all", "one", "gap"]
+    "said",
+    [DeliverSilence(0, 20, None), DeliverSilence(0, 20, [1]), DeliverGap(1, 0, 10, 20, "lost")],
+    ids=["all", "one", "gap"],
 )
 def test_nothing_is_sent_behind_a_silence_or_a_gap(said: object) -> None:
     served = Served()
@@ -81,7 +83,7 @@ def test_nothing_is_sent_behind_a_silence_or_a_gap(said: object) -> None:
 
 def test_the_silence_of_others_says_nothing() -> None:
     served = Served()
-    served.say(Silence(0, 20, [2]))
+    served.say(DeliverSilence(0, 20, [2]))
 
     served.send(20)
 
@@ -123,10 +125,10 @@ def lost_upto(tick: int) -> Served:
 def test_what_was_lost_is_not_told_in_pieces(start: int) -> None:
     """Nothing is between the two but what is silence for the subscription."""
     served = lost_upto(90)
-    served.say(Gap(1, 0, 10, 20, "released early"), Silence(0, 25, [1]))
+    served.say(DeliverGap(1, 0, 10, 20, "released early"), DeliverSilence(0, 25, [1]))
 
     with violates("I5"):
-        served.say(Gap(1, 0, start, 40, "released early"))
+        served.say(DeliverGap(1, 0, start, 40, "released early"))
 
 
 def test_a_range_is_not_told_in_pieces_either() -> None:
@@ -139,9 +141,9 @@ def test_a_range_is_not_told_in_pieces_either() -> None:
 
 def test_gaps_with_an_event_between_are_two() -> None:
     served = lost_upto(90)
-    served.say(Gap(1, 0, 10, 20, "released early"))
+    served.say(DeliverGap(1, 0, 10, 20, "released early"))
     served.send(30)
-    served.say(Gap(1, 0, 30, 40, "released early"))
+    served.say(DeliverGap(1, 0, 30, 40, "released early"))
 
     served.say(RangeGap(5, 10, 20, "released early"))
     served.say(decode_server(range_head(SESSION, 5) + served.hands.batch([(25, 25)]).payload(1)))
@@ -150,23 +152,23 @@ def test_gaps_with_an_event_between_are_two() -> None:
 
 def test_what_is_lost_only_later_is_another_gap() -> None:
     served = lost_upto(20)
-    served.say(Gap(1, 0, 10, 20, "released early"))
+    served.say(DeliverGap(1, 0, 10, 20, "released early"))
     served.hands.chop(40)
 
-    served.say(Gap(1, 0, 20, 40, "released early"))
+    served.say(DeliverGap(1, 0, 20, 40, "released early"))
 
 
 def test_what_is_lost_for_another_reason_is_another_gap() -> None:
     served = lost_upto(90)
-    served.say(Gap(1, 0, 10, 20, "released early"))
+    served.say(DeliverGap(1, 0, 10, 20, "released early"))
 
-    served.say(Gap(1, 0, 20, 40, "this broker was retired"))
+    served.say(DeliverGap(1, 0, 20, 40, "this broker was retired"))
 
 
 @pytest.mark.parametrize("what", ["attached again", "another session", "a crash", "another range"])
 def test_a_gap_whose_end_did_not_arrive_is_told_again_from_there_on(what: str) -> None:
     served = lost_upto(90)
-    served.say(Gap(1, 0, 10, 20, "released early"), RangeGap(5, 10, 20, "released early"), RangeRead(5))
+    served.say(DeliverGap(1, 0, 10, 20, "released early"), RangeGap(5, 10, 20, "released early"), RangeRead(5))
     if what == "attached again":
         served.say(served.given())
     elif what == "another session":
@@ -176,7 +178,7 @@ def test_a_gap_whose_end_did_not_arrive_is_told_again_from_there_on(what: str) -
     served.say(PubendNumber(0, P))
 
     if what != "another range":
-        served.say(Gap(1, 0, 20, 40, "released early"))
+        served.say(DeliverGap(1, 0, 20, 40, "released early"))
     else:
         served.say(RangeGap(5, 20, 40, "released early"))
 

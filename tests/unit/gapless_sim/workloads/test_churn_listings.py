@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.wire.messages import Position, PubendRow, SubscriptionRow
+from gapless.core.wire.messages import ListedPubend, ListedSubscription, Position
 from gapless_sim.workloads.churn_listings import (
     check_connected,
     check_names,
@@ -39,12 +39,12 @@ PUBEND: dict[str, Any] = {
 }
 
 
-def row(**changes: Any) -> SubscriptionRow:
-    return SubscriptionRow(**{**ROW, **changes})
+def row(**changes: Any) -> ListedSubscription:
+    return ListedSubscription(**{**ROW, **changes})
 
 
-def pubend(**changes: Any) -> PubendRow:
-    return PubendRow(**{**PUBEND, **changes})
+def pubend(**changes: Any) -> ListedPubend:
+    return ListedPubend(**{**PUBEND, **changes})
 
 
 def test_a_good_listing_passes() -> None:
@@ -66,7 +66,7 @@ def test_a_good_listing_passes() -> None:
     ],
     ids=["name twice", "id twice", "no name", "events", "seconds", "pubend twice"],
 )
-def test_a_listing_of_subscriptions_that_makes_no_sense(rows: list[SubscriptionRow]) -> None:
+def test_a_listing_of_subscriptions_that_makes_no_sense(rows: list[ListedSubscription]) -> None:
     with pytest.raises(AssertionError, match="client1: a subscription is listed"):
         check_subscriptions(Stage().first, rows)
 
@@ -94,7 +94,7 @@ def test_what_is_consumed_is_connected() -> None:
     ],
     ids=["twice", "lost", "newest", "released", "created", "bytes", "publishers", "stable back", "lost back"],
 )
-def test_a_listing_of_pubends_that_makes_no_sense(rows: list[PubendRow]) -> None:
+def test_a_listing_of_pubends_that_makes_no_sense(rows: list[ListedPubend]) -> None:
     with pytest.raises(AssertionError, match="client1: "):
         check_pubends(Stage().first, rows, {P: (20, 50)}, lossy=False)
 

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless.core.wire.messages import Position, PubendRow, SubscriptionRow
+from gapless.core.wire.messages import ListedPubend, ListedSubscription, Position
 from gapless_sim.workloads.story_operating import Operator
 from gapless_sim.workloads.story_publishing import OrderService
 from gapless_sim.workloads.story_reading import Odd, Report
 from unit.gapless_sim.workloads.staging import Stage, play_until
 
-PUBEND = PubendRow("p@1", ("#",), 10, 20, 40, 50, 30, 100, 1)
-SUBSCRIPTION = SubscriptionRow(1, "client1", "report1", (), "", False, [Position("p@1", 5)], 0, 0.0, True)
+PUBEND = ListedPubend("p@1", ("#",), 10, 20, 40, 50, 30, 100, 1)
+SUBSCRIPTION = ListedSubscription(1, "client1", "report1", (), "", False, [Position("p@1", 5)], 0, 0.0, True)
 
 
 class Given:

@@ -15,15 +15,15 @@ from typing import TypeAlias
 from gapless.core.wire.messages.asking import (
     AskStatus,
     Done,
+    ListedPubend,
+    ListedSubscription,
     ListPubends,
     ListSubscriptions,
     PubendList,
-    PubendRow,
     Retire,
     Retired,
     Status,
     SubscriptionList,
-    SubscriptionRow,
     Unsubscribe,
 )
 from gapless.core.wire.messages.base import (
@@ -46,6 +46,7 @@ from gapless.core.wire.messages.publishing import (
     TickRun,
 )
 from gapless.core.wire.messages.ranges import (
+    AcknowledgeDurably,
     AskBound,
     AskEarliest,
     AskHeads,
@@ -53,7 +54,6 @@ from gapless.core.wire.messages.ranges import (
     AttachedTo,
     EndLease,
     EndRead,
-    Lease,
     Leased,
     LeaseLost,
     RangeEvents,
@@ -61,19 +61,19 @@ from gapless.core.wire.messages.ranges import (
     RangeRead,
     ReadOn,
     ReadRange,
-    Settle,
+    TakeLease,
     Target,
     Ticks,
 )
 from gapless.core.wire.messages.session import (
-    Alive,
+    BrokerHeartbeat,
     Challenge,
     Closing,
     Goodbye,
     Heartbeat,
     Hello,
+    HelloRefused,
     Proof,
-    Refused,
     Welcome,
 )
 from gapless.core.wire.messages.subscribing import (
@@ -81,15 +81,15 @@ from gapless.core.wire.messages.subscribing import (
     Acknowledged,
     Credit,
     Deliver,
+    DeliverGap,
+    DeliverSilence,
     Detach,
     Detached,
-    Gap,
     InUse,
     Position,
     PubendNumber,
     RealTick,
     RequestFailed,
-    Silence,
     StartAt,
     Subscribe,
     Subscribed,
@@ -98,8 +98,8 @@ from gapless.core.wire.messages.subscribing import (
 __all__ = [
     "PROTOCOL",
     "Acknowledge",
+    "AcknowledgeDurably",
     "Acknowledged",
-    "Alive",
     "AnyClientMessage",
     "AnyServerMessage",
     "AskBound",
@@ -108,6 +108,7 @@ __all__ = [
     "AskStatus",
     "Attach",
     "AttachedTo",
+    "BrokerHeartbeat",
     "Challenge",
     "ClientMessage",
     "ClosePublisher",
@@ -115,28 +116,30 @@ __all__ = [
     "Code",
     "Credit",
     "Deliver",
+    "DeliverGap",
+    "DeliverSilence",
     "Detach",
     "Detached",
     "Done",
     "EndLease",
     "EndRead",
-    "Gap",
     "Goodbye",
     "Heartbeat",
     "Hello",
+    "HelloRefused",
     "InUse",
     "KeyedPublished",
-    "Lease",
     "LeaseLost",
     "Leased",
     "ListPubends",
     "ListSubscriptions",
+    "ListedPubend",
+    "ListedSubscription",
     "OpenPublisher",
     "Position",
     "Proof",
     "PubendList",
     "PubendNumber",
-    "PubendRow",
     "Publish",
     "PublishKeyed",
     "PublishRefused",
@@ -148,19 +151,16 @@ __all__ = [
     "ReadOn",
     "ReadRange",
     "RealTick",
-    "Refused",
     "RequestFailed",
     "Retire",
     "Retired",
     "ServerMessage",
-    "Settle",
-    "Silence",
     "StartAt",
     "Status",
     "Subscribe",
     "Subscribed",
     "SubscriptionList",
-    "SubscriptionRow",
+    "TakeLease",
     "Target",
     "TickRun",
     "Ticks",
@@ -187,8 +187,8 @@ AnyClientMessage: TypeAlias = (
     | AskHeads
     | AskBound
     | AskEarliest
-    | Settle
-    | Lease
+    | AcknowledgeDurably
+    | TakeLease
     | EndLease
     | ReadRange
     | ReadOn
@@ -197,8 +197,8 @@ AnyClientMessage: TypeAlias = (
 AnyServerMessage: TypeAlias = (
     Welcome
     | Challenge
-    | Refused
-    | Alive
+    | HelloRefused
+    | BrokerHeartbeat
     | Closing
     | PublisherOpened
     | Published
@@ -207,8 +207,8 @@ AnyServerMessage: TypeAlias = (
     | RequestFailed
     | Detached
     | PubendNumber
-    | Silence
-    | Gap
+    | DeliverSilence
+    | DeliverGap
     | Done
     | SubscriptionList
     | PubendList

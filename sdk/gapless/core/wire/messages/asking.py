@@ -33,7 +33,7 @@ class ListSubscriptions(ClientMessage, frozen=True, tag=31):
     request: Number
 
 
-class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
+class ListedSubscription(msgspec.Struct, array_like=True, frozen=True):
     """One durable subscription."""
 
     sid: int
@@ -53,7 +53,7 @@ class SubscriptionList(ServerMessage, frozen=True, tag=31):
     """Answers ListSubscriptions."""
 
     request: int
-    rows: list[SubscriptionRow]
+    rows: list[ListedSubscription]
     more: bool = False
     """Whether another one follows, with more rows."""
 
@@ -64,7 +64,7 @@ class ListPubends(ClientMessage, frozen=True, tag=32):
     request: Number
 
 
-class PubendRow(msgspec.Struct, array_like=True, frozen=True):
+class ListedPubend(msgspec.Struct, array_like=True, frozen=True):
     """One pubend."""
 
     pubend: PubendId
@@ -102,7 +102,7 @@ class PubendList(ServerMessage, frozen=True, tag=32):
     """Answers ListPubends."""
 
     request: int
-    rows: list[PubendRow]
+    rows: list[ListedPubend]
 
 
 class Retire(ClientMessage, frozen=True, tag=33):

@@ -15,7 +15,16 @@ from gapless.core.wire.messages.asking import Retire, Unsubscribe
 from gapless.core.wire.messages.base import NUMBER_MAX, Code
 from gapless.core.wire.messages.keyed import PublishKeyed
 from gapless.core.wire.messages.publishing import OpenPublisher
-from gapless.core.wire.messages.ranges import AskBound, AskEarliest, AskHeads, Attach, Lease, ReadRange, Settle, Target
+from gapless.core.wire.messages.ranges import (
+    AcknowledgeDurably,
+    AskBound,
+    AskEarliest,
+    AskHeads,
+    Attach,
+    ReadRange,
+    TakeLease,
+    Target,
+)
 from gapless.core.wire.messages.session import Hello
 from gapless.core.wire.messages.subscribing import Acknowledged, Position, Subscribe
 
@@ -134,8 +143,8 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
     AskHeads: {"target": _target, "after": _positions},
     AskBound: {"target": _target, "start": _positions},
     AskEarliest: {"target": _target},
-    Settle: {"target": _target, "positions": _positions},
-    Lease: {"target": _target, "owner": _name("the owner's name")},
+    AcknowledgeDurably: {"target": _target, "positions": _positions},
+    TakeLease: {"target": _target, "owner": _name("the owner's name")},
     ReadRange: {"target": _target, "pubend": _text("the pubend's id", Code.TOKEN_MISMATCH, PUBEND_BYTES_MAX)},
 }
 """For each message the fields that are judged. A request that fails is answered with the code and the reason."""

@@ -85,7 +85,7 @@ class AskEarliest(ClientMessage, frozen=True, tag=43):
     target: Target | None
 
 
-class Settle(ClientMessage, frozen=True, tag=44):
+class AcknowledgeDurably(ClientMessage, frozen=True, tag=44):
     """A subscription that is read by ranges is done with everything up to here. Answered by Done, durably."""
 
     request: Number
@@ -94,7 +94,7 @@ class Settle(ClientMessage, frozen=True, tag=44):
     positions: list[Position]
 
 
-class Lease(ClientMessage, frozen=True, tag=45):
+class TakeLease(ClientMessage, frozen=True, tag=45):
     """Takes a subscription for this session alone, until the session or the lease ends."""
 
     request: Number
@@ -105,7 +105,7 @@ class Lease(ClientMessage, frozen=True, tag=45):
 
 
 class Leased(ServerMessage, frozen=True, tag=45):
-    """Answers Lease."""
+    """Answers TakeLease."""
 
     request: int
     sid: int

@@ -50,7 +50,7 @@ class Welcome(ServerMessage, frozen=True, tag=1):
     """What it answers beyond what every broker of this protocol version does: names of client messages."""
 
 
-class Refused(ServerMessage, frozen=True, tag=2):
+class HelloRefused(ServerMessage, frozen=True, tag=2):
     """Answers Hello or a Proof; the connection is closed then. RETRY: try again later, or elsewhere."""
 
     code: Code
@@ -61,7 +61,7 @@ class Heartbeat(ClientMessage, frozen=True, tag=2):
     """I am alive (client)."""
 
 
-class Alive(ServerMessage, frozen=True, tag=3):
+class BrokerHeartbeat(ServerMessage, frozen=True, tag=3):
     """I am alive (broker)."""
 
 

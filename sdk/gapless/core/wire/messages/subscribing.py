@@ -142,7 +142,7 @@ class PubendNumber(ServerMessage, frozen=True, tag=24):
     pubend: PubendId
 
 
-class Silence(ServerMessage, frozen=True, tag=25):
+class DeliverSilence(ServerMessage, frozen=True, tag=25):
     """Nothing (more) that matches up to `upto`, for these subscriptions, or for all attached ones."""
 
     number: int
@@ -150,7 +150,7 @@ class Silence(ServerMessage, frozen=True, tag=25):
     sids: list[int] | None
 
 
-class Gap(ServerMessage, frozen=True, tag=26):
+class DeliverGap(ServerMessage, frozen=True, tag=26):
     """Events in (start, end] may have been lost."""
 
     sid: int

@@ -155,7 +155,7 @@ def test_sessions_that_break_at_once_are_not_tried_in_a_tight_loop() -> None:
     assert len(world.dialled) <= 11
 
     dialled = len(world.dialled)
-    world.broker.refusal = m.Refused(m.Code.RETRY, "full")
+    world.broker.refusal = m.HelloRefused(m.Code.RETRY, "full")
     world.cut()
     world.advance(60)
     assert len(world.dialled) - dialled < 25
@@ -233,9 +233,9 @@ IN_SESSION = b"\1" + bytes(15)
         IN_SESSION + b"\xc1\xc1",
         IN_SESSION + b"\2\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff",
         IN_SESSION + b"\x92\x63\x01",
-        encode(1, m.Silence(9, 5, None)),
+        encode(1, m.DeliverSilence(9, 5, None)),
         encode(1, m.Welcome(1, 2, "net", "x", True, 1, 1, 1, 1, 1)),
-        encode(1, m.Refused(m.Code.RETRY, "late")),
+        encode(1, m.HelloRefused(m.Code.RETRY, "late")),
     ],
     ids=["short", "no message", "no msgpack", "huge count", "unknown kind", "unknown pubend", "Welcome", "Refused"],
 )
@@ -258,7 +258,7 @@ def test_garbage_from_the_broker_ends_the_link_and_nothing_else(garbage: bytes) 
 @pytest.mark.parametrize(
     "message",
     [
-        m.Alive(),
+        m.BrokerHeartbeat(),
         m.Closing("no"),
         m.Welcome(m.PROTOCOL + 1, 2, "net", "x", True, 1000, 1, 1, 1, 1),
         m.Welcome(m.PROTOCOL, 0, "net", "x", True, 1000, 1, 1, 1, 1),
@@ -296,7 +296,7 @@ def test_an_address_in_another_network_is_no_address() -> None:
 
 def test_a_refusal_is_final_only_when_every_address_refuses() -> None:
     world = World(addresses=("a:1", "b:2"))
-    world.broker.refusal = m.Refused(m.Code.UNAUTHORIZED, "who are you")
+    world.broker.refusal = m.HelloRefused(m.Code.UNAUTHORIZED, "who are you")
     world.unreachable = {"b:2"}
     world.start()
     world.advance(10)
@@ -311,7 +311,7 @@ def test_a_refusal_is_final_only_when_every_address_refuses() -> None:
 
 def test_a_broker_that_is_full_is_asked_again() -> None:
     world = World()
-    world.broker.refusal = m.Refused(m.Code.RETRY, "full")
+    world.broker.refusal = m.HelloRefused(m.Code.RETRY, "full")
     world.start()
     world.advance(3)
     world.broker.refusal = None

@@ -16,7 +16,7 @@ def leasing(in_use: m.InUse = m.InUse.TAKEOVER) -> tuple[Talk, int]:
 
 def test_it_is_answered_when_it_is_granted() -> None:
     talk, number = leasing()
-    assert talk.all_said(m.Lease) == [m.Lease(number, m.Target("s"), "owner", m.InUse.TAKEOVER)]
+    assert talk.all_said(m.TakeLease) == [m.TakeLease(number, m.Target("s"), "owner", m.InUse.TAKEOVER)]
     assert talk.all_told(e.Answered) == []
     talk.hear(m.Leased(number, 1), m.Leased(number, 1))
 
@@ -27,7 +27,7 @@ def test_after_a_reconnect_it_is_asked_for_but_not_taken_from_others() -> None:
     talk, number = leasing()
     talk.hear(m.Leased(number, 1))
     talk.reconnect()
-    (asked,) = talk.all_said(m.Lease)
+    (asked,) = talk.all_said(m.TakeLease)
     assert asked.in_use is m.InUse.ERROR
 
     talk.hear(m.RequestFailed(number, m.Code.IN_USE, "another one"))
@@ -39,7 +39,7 @@ def test_before_it_was_granted_a_reconnect_asks_as_before() -> None:
     talk, _ = leasing()
     talk.reconnect()
 
-    assert [asked.in_use for asked in talk.all_said(m.Lease)] == [m.InUse.TAKEOVER]
+    assert [asked.in_use for asked in talk.all_said(m.TakeLease)] == [m.InUse.TAKEOVER]
 
 
 def test_one_that_is_taken_over_is_lost() -> None:
@@ -56,7 +56,7 @@ def test_one_that_is_put_off_is_asked_for_again() -> None:
     talk.hear(m.RequestFailed(number, m.Code.RETRY, "being created"))
     talk.wait(30)
 
-    assert len(talk.all_said(m.Lease)) == 2
+    assert len(talk.all_said(m.TakeLease)) == 2
 
 
 def test_one_that_is_given_back_is_not_heard_of() -> None:
@@ -68,4 +68,4 @@ def test_one_that_is_given_back_is_not_heard_of() -> None:
 
     assert talk.all_told(e.Answered) == []
     assert talk.all_told(e.Failed) == []
-    assert talk.all_said(m.Lease) == []
+    assert talk.all_said(m.TakeLease) == []

@@ -49,7 +49,7 @@ def test_a_question_is_answered(ask: Callable[[Talk], int], answer: m.ServerMess
 def test_acknowledging_is_answered_by_nothing_but_that_it_is_done() -> None:
     talk = Talk()
     number = talk.core.ranges.settle(TARGET, b"seal", AT, talk.now)
-    (said,) = talk.all_said(m.Settle)
+    (said,) = talk.all_said(m.AcknowledgeDurably)
     assert (said.target, said.token_seal, said.positions) == (TARGET, b"seal", [m.Position("p@1", 7)])
     talk.hear(m.Done(number))
 

@@ -85,7 +85,7 @@ def test_a_list_may_come_in_parts_and_begins_anew_in_another_session(monkeypatch
     monkeypatch.setattr(world.broker, "_on_listsubscriptions", lambda _session, _message: None)
     asked = world.core.list_subscriptions(world.now)
     world.pump()
-    rows = [m.SubscriptionRow(sid, "c", f"s{sid}", ("t",), "", False, [], 0, 0.0, True) for sid in range(4)]
+    rows = [m.ListedSubscription(sid, "c", f"s{sid}", ("t",), "", False, [], 0, 0.0, True) for sid in range(4)]
     world.broker.tell(world.broker.session, m.SubscriptionList(asked, rows[:1], more=True))
     world.pump()
     assert world.effects(e.Answered) == []

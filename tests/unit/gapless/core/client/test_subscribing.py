@@ -407,8 +407,8 @@ def test_a_gap_that_is_known_is_not_handed_out_again() -> None:
     (tick,) = world.broker.log(b"a")
     world.pump()
     session = world.broker.session
-    world.broker.tell(session, m.Gap(1, 0, BASE - 10, tick, "old"))
-    world.broker.tell(session, m.Gap(1, 0, BASE - 10, tick + 10, "half new"))
+    world.broker.tell(session, m.DeliverGap(1, 0, BASE - 10, tick, "old"))
+    world.broker.tell(session, m.DeliverGap(1, 0, BASE - 10, tick + 10, "half new"))
     reader.take_all()
 
     assert reader.items[1:] == [Gap(PUBEND, tick, tick + 10, "half new")]

@@ -74,13 +74,13 @@ def test_silence_is_for_those_it_names_or_for_all() -> None:
     for reader in (first, second):
         reader.take_all()
     newest = world.broker.streams[PUBEND].newest
-    world.broker.tell(session, m.Silence(0, newest + 5, [2, 99]))
+    world.broker.tell(session, m.DeliverSilence(0, newest + 5, [2, 99]))
     world.pump()
     first.take()
     second.take()
     assert (first.position, second.position) == ({PUBEND: newest}, {PUBEND: newest + 5})
 
-    world.broker.tell(session, m.Silence(0, newest + 7, None))
+    world.broker.tell(session, m.DeliverSilence(0, newest + 7, None))
     world.pump()
     assert first.position == second.position == {PUBEND: newest + 7}
 
@@ -92,8 +92,8 @@ def test_what_comes_for_one_that_is_gone_means_nothing() -> None:
     reader.take_all()
     world.core.detach(reader.number, world.now)
     session = world.broker.session
-    world.broker.tell(session, m.Silence(0, BASE * 2, [1]))
-    world.broker.tell(session, m.Gap(1, 0, 1, 2, ""))
+    world.broker.tell(session, m.DeliverSilence(0, BASE * 2, [1]))
+    world.broker.tell(session, m.DeliverGap(1, 0, 1, 2, ""))
     world.broker.tell(session, m.Detached(1, m.Code.TAKEN_OVER, ""))
     world.broker.tell(session, m.RequestFailed(reader.number, m.Code.IN_USE, ""))
     world.pump()
@@ -108,7 +108,8 @@ def test_numbers_of_pubends_are_a_sessions_own() -> None:
     world.broker.log(b"a")
     reader.take_all()
     world.reconnect()
-    world.broker.tell_raw(world.broker.session.link, encode(world.broker.session.number, m.Silence(0, BASE * 2, None)))
+    session = world.broker.session
+    world.broker.tell_raw(session.link, encode(session.number, m.DeliverSilence(0, BASE * 2, None)))
     world.pump()
 
     assert "never named" in world.effects(e.CloseLink)[-1].reason

@@ -11,9 +11,10 @@ from gapless.core.ports import ClientSession
 from gapless.core.server import SessionLimits
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
-    Alive,
+    BrokerHeartbeat,
     Closing,
     Code,
+    DeliverSilence,
     Goodbye,
     Heartbeat,
     ListPubends,
@@ -23,7 +24,6 @@ from gapless.core.wire.messages import (
     PublishRefused,
     RequestFailed,
     Retire,
-    Silence,
 )
 from wire import hello, kinds
 
@@ -186,7 +186,7 @@ def test_each_side_is_heard_at_least_once_a_heartbeat(broker: Any) -> None:
     client = broker.client()
     heartbeats = 0
     for _ in range(20):
-        heartbeats += kinds(client.wire.hear(broker.wait(1).get(client.link))).count("Alive")
+        heartbeats += kinds(client.wire.hear(broker.wait(1).get(client.link))).count("BrokerHeartbeat")
         client.say(Heartbeat())
 
     assert heartbeats == 4
@@ -197,8 +197,8 @@ def test_no_heartbeat_is_sent_while_other_frames_of_its_lane_are(broker: Any) ->
     client = broker.client()
     for _ in range(30):
         assert broker.wait(1) == {}
-        broker.sessions.tell(client.session, Silence(1, 5, None))
-        assert client.say(Heartbeat()) == [Silence(1, 5, None)]
+        broker.sessions.tell(client.session, DeliverSilence(1, 5, None))
+        assert client.say(Heartbeat()) == [DeliverSilence(1, 5, None)]
 
 
 def test_answers_that_overtake_data_spare_no_heartbeat(broker: Any) -> None:
@@ -210,7 +210,7 @@ def test_answers_that_overtake_data_spare_no_heartbeat(broker: Any) -> None:
         broker.sessions.tell(client.session, PubendList(1, []))
         heard += client.say(Heartbeat())
 
-    assert kinds(heard).count("Alive") == 1
+    assert kinds(heard).count("BrokerHeartbeat") == 1
 
 
 def test_three_missed_heartbeats_end_the_session(broker: Any) -> None:
@@ -305,7 +305,7 @@ def test_a_session_is_ended_with_a_reason(broker: Any) -> None:
 
     broker.sessions.end(client.session, "enough")
     broker.sessions.end(client.session, "twice")
-    broker.sessions.tell(client.session, Alive())
+    broker.sessions.tell(client.session, BrokerHeartbeat())
     broker.sessions.transmit(client.session, [(b"a", b"b")])
 
     assert client.hear() == [Closing("enough")]
@@ -320,7 +320,7 @@ def test_closing_ends_all_sessions_and_refuses_new_ones(broker: Any) -> None:
     outputs = broker.take()
 
     assert [client.wire.hear(outputs[client.link]) for client in clients] == [[Closing("the node stops")]] * 2
-    assert kinds(greeting.wire.hear(outputs[greeting.link])) == ["Refused"]
+    assert kinds(greeting.wire.hear(outputs[greeting.link])) == ["HelloRefused"]
     broker.sessions.on_link(99, "peer", broker.now)
     assert broker.take()[99].close == "the node stops"
 
@@ -341,14 +341,14 @@ def test_links_beyond_the_limit_are_refused_politely(make_broker: Any) -> None:
 def test_control_messages_need_not_wait_behind_data_and_the_rest_keeps_its_order(broker: Any) -> None:
     client = broker.client()
     broker.sessions.transmit(client.session, [(b"12345678" + bytes(8) + b"head", b"shared")])
-    broker.sessions.tell(client.session, Silence(1, 5, None))
+    broker.sessions.tell(client.session, DeliverSilence(1, 5, None))
     broker.sessions.tell(client.session, PubendList(1, []))
 
     output = broker.take()[client.link]
 
     numbers = [(payload[0] if isinstance(payload, tuple) else payload)[8:16] for payload in output.ordinary]
     assert output.ordinary[0] == (b"12345678" + numbers[0] + b"head", b"shared")
-    assert client.wire.decode(output.ordinary[1:]) == [Silence(1, 5, None)]
+    assert client.wire.decode(output.ordinary[1:]) == [DeliverSilence(1, 5, None)]
     assert client.wire.decode(output.urgent) == [PubendList(1, [])]
     assert numbers == [pack("<II", 1, 0), pack("<II", 2, 0)], "each lane counts by itself"
     assert output.urgent[0][8:16] == pack("<II", 1 << 31 | 1, 1)

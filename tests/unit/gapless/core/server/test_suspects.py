@@ -8,7 +8,7 @@ import pytest
 
 from gapless.core.server import HandlerFailedError, Suspects, service
 from gapless.core.wire.codec import encode
-from gapless.core.wire.messages import Closing, Code, Heartbeat, ListPubends, Refused, Welcome
+from gapless.core.wire.messages import Closing, Code, Heartbeat, HelloRefused, ListPubends, Welcome
 from wire import hello, kinds
 
 
@@ -42,7 +42,7 @@ def test_a_client_of_whose_message_a_machine_failed_stays_outside_for_a_minute(f
     next_one.sessions.remember(suspects)
 
     [refused] = next_one.link().say(hello(instance="culprit"))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, HelloRefused)
     assert refused.code is Code.RETRY
     assert kinds(next_one.link().say(hello(instance="other"))) == ["Welcome"]
     next_one.wait(60)
@@ -88,7 +88,7 @@ def test_an_authenticator_that_fails_lets_nobody_in_and_ends_nothing_else(
 
     [refused] = link.say(hello())
 
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, HelloRefused)
     assert refused.code is Code.RETRY
     assert link.closed is not None
     [alarm] = broker.alarms

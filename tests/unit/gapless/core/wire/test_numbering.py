@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.wire.codec import encode
-from gapless.core.wire.messages import Alive
+from gapless.core.wire.messages import BrokerHeartbeat
 from gapless.core.wire.numbering import Received, Sent, is_unnumbered
 from gapless.errors import RemoteProtocolError
 
 LAST = (1 << 31) - 1
-PAYLOAD = encode(7, Alive())
+PAYLOAD = encode(7, BrokerHeartbeat())
 
 
 def frames(sent: Sent, lanes: str) -> list[bytes]:

@@ -87,7 +87,7 @@ class RangeWorld(World):
 
     def acknowledge(self, tick: int) -> int:
         self.acked = max(self.acked, tick)
-        return self.say(m.Settle(self.number(), self.target, b"", [m.Position(PUBEND, tick)]))
+        return self.say(m.AcknowledgeDurably(self.number(), self.target, b"", [m.Position(PUBEND, tick)]))
 
     def matching(self, lo: int, hi: int) -> list[int]:
         """What the log says of a range: whatever became of it."""

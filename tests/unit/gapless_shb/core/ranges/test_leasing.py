@@ -16,7 +16,7 @@ OTHER = ClientSession(SESSIONS + 50, "c", "other", "")
 
 def lease(world: RangeWorld, owner: str = "query-1", in_use: m.InUse = m.InUse.ERROR) -> int:
     """The number of a request that the application's session makes."""
-    return world.say(m.Lease(world.number(), world.target, owner, in_use))
+    return world.say(m.TakeLease(world.number(), world.target, owner, in_use))
 
 
 def others(world: RangeWorld, message: Any) -> Any:
@@ -27,7 +27,7 @@ def others(world: RangeWorld, message: Any) -> Any:
 
 
 def other_lease(world: RangeWorld, in_use: m.InUse = m.InUse.ERROR, owner: str = "query-2") -> Any:
-    return others(world, m.Lease(world.number(), world.target, owner, in_use))
+    return others(world, m.TakeLease(world.number(), world.target, owner, in_use))
 
 
 def subscribe(world: RangeWorld, in_use: m.InUse) -> Any:
@@ -82,7 +82,7 @@ def test_who_waits_gets_it_before_who_asks_for_it_later_in_the_same_turn(way: st
             world.feed(m.EndLease(number), world.client)
         else:
             world.feed(SessionEnded(world.client))
-        world.feed(m.Lease(9, world.target, "query-3", m.InUse.ERROR), late)
+        world.feed(m.TakeLease(9, world.target, "query-3", m.InUse.ERROR), late)
 
     assert isinstance(world.answers[-OTHER.number], m.Leased)
     assert world.answers[-late.number].code is m.Code.IN_USE
@@ -91,7 +91,7 @@ def test_who_waits_gets_it_before_who_asks_for_it_later_in_the_same_turn(way: st
 def test_who_waits_no_longer_does_not_get_it() -> None:
     world = attached()
     number = lease(world)
-    waiting = m.Lease(world.number(), world.target, "query-2", m.InUse.WAIT)
+    waiting = m.TakeLease(world.number(), world.target, "query-2", m.InUse.WAIT)
     others(world, waiting)
     others(world, m.EndLease(waiting.request))
     world.say(m.EndLease(number))

@@ -18,7 +18,7 @@ def test_one_that_is_read_by_ranges_is_not_given_up() -> None:
     world.calm()
     world.define()
     world.calm()
-    number = world.say(m.Lease(world.number(), world.target, "q", m.InUse.ERROR))
+    number = world.say(m.TakeLease(world.number(), world.target, "q", m.InUse.ERROR))
     for _ in range(8):
         world.calm()
     assert world.hosting.registry.find("c", NAME) is not None
@@ -52,7 +52,7 @@ def test_every_part_forgets_a_session_that_is_over() -> None:
     world.say(m.AskHeads(world.number(), world.target, [m.Position("p@1", world.stable)], 60_000))
     world.say(m.AskEarliest(world.number(), None))
     world.say(m.AskBound(world.number(), world.target, [], 3, 3))
-    world.say(m.Lease(world.number(), world.target, "q", m.InUse.ERROR))
+    world.say(m.TakeLease(world.number(), world.target, "q", m.InUse.ERROR))
     ranges = world.role._ranges
     session = world.client
     ranges.on_session_ended(session, world.now, world.wall)

@@ -76,20 +76,20 @@ def test_a_token_of_another_subscription_is_refused() -> None:
     position = [m.Position(PUBEND, world.stable)]
     own = m.Target(NAME, world.attached.sid, world.attached.generation)
 
-    forged = world.ask(m.Settle(world.number(), own, b"forged", position))
+    forged = world.ask(m.AcknowledgeDurably(world.number(), own, b"forged", position))
     assert forged.code is m.Code.INVALID_TOKEN
-    other = world.ask(m.Settle(world.number(), m.Target(NAME, 7, 1), world.attached.seal, position))
+    other = world.ask(m.AcknowledgeDurably(world.number(), m.Target(NAME, 7, 1), world.attached.seal, position))
     assert other.code is m.Code.NOT_FOUND
-    number = world.say(m.Settle(world.number(), own, world.attached.seal, position))
+    number = world.say(m.AcknowledgeDurably(world.number(), own, world.attached.seal, position))
     world.sync()
     assert world.answers[number] == m.Done(number)
 
 
 def test_who_does_not_hold_the_lease_cannot_acknowledge() -> None:
     world = attached()
-    world.ask(m.Lease(world.number(), world.target, "query-1", m.InUse.ERROR))
+    world.ask(m.TakeLease(world.number(), world.target, "query-1", m.InUse.ERROR))
     world.session += 1
 
-    answer = world.ask(m.Settle(world.number(), world.target, b"", [m.Position(PUBEND, world.stable)]))
+    answer = world.ask(m.AcknowledgeDurably(world.number(), world.target, b"", [m.Position(PUBEND, world.stable)]))
     assert answer.code is m.Code.IN_USE
     assert world.stream.positions[1].acked == world.start

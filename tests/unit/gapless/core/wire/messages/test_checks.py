@@ -14,12 +14,12 @@ from gapless.core.wire.messages import (
     Attach,
     Code,
     InUse,
-    Lease,
     OpenPublisher,
     Position,
     PublishKeyed,
     Retire,
     StartAt,
+    TakeLease,
     Target,
     Unsubscribe,
 )
@@ -85,8 +85,8 @@ BAD = {
     "a long topic": (OpenPublisher(1, "p", "i", 1, "t" * 256), Code.INVALID_TOPIC, "256 bytes"),
     "a producer without a name": (PublishKeyed(1, 1, 1, "", "", columns(b"x")), Code.REJECTED, "name is empty"),
     "an index beyond 63 bits": (PublishKeyed(1, 1, 1 << 63, "p", "", columns(b"x")), Code.REJECTED, "beyond"),
-    "an owner with a line break": (Lease(1, Target("s"), "a\nb", InUse.ERROR), Code.CONFIGURATION, "printed"),
-    "a long target": (Lease(1, Target("s" * 256), "a", InUse.ERROR), Code.NOT_FOUND, "256 bytes"),
+    "an owner with a line break": (TakeLease(1, Target("s"), "a\nb", InUse.ERROR), Code.CONFIGURATION, "printed"),
+    "a long target": (TakeLease(1, Target("s" * 256), "a", InUse.ERROR), Code.NOT_FOUND, "256 bytes"),
     "a long SHB": (Retire(1, "s" * 256), Code.NOT_FOUND, "256 bytes"),
 }
 
