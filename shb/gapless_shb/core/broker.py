@@ -189,7 +189,7 @@ class SubscriberHostingBroker:
         stream = self._hosting.streams.get(deliver.knowledge.pubend)
         if stream is not None:
             stream.on_knowledge(deliver.knowledge, now, wall)
-            self._ranges.on_knowledge(deliver.knowledge, now)
+            self._ranges.on_knowledge(deliver.knowledge, now, wall)
             self._ahead.on_heard(stream, now, wall)
 
     def _on_seen(self, seen: Seen, now: int, wall: int) -> None:

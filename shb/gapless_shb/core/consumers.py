@@ -6,11 +6,14 @@ never queued for (protocol: credit; T26).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 
 from gapless.core.ports import Tell, Transmit
-from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.stream.columns import ROW, EventBatch
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.codec import deliver_head
 from gapless.core.wire.messages import DeliverGap, DeliverSilence, PubendNumber
 from gapless_shb.core.subscriptions import Subscription
@@ -70,8 +73,46 @@ class Channel:
             self.silence(pubend, head, None if len(sids) == len(self.consumers) else sids)
 
 
+class Credited:
+    """Who grants credit in events and bytes, and is sent no more; but an event larger than all credit passes alone."""
+
+    __slots__ = ("credit_bytes", "credit_events")
+    credit_events: int
+    credit_bytes: int
+
+    @property
+    def starved(self) -> bool:
+        """Whether not even one event may be sent."""
+        return self.credit_events <= 0 or self.credit_bytes <= 0
+
+    def affords(self, events: int, size: int) -> bool:
+        """Whether the credit suffices for this many events of this size."""
+        return events <= self.credit_events and size <= self.credit_bytes
+
+    def affordable(self, events: EventBatch, events_max: int, bytes_max: int = FOREVER) -> int:
+        """How many of the first events the credit covers, but no more than this at once; one may be larger."""
+        if self.starved:
+            return 0
+        most = min(len(events), self.credit_events, events_max)
+        room = min(self.credit_bytes, bytes_max)
+        if most == len(events) and events.size + ROW.size * most <= room:
+            return most
+        ends = list(accumulate(map(ROW.size.__add__, islice(events.lengths, most))))
+        return max(1, bisect_right(ends, room))
+
+    def spend(self, events: int, size: int) -> None:
+        """Takes from the credit what is being sent."""
+        self.credit_events -= events
+        self.credit_bytes -= size
+
+    def grant(self, events: int, size: int) -> None:
+        """The client took messages and has room for more."""
+        self.credit_events += events
+        self.credit_bytes += size
+
+
 @dataclass(slots=True)
-class Consumer:
+class Consumer(Credited):
     """A subscription attached to a session."""
 
     subscription: Subscription
@@ -88,22 +129,3 @@ class Consumer:
     def sid(self) -> int:
         """The subscription's id."""
         return self.subscription.sid
-
-    def affords(self, events: int, size: int) -> bool:
-        """Whether the credit suffices for this many events of this size."""
-        return events <= self.credit_events and size <= self.credit_bytes
-
-    def spend(self, events: int, size: int) -> None:
-        """Takes from the credit what is being sent."""
-        self.credit_events -= events
-        self.credit_bytes -= size
-
-    def grant(self, events: int, size: int) -> None:
-        """The client took messages and has room for more."""
-        self.credit_events += events
-        self.credit_bytes += size
-
-    @property
-    def starved(self) -> bool:
-        """Whether not even one event may be sent."""
-        return self.credit_events <= 0 or self.credit_bytes <= 0

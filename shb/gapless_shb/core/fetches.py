@@ -105,6 +105,16 @@ class TickFetch:
             missing[low:high] = () if len(hits) == len(expected) else sorted({*expected}.difference(hits.ticks))
 
     @property
+    def count(self) -> int:
+        """How many of the wanted events have come."""
+        return len(self._ticks) - len(self._missing)
+
+    @property
+    def size(self) -> int:
+        """Bytes of these."""
+        return sum(piece.size for piece in self._pieces)
+
+    @property
     def complete(self) -> bool:
         """Whether every wanted tick is an event or lost."""
         if not self._missing or self._missing[-1] <= self._lost:

@@ -1,26 +1,32 @@
-"""A reader serves one subscription on one pubend from where it stands up to the head (protocol: readers).
+"""A reader tells what one subscription matches on one pubend, from where it stands on (protocol: readers, ranges).
 
-It asks the PFS for the subscription's ticks and the network for their events; where the PFS knows
-nothing (before `since`, below the chop point, for a subscription that is not durable) it asks for whole
-ranges and filters them again. It never sends beyond the consumer's credit, and keeps in memory only what
-one fetch brought. When it has reached the head, the constream takes over, in one step (T25).
+What is known decides where the events come from, from the front on:
+
+    up to `since`, the chop point, or what cannot be read   the whole range is fetched, unfiltered, and filtered
+    behind the subscription's last tick                     silence
+    between them                                            the PFS names the ticks, and the network has their events
+
+It hands out to a sink, no more than that has room for, and keeps in memory only what one fetch brought. `Reader` is
+what all readers do; how they go through the PFS is told by those that serve a consumer (`CatchUpReader`), and by those
+that read a range for an application which keeps the position itself (`gapless_shb.core.ranges.reader`).
 
 What is lost comes to light a page or a fetch at a time, and is one gap: the reader keeps a gap open until an
-event is to follow it, or it has reached the head. To all but the client that is a gap that was sent and is
+event is to follow it, or it has come to its end. To all but the client that is a gap that was sent and is
 still on its way: it is not settled, and whoever ends the session meets it again. It waits for nothing but what
 the reader waits for, behind which nothing could follow anyway.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Protocol
 
 from gapless.core.ports import ReadResult
-from gapless.core.stream.columns import ROW, EventBatch
+from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected
 from gapless_shb.core.consumers import Consumer
@@ -29,6 +35,7 @@ from gapless_shb.core.pages import Page
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import Position
 from gapless_shb.core.shelf import Shelf
+from gapless_shb.core.subscriptions import Subscription
 from gapless_shb.core.walks import Walk
 
 BATCH = 2048
@@ -36,7 +43,7 @@ BATCH = 2048
 
 
 class Host(Protocol):
-    """What a reader needs of the pubend it reads."""
+    """What readers need of the pubend they read."""
 
     pubend: PubendId
     pfs: Pfs
@@ -46,8 +53,12 @@ class Host(Protocol):
     def head(self) -> Tick:
         """How far the constream is."""
 
-    def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
-        """Reads PFS records; answered by `Reader.on_read`."""
+    @property
+    def lost(self) -> Tick:
+        """Up to here the pubend has let go of its log, as far as this SHB was told."""
+
+    def read_pfs(self, reader: CatchUpReader, after: Tick, upto: Tick) -> None:
+        """Reads PFS records; answered by `CatchUpReader.on_read`."""
 
     def behind(self, tick: Tick) -> Tick:
         """A position up to which everything is known, as it may be told."""
@@ -55,35 +66,232 @@ class Host(Protocol):
     def silent(self, position: Position) -> tuple[Tick, Tick]:
         """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
 
-    def fetch_for(self, reader: Reader, ranges: Ranges, now: int) -> None:
-        """Asks the network for RAW knowledge of these ranges; from now on what arrives comes to `Reader.offer`."""
+    def fetch(self, ranges: Ranges, now: int) -> None:
+        """Asks the network for RAW knowledge of these ranges."""
+
+    def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
+        """The same; from now on what arrives comes to `Reader.offer`."""
 
 
-class Reader:
-    """Where a consumer stands that is not at the head, and what it waits for."""
+class Sink(Protocol):
+    """Who is told what a reader finds, in order."""
 
-    def __init__(self, number: int, consumer: Consumer, position: Position, start: Tick, grain: Tick) -> None:
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is wanted now."""
+
+    def events(self, events: EventBatch) -> EventBatch | None:
+        """These match. Takes one at least, unless it is full; returns those there was no room for, or None."""
+
+    def gap(self, start: Tick, end: Tick, reason: str) -> None:
+        """Events in (start, end] may have been lost."""
+
+
+class Reader(ABC):
+    """How far a subscription is read on one pubend, and what is waited for. See the module."""
+
+    def __init__(
+        self, host: Host, subscription: Subscription, position: Position, start: Tick, end: Tick, sink: Sink
+    ) -> None:
+        """Reads (start, end]; of the part above the head, as the head moves."""
+        self.host = host
+        self.sid = subscription.sid
+        self.position = position
+        self.horizon = start
+        """The doubt horizon: everything up to here has been told."""
+        self.end = end
+        self._sink = sink
+        self._filter = subscription.filter
+        self._matcher = BatchMatcher()
+        self._matcher.add(self.sid, self._filter)
+        self._window = Window(host.pfs.grain)
+        self._reading_upto: Tick | None = None
+        self._unreadable_upto = 0
+        self._fetch: TickFetch | RangeFetch | None = None
+        self._ready: deque[Segment] = deque()
+        self._ready_upto = start
+        self._gap: GapSegment | None = None
+        """What was found to be lost, and is not told yet: more of it may follow."""
+        self._handed_out = False
+        """Whether events were, in this step."""
+
+    def offer(self, knowledge: Knowledge) -> None:
+        """RAW knowledge arrived; some of it may be what was asked for."""
+        if self._fetch is not None and knowledge.hi > self._fetch.start:
+            self._fetch.offer(knowledge)
+
+    def step(self, now: int, wall: int) -> bool:
+        """Goes on until it has handed something out or must wait; returns whether there is more to do at once."""
+        self._handed_out = False
+        while True:
+            self._harvest()
+            self._hand_out(wall)
+            if self._is_busy:
+                return False
+            self._advance(self._ready_upto)
+            upto = min(self.host.head, self.end)
+            if self.horizon >= upto or self._sink.full:
+                self._rest()
+                return False
+            if self._handed_out:
+                return True
+            self._plan(upto, now, wall)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether it waits for something, or for room for what is ready."""
+        return self._fetch is not None or self._reading_upto is not None or bool(self._ready)
+
+    # What comes next.
+
+    def _plan(self, upto: Tick, now: int, wall: int) -> None:
+        """Decides what comes next of (horizon, upto]."""
+        unknown_upto = min(self._unknown_upto(), upto)
+        if self.horizon < unknown_upto:
+            window = self._window.upto(self.horizon, unknown_upto)
+            self._begin(RangeFetch(self.host.pubend, self.horizon, window, self._matcher), now)
+        elif self.position.last_tick <= self.horizon:
+            self._ready_upto = upto
+        else:
+            self._plan_known(upto, now, wall)
+
+    @abstractmethod
+    def _plan_known(self, upto: Tick, now: int, wall: int) -> None:
+        """The same where the PFS, or what is in memory, says what there is."""
+
+    def _unknown_upto(self) -> Tick:
+        """Up to here the PFS does not tell what matched."""
+        return max(self.position.since, self.host.pfs.chopped, self._unreadable_upto)
+
+    def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
+        self._fetch = fetch
+        self.host.fetch(fetch.ranges(), now)
+
+    def _silent(self) -> tuple[Tick, Tick]:
+        """(lo, hi]: the subscription is done with it, and no event of it stands there."""
+        return self.host.silent(self.position)
+
+    # What has come.
+
+    def _harvest(self) -> None:
+        """Takes what was fetched, if it is complete; what became silence meanwhile is no gap."""
+        fetch = self._fetch
+        if fetch is None or not fetch.complete:
+            return
+        self._fetch = None
+        self._ready.extend(fetch.segments(self._silent()))
+        self._ready_upto = fetch.upto
+        self._learn(fetch)
+
+    def _learn(self, fetch: TickFetch | RangeFetch) -> None:
+        if isinstance(fetch, RangeFetch):
+            self._window.learn(fetch.size)
+
+    def _hand_out(self, wall: int) -> None:
+        while self._ready:
+            segment = self._ready[0]
+            if isinstance(segment, GapSegment):
+                self._keep_open(segment)
+            elif len(events := self._wanted(segment, wall)):
+                rest = self._hand_over(events)
+                if rest is not None:
+                    self._ready[0] = rest
+                    return
+            self._ready.popleft()
+
+    def _wanted(self, events: EventBatch, _wall: int) -> EventBatch:
+        """Those of the events that are to be handed out now."""
+        return events
+
+    def _hand_over(self, events: EventBatch) -> EventBatch | None:
+        """Gives the sink what it takes; returns the rest, or None when all is taken."""
+        if self._sink.full:
+            return events
+        self._close_gap()
+        rest = self._sink.events(events)
+        self._handed_out = True
+        self._told(events.ticks[len(events) - (0 if rest is None else len(rest)) - 1])
+        return rest
+
+    def _keep_open(self, lost: GapSegment) -> None:
+        """Begins a gap, or makes the one that is open longer: nothing was told between, and the reason is the same."""
+        if self._gap is not None and self._gap.reason != lost.reason:
+            self._close_gap()
+        self._gap = lost.after(self._gap)
+        self._told(lost.end)
+
+    def _close_gap(self) -> None:
+        """Tells of the gap that is open, if one is: it ends here."""
+        if self._gap is None:
+            return
+        gap, self._gap = self._gap, None
+        end = min(self.host.behind(gap.end), self.end)
+        self._sink.gap(gap.start, end, gap.reason)
+        self._told(end)
+
+    def _told(self, upto: Tick) -> None:
+        """The sink was told of an event here or of a gap up to here, or will be told of the gap before all else."""
+        self._advance(upto)
+
+    def _advance(self, tick: Tick) -> None:
+        self.horizon = max(self.horizon, tick)
+
+    def _rest(self) -> None:
+        """It has come to the head or its end, or nothing more is wanted now."""
+        if self.horizon >= self.end:
+            self._close_gap()
+
+
+class ConsumerSink:
+    """A consumer that is sent what it has credit for."""
+
+    def __init__(self, consumer: Consumer, pubend: PubendId) -> None:
+        self._consumer = consumer
+        self._pubend = pubend
+
+    @property
+    def full(self) -> bool:
+        """Whether not even one event may be sent."""
+        return self._consumer.starved
+
+    def events(self, events: EventBatch) -> EventBatch | None:
+        """Sends as many as the credit allows; returns the rest, or None when all are sent."""
+        while count := self._consumer.affordable(events, BATCH):
+            self.send(count, events.slice(0, count).payload((1 << count) - 1))
+            if count == len(events):
+                return None
+            events = events.slice(count, len(events))
+        return events
+
+    def send(self, count: int, payload: bytes) -> None:
+        """So many events, which the credit covers."""
+        self._consumer.spend(count, len(payload))
+        self._consumer.channel.deliver(self._consumer.sid, self._pubend, payload)
+
+    def gap(self, start: Tick, end: Tick, reason: str) -> None:
+        """Says so."""
+        self._consumer.channel.gap(self._consumer.sid, self._pubend, start, end, reason)
+
+
+class CatchUpReader(Reader):
+    """Serves a consumer that is not at the head. When it has reached that, the constream takes over, in one step (T25).
+
+    It takes what the PFS names from the shelf's pages, which it shares with others, or follows the subscription's
+    chain of blocks where that is sparse.
+    """
+
+    def __init__(self, host: Host, number: int, consumer: Consumer, position: Position, start: Tick) -> None:
+        self._feed = ConsumerSink(consumer, host.pubend)
+        super().__init__(host, consumer.subscription, position, start, FOREVER, self._feed)
         self.number = number
         """Tells an answer to this reader from one to an earlier reader of the subscription."""
         self.consumer = consumer
-        self.position = position
-        self.horizon = start
-        """The doubt horizon: the last tick the consumer was told about."""
-        self._matcher = BatchMatcher()
-        self._matcher.add(consumer.sid, consumer.subscription.filter)
-        self._window = Window(grain)
-        self._reading_upto: Tick | None = None
         self._walk: Walk | None = None
         self._scans = False
         """Whether a walk has found the subscription in so many blocks that reading all of them is faster."""
         self._waits = False
         """Whether it waits for the shelf, which wakes it."""
-        self._fetch: TickFetch | RangeFetch | None = None
-        self._ready: deque[Segment] = deque()
-        self._ready_upto = start
         self._said = start
-        self._gap: GapSegment | None = None
-        """What was found to be lost, and is not told yet: more of it may follow."""
 
     # What happened.
 
@@ -91,12 +299,7 @@ class Reader:
         """What it waits for on the shelf may be there."""
         self._waits = False
 
-    def offer(self, knowledge: Knowledge) -> None:
-        """Knowledge arrived; some of it may be what was asked for."""
-        if self._fetch is not None and knowledge.hi > self._fetch.start:
-            self._fetch.offer(knowledge)
-
-    def on_read(self, result: ReadResult, host: Host, now: int) -> None:
+    def on_read(self, result: ReadResult, now: int) -> None:
         """A block of its chain was read. What lies at or below the chop point *now* is unknown, not silence (T43)."""
         upto, self._reading_upto = self._reading_upto, None
         walk, self._walk = self._walk, None
@@ -106,9 +309,9 @@ class Reader:
             return
         found = walk.on_records(result.records, BATCH)
         if found is not None:
-            self._ask_ticks(found.ticks, found.upto, host, now, None)
+            self._ask_ticks(found.ticks, found.upto, now, None)
         else:
-            self._walk_on(walk, host)
+            self._walk_on(walk)
 
     # What to do.
 
@@ -119,67 +322,43 @@ class Reader:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether it waits for something, or for room to send what is ready."""
-        return self._waits or self._fetch is not None or self._reading_upto is not None or bool(self._ready)
+        return self._waits or super()._is_busy
 
     @property
     def fetching(self) -> bool:
         """Whether it wants to be offered what arrives."""
         return self._fetch is not None
 
-    def step(self, host: Host, now: int, wall: int) -> bool:
-        """Goes on until it has sent something or must wait; returns whether there is more to do at once."""
-        credit = self.consumer.credit_events
-        while True:
-            self._harvest(host)
-            self._send(host, wall)
-            if self._is_busy:
-                return False
-            self._advance(self._ready_upto)
-            if self.horizon >= host.head or self.consumer.starved:
-                self._say_where_it_is(host)
-                return False
-            if credit != self.consumer.credit_events:
-                return True
-            self._plan(host, now, wall)
-
-    def _plan(self, host: Host, now: int, wall: int) -> None:
-        unknown_upto = min(self._unknown_upto(host), host.head)
-        if self.horizon < unknown_upto:
-            fetch = RangeFetch(host.pubend, self.horizon, self._window.upto(self.horizon, unknown_upto), self._matcher)
-            self._fetch = fetch
-            host.fetch_for(self, fetch.ranges(), now)
-        elif self.position.last_tick <= self.horizon:
-            self._ready_upto = host.head
-        elif (page := host.shelf.page(self.horizon)) is not None:
-            self._take(page, host, now, wall)
-        elif (silent_upto := host.shelf.silent_upto(self.horizon, host.head)) > self.horizon:
+    def _plan_known(self, upto: Tick, now: int, wall: int) -> None:
+        host = self.host
+        if (page := host.shelf.page(self.horizon)) is not None:
+            self._take(page, now, wall)
+        elif (silent_upto := host.shelf.silent_upto(self.horizon, upto)) > self.horizon:
             self._ready_upto = silent_upto
         elif self.horizon < host.pfs.sealed_upto:
-            self._read_pfs(host)
+            self._read_pfs()
         else:
             matcher = self._matcher if host.pfs.imprecise else None
-            self._ask_ticks(host.pfs.open_ticks(self.consumer.sid, self.horizon), host.head, host, now, matcher)
+            self._ask_ticks(host.pfs.open_ticks(self.sid, self.horizon), upto, now, matcher)
 
-    def _take(self, page: Page, host: Host, now: int, wall: int) -> None:
+    def _take(self, page: Page, now: int, wall: int) -> None:
         """Sends its share of a page, or waits for it."""
-        sid = self.consumer.sid
-        mask = page.wanted(sid, self.horizon)
+        mask = page.wanted(self.sid, self.horizon)
         missing = page.missing(mask)
         if not missing:
-            matching = page.matching(host.pubend, mask, self._matcher, self.consumer.subscription.filter)
-            self._send_page(page, matching & ~page.expired(wall), host)
+            matching = page.matching(self.host.pubend, mask, self._matcher, self._filter)
+            self._send_page(page, matching & ~page.expired(wall))
         elif mask & ~page.asked & ~page.have or (losses := page.losses(mask)) is None:
             self._waits = True
-            host.shelf.ask(sid, page, mask, now)
+            self.host.shelf.ask(self.sid, page, mask, now)
         else:
-            low, high = host.silent(self.position)
+            low, high = self._silent()
             lost = [loss for loss in losses if not low < loss[1] <= high]
-            matching = page.matching(host.pubend, mask & page.have, self._matcher, self.consumer.subscription.filter)
+            matching = page.matching(self.host.pubend, mask & page.have, self._matcher, self._filter)
             self._ready.extend(interleave(self.horizon, page.select(matching), lost))
             self._ready_upto = page.index
 
-    def _send_page(self, page: Page, mask: int, host: Host) -> None:
+    def _send_page(self, page: Page, mask: int) -> None:
         """Sends as much of the page as the credit allows; the rest is looked up again when there is more."""
         consumer = self.consumer
         while mask:
@@ -189,131 +368,72 @@ class Reader:
             if mask.bit_count() <= consumer.credit_events:
                 payload = page.payload(mask)
             if not payload or len(payload) > consumer.credit_bytes:
-                part = lowest(mask, self._affordable(page.select(mask)))
+                part = lowest(mask, consumer.affordable(page.select(mask), BATCH))
                 payload = page.part(part)
-            self._deliver(host, part.bit_count(), payload, page.ticks[part.bit_length() - 1])
+            self._close_gap()
+            self._feed.send(part.bit_count(), payload)
+            self._handed_out = True
+            self._told(page.ticks[part.bit_length() - 1])
             mask ^= part
         self._ready_upto = page.index
 
-    def _read_pfs(self, host: Host) -> None:
-        pfs = host.pfs
-        newest = pfs.newest(self.consumer.sid)
+    def _read_pfs(self) -> None:
+        pfs = self.host.pfs
+        newest = pfs.newest(self.sid)
         if newest <= self.horizon:
             self._ready_upto = pfs.sealed_upto
         elif newest <= pfs.sealed_upto and pfs.spacing and not self._scans:
-            self._walk_on(Walk(self.consumer.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing, pfs.grain), host)
+            self._walk_on(Walk(self.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing, pfs.grain))
         else:
             self._waits = True
-            host.shelf.want_blocks(self.consumer.sid, self.horizon)
+            self.host.shelf.want_blocks(self.sid, self.horizon)
 
-    def _walk_on(self, walk: Walk, host: Host) -> None:
+    def _walk_on(self, walk: Walk) -> None:
         """Reads the chain's next block, or what lies ahead if the chain is not worth following."""
         if walk.span is None:
             self._scans = True
-            self._read_pfs(host)
+            self._read_pfs()
             return
         self._walk = walk
         self._reading_upto = walk.span[1]
-        host.read_pfs(self, *walk.span)
+        self.host.read_pfs(self, *walk.span)
 
-    def _unknown_upto(self, host: Host) -> Tick:
+    def _unknown_upto(self) -> Tick:
         if not self.consumer.subscription.durable:
-            return 1 << 63
-        return max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)
+            return FOREVER
+        return max(super()._unknown_upto(), self.host.shelf.unreadable_upto)
 
-    def _ask_ticks(
-        self, ticks: list[Tick], upto: Tick, host: Host, now: int, imprecise_for: BatchMatcher | None
-    ) -> None:
+    def _ask_ticks(self, ticks: list[Tick], upto: Tick, now: int, imprecise_for: BatchMatcher | None) -> None:
         if not ticks:
             self._ready_upto = max(self._ready_upto, upto)
             return
-        self._fetch = TickFetch(host.pubend, self.horizon, ticks, upto, nearness(host.pfs.grain), imprecise_for)
-        host.fetch_for(self, self._fetch.ranges(), now)
+        near = nearness(self.host.pfs.grain)
+        self._begin(TickFetch(self.host.pubend, self.horizon, ticks, upto, near, imprecise_for), now)
 
-    def _harvest(self, host: Host) -> None:
-        fetch = self._fetch
-        if fetch is None or not fetch.complete:
-            return
-        self._ready.extend(fetch.segments(host.silent(self.position)))
-        self._ready_upto = fetch.upto
-        if isinstance(fetch, RangeFetch):
-            self._window.learn(fetch.size)
-        self._fetch = None
+    def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
+        self._fetch = fetch
+        self.host.fetch_for(self, fetch.ranges(), now)
 
-    def _send(self, host: Host, wall: int) -> None:
-        while self._ready:
-            segment = self._ready[0]
-            if isinstance(segment, GapSegment):
-                self._keep_open(segment, host)
-                self._ready.popleft()
-                continue
-            rest = self._send_events(host, unexpired(segment, wall))
-            if rest is not None:
-                self._ready[0] = rest
-                return
-            self._ready.popleft()
+    def _wanted(self, events: EventBatch, wall: int) -> EventBatch:
+        return unexpired(events, wall)
 
-    def _keep_open(self, lost: GapSegment, host: Host) -> None:
-        """Begins a gap, or makes the one that is open longer: nothing was sent between, and the reason is the same."""
-        if self._gap is not None and self._gap.reason != lost.reason:
-            self._send_gap(host)
-        self._gap = lost.after(self._gap)
-        self.position.sent = lost.end
-        self._advance(lost.end)
-
-    def _send_gap(self, host: Host) -> None:
-        """Sends the gap that is open, if one is: it ends here."""
-        if self._gap is None:
-            return
-        gap, self._gap = self._gap, None
-        end = host.behind(gap.end)
-        self.consumer.channel.gap(self.consumer.sid, host.pubend, gap.start, end, gap.reason)
-        self._said = self.position.sent = end
-        self._advance(end)
-
-    def _send_events(self, host: Host, events: EventBatch) -> EventBatch | None:
-        """Sends as many as the credit allows; returns the rest, or None when all are sent."""
-        while len(events):
-            count = self._affordable(events)
-            if not count:
-                return events
-            part = events.slice(0, count)
-            self._deliver(host, count, part.payload((1 << count) - 1), part.ticks[-1])
-            events = events.slice(count, len(events))
-        return None
-
-    def _deliver(self, host: Host, count: int, payload: bytes, last: Tick) -> None:
-        self._send_gap(host)
-        self.consumer.spend(count, len(payload))
-        self.consumer.channel.deliver(self.consumer.sid, host.pubend, payload)
-        self._said = self.position.sent = last
-        self._advance(last)
-
-    def _affordable(self, events: EventBatch) -> int:
-        """How many of the first events the credit covers; an event larger than all credit passes alone."""
-        if self.consumer.starved:
-            return 0
-        most = min(len(events), self.consumer.credit_events, BATCH)
-        room = self.consumer.credit_bytes
-        for count, event in enumerate(events.events[:most]):
-            room -= len(event) + ROW.size
-            if room < 0:
-                return max(count, 1)
-        return most
+    def _told(self, upto: Tick) -> None:
+        self._said = self.position.sent = upto
+        super()._told(upto)
 
     def _advance(self, tick: Tick) -> None:
-        self.horizon = max(self.horizon, tick)
+        super()._advance(tick)
         self.position.pass_over(self.horizon)
 
-    def _say_where_it_is(self, host: Host) -> None:
+    def _rest(self) -> None:
         """It can send nothing more now. An open gap goes out at the head, unless there is no room for an event."""
         if self._gap is not None and self.consumer.starved:
             return
-        self._send_gap(host)
+        self._close_gap()
         if self.horizon > self._said:
-            self._advance(host.behind(self.horizon))
+            self._advance(self.host.behind(self.horizon))
             self._said = self.horizon
-            self.consumer.channel.silence(host.pubend, self.horizon, [self.consumer.sid])
+            self.consumer.channel.silence(self.host.pubend, self.horizon, [self.sid])
 
 
 def lowest(mask: int, count: int) -> int:

@@ -22,7 +22,7 @@ from gapless.core.stream.ticks import Tick
 from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.positions import Position
-from gapless_shb.core.readers import Reader
+from gapless_shb.core.readers import CatchUpReader
 from gapless_shb.core.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Turns:
     def __init__(self, stream: Constream, around: Surroundings, curiosity: CuriosityStream) -> None:
         self.pubend = stream.pubend
         self.pfs = stream.pfs
-        self.readers: dict[int, Reader] = {}
+        self.readers: dict[int, CatchUpReader] = {}
         self._stream = stream
         self._around = around
         self._curiosity = curiosity
@@ -76,7 +76,7 @@ class Turns:
     def start(self, consumer: Consumer, position: Position, at: Tick) -> None:
         """A reader serves the consumer from `at` on, when it gets a turn."""
         self._reader_count += 1
-        self.readers[consumer.sid] = Reader(self._reader_count, consumer, position, at, self.pfs.grain)
+        self.readers[consumer.sid] = CatchUpReader(self, self._reader_count, consumer, position, at)
         if not consumer.subscription.durable:
             position.reading = True
             position.acknowledge(at, at)
@@ -96,7 +96,7 @@ class Turns:
             if reader.position.since <= reader.horizon:
                 self._promote(reader)
 
-    def _promote(self, reader: Reader) -> None:
+    def _promote(self, reader: CatchUpReader) -> None:
         """Its consumer is live from here on."""
         self.promoted += 1
         sid = reader.consumer.sid
@@ -127,7 +127,7 @@ class Turns:
             if reader is None:
                 continue
             credit = reader.consumer.credit_events
-            if reader.step(self, now, wall):
+            if reader.step(now, wall):
                 self._runnable[sid] = None
             self._left -= max(credit - reader.consumer.credit_events, 1)
             self._stepped(reader)
@@ -135,7 +135,7 @@ class Turns:
         self.shelf.tidy(self._runnable)
         self.shelf.start_reads()
 
-    def _stepped(self, reader: Reader) -> None:
+    def _stepped(self, reader: CatchUpReader) -> None:
         """Takes note of where a reader stands; where it has reached the head, the constream takes over (T25)."""
         position, sid = reader.position, reader.consumer.sid
         if not reader.consumer.subscription.durable:
@@ -189,7 +189,7 @@ class Turns:
         if sid == _SHELF:
             self._woken(self.shelf.on_read(number, result))
         elif reader is not None and reader.number == number:
-            reader.on_read(result, self, now)
+            reader.on_read(result, now)
             self._runnable[sid] = None
         self.pump(now, wall)
 
@@ -207,6 +207,11 @@ class Turns:
         """How far the constream is."""
         return self._stream.head
 
+    @property
+    def lost(self) -> Tick:
+        """As `Constream.lost`."""
+        return self._stream.lost
+
     def behind(self, tick: Tick) -> Tick:
         """As `Constream.behind`."""
         return self._stream.behind(tick)
@@ -216,7 +221,7 @@ class Turns:
         self._stream.release(position)
         return position.silent()
 
-    def read_pfs(self, reader: Reader, after: Tick, upto: Tick) -> None:
+    def read_pfs(self, reader: CatchUpReader, after: Tick, upto: Tick) -> None:
         """Reads PFS records for a reader."""
         answered = partial(self.on_read, reader.consumer.sid, reader.number)
         self._around.outbox.read(self.pfs.stream, after, upto, answered)
@@ -225,7 +230,7 @@ class Turns:
         answered = partial(self.on_read, _SHELF, number)
         self._around.outbox.read(self.pfs.stream, after, upto, answered, _SHELF_READ_BYTES)
 
-    def fetch_for(self, reader: Reader, ranges: Ranges, now: int) -> None:
+    def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
         """Asks for what a reader wants, and offers it what comes, also when that is before its next turn."""
         self._fetching[reader.consumer.sid] = None
         self.fetch(ranges, now)

@@ -14,11 +14,11 @@ _DELIVERY = "gapless_shb.core.delivery:Delivery"
 _POSITION = "gapless_shb.core.positions:Position"
 _PFS = "gapless_shb.core.pfs"
 _READER = "gapless_shb.core.readers:Reader"
+_CATCH_UP = "gapless_shb.core.readers:CatchUpReader"
 _CHECKPOINT = "gapless_shb.core.checkpoint:checkpoint"
 
 _SHELF = "gapless_shb.core.shelf:Shelf"
 _PAGES = "gapless_shb.core.pages"
-_UNKNOWN = "max(self.position.since, host.pfs.chopped, host.shelf.unreadable_upto)"
 _PROGRESS = "Progress(self._hosting.around.shb, stream.pubend, stream.reported, stream.latest_delivered)"
 _OLD_TOKEN = (
     "an application that returns to a token older than what it acknowledged (it restores a backup), while the PHB"
@@ -61,13 +61,8 @@ PFS = (
         ("T12", "T46"),
         "Below the chop point of the PFS no record reads as silence.",
         (
-            Replace(
-                f"{_READER}._unknown_upto",
-                "if not self.consumer.subscription.durable:\n"
-                "    return 1 << 63\n"
-                "return max(self.position.since, host.shelf.unreadable_upto)",
-            ),
-            Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),
+            Replace(f"{_READER}._unknown_upto", "return max(self.position.since, self._unreadable_upto)"),
+            Edit(f"{_CATCH_UP}.on_read", " or result.first > self.horizon:", ":"),
             Edit(f"{_SHELF}.on_read", "after = max(after, result.first)", "pass"),
         ),
         ("I3", "I4"),
@@ -78,7 +73,7 @@ PFS = (
         ("T43",),
         "What a read of the PFS did not return is silence, also where it was chopped meanwhile.",
         (
-            Edit(f"{_READER}.on_read", " or result.first > self.horizon:", ":"),
+            Edit(f"{_CATCH_UP}.on_read", " or result.first > self.horizon:", ":"),
             Edit(f"{_SHELF}.on_read", "after = max(after, result.first)", "pass"),
             Edit(
                 f"{_PFS}:Pfs.chop",
@@ -245,7 +240,7 @@ SHARING = (
         "Who runs out of credit within a page goes on behind the page.",
         (
             Edit(
-                f"{_READER}._send_page",
+                f"{_CATCH_UP}._send_page",
                 "        if consumer.starved:\n            return\n",
                 "        if consumer.starved:\n            break\n",
             ),
@@ -265,7 +260,7 @@ SHARING = (
         "imprecise_in_memory_not_filtered",
         ("T12",),
         "What a full imprecise block has of a subscription is taken for what matched it, until the block is written.",
-        (Edit(f"{_READER}._plan", "self._matcher if host.pfs.imprecise else None", "None"),),
+        (Edit(f"{_CATCH_UP}._plan_known", "self._matcher if host.pfs.imprecise else None", "None"),),
         ("I1",),
         'A selective durable subscriber that is a little behind, at an SHB with `pfs = "imprecise"` that is told of'
         " more events at once than a block has.",
@@ -348,13 +343,13 @@ CONSUMERS = (
         (
             Edit(
                 f"{_READER}.step",
-                "if self.horizon >= host.head or self.consumer.starved:",
-                'if self.horizon >= vars(self).get("_head", host.head) or self.consumer.starved:',
+                "upto = min(self.host.head, self.end)",
+                'upto = min(vars(self).get("_head", self.host.head), self.end)',
             ),
             Edit(
                 f"{_READER}._plan",
-                "    unknown_upto = min(self._unknown_upto(host), host.head)",
-                "    self._head = host.head\n    unknown_upto = min(self._unknown_upto(host), host.head)",
+                "    unknown_upto = min(self._unknown_upto(), upto)",
+                "    self._head = upto\n    unknown_upto = min(self._unknown_upto(), upto)",
             ),
             Edit(
                 f"{_TURNS}._stepped",
@@ -409,9 +404,9 @@ CONSUMERS = (
         "A reader sends a gap for each page and each fetch that lost something.",
         (
             Edit(
-                f"{_READER}._send",
-                "self._keep_open(segment, host)",
-                "self._keep_open(segment, host), self._send_gap(host)",
+                f"{_READER}._hand_out",
+                "self._keep_open(segment)",
+                "self._keep_open(segment), self._close_gap()",
             ),
         ),
         ("I5",),
@@ -423,7 +418,7 @@ CONSUMERS = (
         ("T42",),
         "What a reader has found to be lost counts as passed although nobody was told of it yet: whoever comes back is"
         " told of silence.",
-        (Edit(f"{_READER}._keep_open", "self.position.sent = lost.end", "pass"),),
+        (Edit(f"{_READER}._keep_open", "self._told(lost.end)", "self._advance(lost.end)"),),
         ("I3", "I4"),
         "A subscriber with a gap before it that acknowledges all it has, whose connection breaks while its reader still"
         " looks for the end of the gap.",

@@ -6,15 +6,16 @@ from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _RANGES = "gapless_shb.core.ranges"
-_READER = f"{_RANGES}.reader:RangeReader"
-_UNKNOWN = "max(position.since, stream.pfs.chopped, self._unreadable_upto)"
+_RANGE_READER = f"{_RANGES}.reader:RangeReader"
+_READER = "gapless_shb.core.readers:Reader"
+_UNKNOWN_UPTO = f"{_READER}._unknown_upto"
 
 READING = (
     Switch(
         "range_ignores_since",
         ("T3",),
         "A range read takes the PFS's word for ticks that the constream passed before it knew of the subscription.",
-        (Edit(f"{_READER}._plan", _UNKNOWN, "max(stream.pfs.chopped, self._unreadable_upto)"),),
+        (Replace(_UNKNOWN_UPTO, "return max(self.host.pfs.chopped, self._unreadable_upto)"),),
         ("I3", "I4"),
         "A subscription that is read by ranges from before it was created.",
         workload="ranges",
@@ -24,8 +25,8 @@ READING = (
         ("T12", "T46"),
         "To a range read, silence is where the PFS has no block any more.",
         (
-            Edit(f"{_READER}._plan", _UNKNOWN, "max(position.since, self._unreadable_upto)"),
-            Edit(f"{_READER}.on_read", "elif result.first <= self.horizon:", "else:"),
+            Replace(_UNKNOWN_UPTO, "return max(self.position.since, self._unreadable_upto)"),
+            Edit(f"{_RANGE_READER}.on_read", "elif result.first <= self.horizon:", "else:"),
         ),
         ("I3", "I4"),
         "An application that goes back behind what it has acknowledged.",
@@ -35,7 +36,11 @@ READING = (
         "range_passes_head",
         ("T3",),
         "A range read does not wait for the head: what is not known yet reads as silence.",
-        (Edit(f"{_READER}.step", "min(self.stream.head, self.hi)", "self.hi"),),
+        (
+            Edit(
+                f"{_READER}.step", "min(self.host.head, self.end)", "self.end if self.end < FOREVER else self.host.head"
+            ),
+        ),
         ("I3", "I4"),
         "An SHB that crashed, and whose head begins lower than what a batch was planned by.",
         workload="ranges",
@@ -46,8 +51,8 @@ READING = (
         "What is in memory of a page is sent to its end, beyond that of the range.",
         (
             Edit(
-                f"{_READER}._take_page",
-                "page.wanted(self.sid, self.horizon) & ((1 << bisect_right(page.ticks, head)) - 1)",
+                f"{_RANGE_READER}._take_page",
+                "page.wanted(self.sid, self.horizon) & ((1 << bisect_right(page.ticks, upto)) - 1)",
                 "page.wanted(self.sid, self.horizon)",
             ),
         ),
@@ -59,7 +64,7 @@ READING = (
         "range_block_beyond_end",
         ("T25",),
         "Of a block of the PFS all is read, beyond the end of the range.",
-        (Replace(f"{_READER}._within", "return ticks[bisect_right(ticks, self.horizon) : len(ticks)]"),),
+        (Replace(f"{_RANGE_READER}._within", "return ticks[bisect_right(ticks, self.horizon) : len(ticks)]"),),
         ("P1", "I2", "I3"),
         "As range_page_beyond_end, with an SHB that keeps little in memory.",
         workload="ranges",
@@ -71,8 +76,8 @@ READING = (
         (
             Edit(
                 f"{_READER}._hand_out",
-                "self._ready.popleft()\n            continue",
-                "self._ready.popleft()\n            self._say_gap()\n            continue",
+                "self._keep_open(segment)",
+                "self._keep_open(segment), self._close_gap()",
             ),
         ),
         ("I5",),

@@ -64,9 +64,7 @@ JOINING = (
         (
             Replace(
                 f"{_READER}._unknown_upto",
-                "if not self.consumer.subscription.durable:\n"
-                "    return 1 << 63\n"
-                "return max(host.pfs.chopped, host.shelf.unreadable_upto)",
+                "return max(self.host.pfs.chopped, self._unreadable_upto)",
             ),
         ),
         ("I3", "I10"),

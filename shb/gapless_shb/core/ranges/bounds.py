@@ -112,7 +112,9 @@ class Bounds:
         self._bounds: dict[int, Bound] = {}
         self._count = 0
 
-    def on_ask(self, session: ClientSession, request: AskBound, heads: Mapping[PubendId, Tick], now: int) -> None:
+    def on_ask(
+        self, session: ClientSession, request: AskBound, heads: Mapping[PubendId, Tick], now: int, wall: int
+    ) -> None:
         """Begins to count up to these heads. Raises RefusedError."""
         subscription = self._targets.find(session, request.target)
         self._targets.check(request.start, subscription)
@@ -127,7 +129,7 @@ class Bounds:
             read = partial(self._read, number, pubend)
             bound.readers[pubend] = RangeReader(stream, subscription, start, max(start, head), count, read), count
         for reader, _ in bound.readers.values():
-            reader.step(now)
+            _count_on(reader, now, wall)
         self._answer_if_counted(number, now)
 
     @property
@@ -141,14 +143,14 @@ class Bounds:
             if now >= bound.until:
                 self._answer_if_counted(number, now)
 
-    def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
+    def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
         """RAW knowledge arrived, or the head has moved."""
         for number, bound in list(self._bounds.items()):
             if knowledge.pubend in bound.readers:
                 reader, _ = bound.readers[knowledge.pubend]
                 if knowledge.stamp is None:
-                    reader.on_knowledge(knowledge)
-                reader.step(now)
+                    reader.offer(knowledge)
+                _count_on(reader, now, wall)
                 self._answer_if_counted(number, now)
 
     def on_session_ended(self, session: int) -> None:
@@ -163,11 +165,11 @@ class Bounds:
                 self._hosting.tell(bound.session, self._targets.removed().answer(bound.request.request))
 
     def _read(self, number: int, pubend: PubendId, after: Tick, upto: Tick) -> None:
-        def answered(result: ReadResult, now: int, _wall: int) -> None:
+        def answered(result: ReadResult, now: int, wall: int) -> None:
             if number in self._bounds:
                 reader, _ = self._bounds[number].readers[pubend]
                 reader.on_read(result)
-                reader.step(now)
+                _count_on(reader, now, wall)
                 self._answer_if_counted(number, now)
 
         self._hosting.outbox.read(self._hosting.streams[pubend].pfs.stream, after, upto, answered, READ_BYTES)
@@ -186,14 +188,19 @@ class Bounds:
         self._hosting.tell(bound.session, Ticks(bound.request.request, positions))
 
 
+def _count_on(reader: RangeReader, now: int, wall: int) -> None:
+    while reader.step(now, wall):
+        pass
+
+
 def _end(reader: RangeReader, count: Count, taken: int) -> Tick:
     """Where a pubend ends of which so many of the counted events are taken."""
-    last = count.tick(taken - 1) if taken else reader.lo
+    last = count.tick(taken - 1) if taken else reader.start
     if taken < len(count):
         return last
     if reader.complete:
-        return reader.hi
-    return reader.stream.behind(reader.horizon) if reader.horizon > last else last
+        return reader.end
+    return reader.host.behind(reader.horizon) if reader.horizon > last else last
 
 
 def divided(counts: Mapping[PubendId, Count], max_events: int | None, max_bytes: int | None) -> dict[PubendId, int]:

@@ -1,17 +1,14 @@
 """Reads what one subscription matches in a range of a pubend, and changes nothing (protocol: ranges).
 
-What is known of the range decides where its events come from, from the front on:
+As every reader, with what is its own where the PFS knows of the range (`gapless_shb.core.readers`):
 
-    up to `since`, the chop point, or what cannot be read   the whole range is fetched, unfiltered, and filtered
     what the pubend has lost, where events are counted      nothing, unless the shelf has it
-    behind the subscription's last tick                     silence
     the shelf's pages, if they have all that is wanted      from memory: what was just delivered is there
     sealed blocks of the PFS                                read, and their ticks fetched
     the open block                                          at hand, and its ticks fetched
 
 Nothing is dropped because it expired: a range that is read again must not have shrunk. It ends at the head, and goes on
-when that moves, until it has reached the end of its range. What is handed out is bounded by the sink's room. What is
-lost comes to light a fetch at a time, and is one gap: it is said when an event follows, or at the end of the range.
+when that moves, until it has reached the end of its range. What is handed out is bounded by the sink's room.
 """
 
 from __future__ import annotations
@@ -22,22 +19,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from gapless.core.ports import ReadResult
-from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.blocks import Block, Column
 from gapless_shb.core.constream import Constream
-from gapless_shb.core.fetches import (
-    GapSegment,
-    RangeFetch,
-    Segment,
-    TickFetch,
-    Window,
-    nearness,
-    refilter,
-)
-from gapless_shb.core.positions import Position
+from gapless_shb.core.fetches import RangeFetch, TickFetch, nearness
+from gapless_shb.core.readers import Reader, Sink
 from gapless_shb.core.subscriptions import Subscription
 
 TARGET_BYTES: Final = 1 << 20
@@ -51,7 +39,7 @@ NEAR_MOST: Final = 1 << 42
 READ_BYTES: Final = 256 << 10
 
 
-class Sink(Protocol):
+class RangeSink(Sink, Protocol):
     """Who is told what is in the range, in order."""
 
     wants_events: bool
@@ -63,37 +51,32 @@ class Sink(Protocol):
     def column(self, column: Column) -> None:
         """The same, said of a whole block."""
 
-    def events(self, events: EventBatch) -> EventBatch | None:
-        """These match. Returns those there was no room for, or None."""
-
-    def gap(self, start: Tick, end: Tick, reason: str) -> None:
-        """Events in (start, end] may have been lost."""
-
-    @property
-    def full(self) -> bool:
-        """Whether nothing more is wanted now."""
-
 
 class NearTicks(TickFetch):
     """Wants exactly these ticks, and asks for those that are close to each other in one range."""
 
     def __init__(
-        self, pubend: PubendId, start: Tick, ticks: Sequence[Tick], upto: Tick, near: Tick, *, imprecise: bool
+        self,
+        pubend: PubendId,
+        start: Tick,
+        ticks: Sequence[Tick],
+        upto: Tick,
+        near: Tick,
+        imprecise_for: BatchMatcher | None,
     ) -> None:
-        super().__init__(pubend, start, ticks, upto, near, None)
-        self.imprecise = imprecise
+        super().__init__(pubend, start, ticks, upto, near, imprecise_for)
         self.others = 0
         """How many events came along that were not wanted."""
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes what it wanted out of knowledge that arrived."""
-        before = len(self._missing)
+        before = self.count
         super().offer(knowledge)
         if knowledge.reply:
-            self.others += len(knowledge.data) - (before - len(self._missing))
+            self.others += len(knowledge.data) - (self.count - before)
 
 
-class RangeReader:
+class RangeReader(Reader):
     """A range of one subscription on one pubend, and how far it is read."""
 
     def __init__(
@@ -102,45 +85,23 @@ class RangeReader:
         subscription: Subscription,
         lo: Tick,
         hi: Tick,
-        sink: Sink,
+        sink: RangeSink,
         read: Callable[[Tick, Tick], None],
     ) -> None:
         """`read` reads PFS records; answered by `on_read`."""
-        self.stream = stream
-        self.sid = subscription.sid
-        self.lo = lo
-        self.horizon = lo
-        """Everything of the range up to here has been said."""
-        self.hi = hi
-        self._sink = sink
+        super().__init__(stream.turns, subscription, stream.positions[subscription.sid], lo, hi, sink)
+        self.start = lo
+        self._into = sink
         self._read = read
-        self._matcher = BatchMatcher()
-        self._matcher.add(self.sid, subscription.filter)
-        self._filter = subscription.filter
-        self._window = Window(stream.meta.grain)
-        self._reading_upto: Tick | None = None
-        self._unreadable_upto = 0
         self._blocks: deque[Block] = deque()
         """Blocks that were read, and not all used yet."""
-        self._fetch: NearTicks | RangeFetch | None = None
-        self._ready: deque[Segment] = deque()
-        self._ready_upto = lo
-        self._gap: GapSegment | None = None
-        """What was found to be lost, and is not said yet: more of it may follow."""
         self._ticks_most = TICKS_FIRST
         self._near = NEAR_FIRST * stream.meta.grain
 
     @property
     def complete(self) -> bool:
         """Whether all of the range was said."""
-        return self.horizon >= self.hi and self._gap is None
-
-    # What happened.
-
-    def on_knowledge(self, knowledge: Knowledge) -> None:
-        """RAW knowledge of the pubend arrived; some of it may be what was asked for."""
-        if self._fetch is not None and knowledge.hi > self._fetch.start:
-            self._fetch.offer(knowledge)
+        return self.horizon >= self.end and self._gap is None
 
     def on_read(self, result: ReadResult) -> None:
         """The PFS was read. What lies at or below its chop point *now* is unknown, not silence (T43)."""
@@ -153,183 +114,112 @@ class RangeReader:
             if not self._blocks:
                 self._ready_upto = upto
 
-    # What to do.
-
-    def step(self, now: int) -> None:
-        """Goes on until the range is complete, or it must wait: for an answer, for room, or for the head."""
-        while True:
-            self._harvest()
-            self._hand_out()
-            if self._ready or self._fetch is not None or self._reading_upto is not None:
-                return
-            self.horizon = max(self.horizon, self._ready_upto)
-            head = min(self.stream.head, self.hi)
-            if self.horizon >= self.hi:
-                self._say_gap()
-            if self.horizon >= head or self._sink.full:
-                return
-            self._plan(head, now)
-
-    def _plan(self, head: Tick, now: int) -> None:
-        """Decides what comes next of (horizon, head]."""
-        stream, horizon = self.stream, self.horizon
-        position = stream.positions[self.sid]
-        low, silent_upto = self._silent(position)
-        unknown_upto = min(max(position.since, stream.pfs.chopped, self._unreadable_upto), head)
-        if low <= horizon < silent_upto:
-            self._ready_upto = min(silent_upto, head)
-        elif not self._sink.wants_events and horizon < (lost_upto := self._lost_upto(head)):
+    def _plan(self, upto: Tick, now: int, wall: int) -> None:
+        low, silent_upto = self._silent()
+        if low <= self.horizon < silent_upto:
+            self._ready_upto = min(silent_upto, upto)
+        elif not self._into.wants_events and self.horizon < (lost_upto := self._lost_upto(upto)):
             self._ready_upto = lost_upto
-        elif horizon < unknown_upto:
-            fetch = RangeFetch(stream.pubend, horizon, self._window.upto(horizon, unknown_upto), self._matcher)
-            self._fetch = fetch
-            stream.turns.fetch(fetch.ranges(), now)
-        elif position.last_tick <= horizon:
-            self._ready_upto = head
-        elif self._take_page(head) or self._take_blocks(head, now):
-            return
-        elif horizon < stream.pfs.sealed_upto:
-            self._reading_upto = min(head, stream.pfs.sealed_upto)
-            self._read(horizon, self._reading_upto)
         else:
-            ticks = [tick for tick in stream.pfs.open_ticks(self.sid, horizon) if tick <= head]
-            self._take_ticks(ticks, head, now, imprecise=stream.pfs.imprecise)
+            super()._plan(upto, now, wall)
 
-    def _lost_upto(self, head: Tick) -> Tick:
+    def _lost_upto(self, upto: Tick) -> Tick:
         """From the horizon up to here no event is left: what the PFS still names there will be a gap."""
-        return min(self.stream.lost, self.stream.turns.shelf.first_event_behind(self.horizon), head)
+        return min(self.host.lost, self.host.shelf.first_event_behind(self.horizon), upto)
 
-    def _silent(self, position: Position) -> tuple[Tick, Tick]:
-        """(lo, hi]: the subscription is done with it, and no event of it stands there."""
-        self.stream.release(position)
-        return position.silent()
+    def _plan_known(self, upto: Tick, now: int, _wall: int) -> None:
+        pfs = self.host.pfs
+        if self._take_page(upto) or self._take_blocks(upto, now):
+            return
+        if self.horizon < pfs.sealed_upto:
+            self._reading_upto = min(upto, pfs.sealed_upto)
+            self._read(self.horizon, self._reading_upto)
+        else:
+            ticks = [tick for tick in pfs.open_ticks(self.sid, self.horizon) if tick <= upto]
+            self._take_ticks(ticks, upto, now, imprecise=pfs.imprecise)
 
-    def _take_page(self, head: Tick) -> bool:
+    def _take_page(self, upto: Tick) -> bool:
         """Takes what is in memory, if it is all that is wanted of a page."""
-        shelf = self.stream.turns.shelf
+        shelf = self.host.shelf
         page = shelf.page(self.horizon)
         if page is None:
-            silent_upto = min(shelf.silent_upto(self.horizon, head), head)
+            silent_upto = min(shelf.silent_upto(self.horizon, upto), upto)
             self._ready_upto = max(self._ready_upto, silent_upto)
             return silent_upto > self.horizon
-        if not self._sink.wants_events:
+        if not self._into.wants_events:
             return False
-        mask = page.wanted(self.sid, self.horizon) & ((1 << bisect_right(page.ticks, head)) - 1)
+        mask = page.wanted(self.sid, self.horizon) & ((1 << bisect_right(page.ticks, upto)) - 1)
         if page.missing(mask):
             return False
-        mask = page.matching(self.stream.pubend, mask, self._matcher, self._filter)
+        mask = page.matching(self.host.pubend, mask, self._matcher, self._filter)
         if mask:
             self._ready.append(page.select(mask))
-        self._ready_upto = min(page.index, head)
+        self._ready_upto = min(page.index, upto)
         return True
 
-    def _take_blocks(self, head: Tick, now: int) -> bool:
+    def _take_blocks(self, upto: Tick, now: int) -> bool:
         """Takes what blocks tell that were read, or the first of them; returns whether there are any."""
         while self._blocks and self._blocks[0].index <= self.horizon:
             self._blocks.popleft()
         if not self._blocks:
             return False
-        if self._sink.wants_events:
-            self._fetch_blocks(head, now)
+        if self._into.wants_events:
+            self._fetch_blocks(upto, now)
         else:
-            self._count_blocks(head)
+            self._count_blocks(upto)
         return True
 
-    def _fetch_blocks(self, head: Tick, now: int) -> None:
+    def _fetch_blocks(self, upto: Tick, now: int) -> None:
         ticks: list[Tick] = []
         covered, imprecise = self.horizon, False
         for block in self._blocks:
-            if covered >= head or len(ticks) >= self._ticks_most:
+            if covered >= upto or len(ticks) >= self._ticks_most:
                 break
-            ticks += self._within(block.ticks_of(self.sid), head)
-            covered = min(block.index, head)
+            ticks += self._within(block.ticks_of(self.sid), upto)
+            covered = min(block.index, upto)
             imprecise = imprecise or block.imprecise
         self._take_ticks(ticks, covered, now, imprecise=imprecise)
 
-    def _count_blocks(self, head: Tick) -> None:
+    def _count_blocks(self, upto: Tick) -> None:
         is_first = True
-        while self._blocks and self._blocks[0].index <= head and not self._sink.full:
+        while self._blocks and self._blocks[0].index <= upto and not self._sink.full:
             block = self._blocks.popleft()
             self._ready_upto = block.index
             # A block that comes behind another one begins behind it: only the first may have ticks up to the horizon.
             if is_first and block.first <= self.horizon:
-                self._sink.ticks(self._within(block.ticks_of(self.sid), head))
+                self._into.ticks(self._within(block.ticks_of(self.sid), upto))
             else:
-                self._sink.column(block.column(self.sid))
+                self._into.column(block.column(self.sid))
             is_first = False
         if self._blocks and not self._sink.full:
-            self._sink.ticks(self._within(self._blocks[0].ticks_of(self.sid), head))
-            self._ready_upto = head
+            self._into.ticks(self._within(self._blocks[0].ticks_of(self.sid), upto))
+            self._ready_upto = upto
 
-    def _within(self, ticks: list[Tick], head: Tick) -> list[Tick]:
-        return ticks[bisect_right(ticks, self.horizon) : bisect_right(ticks, head)]
+    def _within(self, ticks: list[Tick], upto: Tick) -> list[Tick]:
+        return ticks[bisect_right(ticks, self.horizon) : bisect_right(ticks, upto)]
 
     def _take_ticks(self, ticks: Sequence[Tick], upto: Tick, now: int, *, imprecise: bool) -> None:
-        if ticks and self._sink.wants_events:
+        if ticks and self._into.wants_events:
             if len(ticks) > self._ticks_most and self._ticks_most < TICKS_MAX:  # the events are large, or may be
                 ticks = ticks[: self._ticks_most]
                 upto = ticks[-1]
-            self._fetch = NearTicks(self.stream.pubend, self.horizon, ticks, upto, self._near, imprecise=imprecise)
-            self.stream.turns.fetch(self._fetch.ranges(), now)
+            matcher = self._matcher if imprecise else None
+            self._begin(NearTicks(self.host.pubend, self.horizon, ticks, upto, self._near, matcher), now)
             return
         if ticks:
-            self._sink.ticks(ticks)
+            self._into.ticks(ticks)
         self._ready_upto = upto
 
-    def _harvest(self) -> None:
-        """Takes what was fetched, if it is complete; what became silence meanwhile is no gap."""
-        fetch = self._fetch
-        if fetch is None or not fetch.complete:
-            return
-        self._fetch = None
-        segments = fetch.segments(self._silent(self.stream.positions[self.sid]))
-        if isinstance(fetch, RangeFetch):
-            self._window.learn(fetch.size)
-        else:
-            self._learn(fetch, segments)
-            if fetch.imprecise:
-                pubend, matcher = self.stream.pubend, self._matcher
-                segments = [s if isinstance(s, GapSegment) else refilter(pubend, s, matcher) for s in segments]
-        self._ready.extend(segment for segment in segments if isinstance(segment, GapSegment) or len(segment))
-        self._ready_upto = fetch.upto
-
-    def _learn(self, fetch: NearTicks, segments: Sequence[Segment]) -> None:
+    def _learn(self, fetch: TickFetch | RangeFetch) -> None:
         """How large events are, and how far apart wanted ticks may be to be asked for in one range."""
-        batches = [segment for segment in segments if not isinstance(segment, GapSegment)]
-        count = sum(map(len, batches))
+        if not isinstance(fetch, NearTicks):
+            super()._learn(fetch)
+            return
+        count = fetch.count
         if count:
-            fitting = TARGET_BYTES * count // max(sum(batch.size for batch in batches), 1)
+            fitting = TARGET_BYTES * count // max(fetch.size, 1)
             self._ticks_most = max(1, min(fitting, 4 * self._ticks_most, TICKS_MAX))
         if 8 * fetch.others <= count:
             self._near = min(4 * self._near, NEAR_MOST)
         elif fetch.others > count:
-            self._near = max(nearness(self.stream.meta.grain), self._near // 4)
-
-    def _hand_out(self) -> None:
-        while self._ready:
-            segment = self._ready[0]
-            if isinstance(segment, GapSegment):
-                if self._gap is not None and self._gap.reason != segment.reason:
-                    self._say_gap()
-                end = min(self.stream.behind(segment.end), self.hi)
-                self._gap = GapSegment(max(segment.start, self.horizon), end, segment.reason).after(self._gap)
-                self.horizon = max(self.horizon, self._gap.end)
-                self._ready.popleft()
-                continue
-            if self._sink.full:
-                return
-            self._say_gap()
-            rest = self._sink.events(segment)
-            if rest is not None:
-                if len(rest) < len(segment):
-                    self.horizon = segment.ticks[len(segment) - len(rest) - 1]
-                    self._ready[0] = rest
-                return
-            self.horizon = segment.ticks[-1]
-            self._ready.popleft()
-
-    def _say_gap(self) -> None:
-        """Says the gap that is open, if one is: it ends here."""
-        if self._gap is not None:
-            self._sink.gap(self._gap.start, self._gap.end, self._gap.reason)
-            self._gap = None
+            self._near = max(nearness(self.host.pfs.grain), self._near // 4)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
-from itertools import accumulate, islice
 from typing import Final
 
 from gapless.core.ports import ClientSession, ReadResult, Tell, Transmit
-from gapless.core.stream.columns import ROW, EventBatch
+from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import Tick
 from gapless.core.wire.codec import range_head
 from gapless.core.wire.messages import Code, EndRead, Position, RangeGap, RangeRead, ReadOn, ReadRange
 from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.blocks import Column
+from gapless_shb.core.consumers import Credited
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, RangeReader
 from gapless_shb.core.ranges.targets import Targets
@@ -27,7 +26,7 @@ FRAME_BYTES: Final = 1 << 20
 FRAME_EVENTS: Final = 8192
 
 
-class Delivery:
+class Delivery(Credited):
     """A sink that sends to a session what its credit allows."""
 
     wants_events = True
@@ -42,7 +41,7 @@ class Delivery:
     @property
     def full(self) -> bool:
         """Whether not even one event may be sent."""
-        return self.credit_events <= 0 or self.credit_bytes <= 0
+        return self.starved
 
     def ticks(self, ticks: Sequence[Tick]) -> None:
         """Never said: the events are wanted."""
@@ -54,33 +53,20 @@ class Delivery:
 
     def events(self, events: EventBatch) -> EventBatch | None:
         """Sends as many as the credit allows; returns the rest."""
-        while len(events):
-            count = self._affordable(events)
-            if not count:
-                return events
+        while count := self.affordable(events, FRAME_EVENTS, FRAME_BYTES):
             payload = events.slice(0, count).payload((1 << count) - 1)
-            self.credit_events -= count
-            self.credit_bytes -= len(payload)
+            self.spend(count, len(payload))
             head = range_head(self._session, self._request)
             self._hosting.outbox.emit(Transmit(self._session, ((head, payload),)))
+            if count == len(events):
+                return None
             events = events.slice(count, len(events))
-        return None
+        return events
 
     def gap(self, start: Tick, end: Tick, reason: str) -> None:
         """Says so."""
         gap = RangeGap(self._request, start, end, reason)
         self._hosting.outbox.emit(Tell(self._session, gap))
-
-    def _affordable(self, events: EventBatch) -> int:
-        """How many of the first events fit a frame and the credit; one larger than either passes alone."""
-        if self.full:
-            return 0
-        most = min(len(events), self.credit_events, FRAME_EVENTS)
-        room = min(self.credit_bytes, FRAME_BYTES)
-        if most == len(events) and events.size + ROW.size * most <= room:
-            return most
-        ends = list(accumulate(map(ROW.size.__add__, islice(events.lengths, most))))
-        return max(1, bisect_right(ends, room))
 
 
 class Reads:
@@ -97,7 +83,7 @@ class Reads:
 
     # ------------------------------------------------------------------------------- what clients ask
 
-    def on_read_range(self, session: ClientSession, request: ReadRange, now: int) -> None:
+    def on_read_range(self, session: ClientSession, request: ReadRange, now: int, wall: int) -> None:
         """Begins to read. Raises RefusedError."""
         key = (session.number, request.request)
         subscription = self._targets.find(session, request.target)
@@ -110,16 +96,15 @@ class Reads:
         read = partial(self._read, key)
         reader = RangeReader(stream, subscription, request.lo, max(request.lo, request.hi), delivery, read)
         self._readers[key] = reader, delivery
-        self._step(key, now)
+        self._step(key, now, wall)
 
-    def on_read_on(self, session: ClientSession, request: ReadOn, now: int) -> None:
+    def on_read_on(self, session: ClientSession, request: ReadOn, now: int, wall: int) -> None:
         """The client has room for more."""
         key = (session.number, request.request)
         if key in self._readers:
             _, delivery = self._readers[key]
-            delivery.credit_events += request.events
-            delivery.credit_bytes += request.bytes
-            self._step(key, now)
+            delivery.grant(request.events, request.bytes)
+            self._step(key, now, wall)
 
     def on_end_read(self, session: ClientSession, request: EndRead) -> None:
         """Nobody wants the rest."""
@@ -127,13 +112,13 @@ class Reads:
 
     # ---------------------------------------------------------------------------------- what happened
 
-    def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
+    def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
         """RAW knowledge arrived, or the head has moved."""
         for key, (reader, _) in list(self._readers.items()):
-            if reader.stream.pubend == knowledge.pubend:
+            if reader.host.pubend == knowledge.pubend:
                 if knowledge.stamp is None:
-                    reader.on_knowledge(knowledge)
-                self._step(key, now)
+                    reader.offer(knowledge)
+                self._step(key, now, wall)
 
     def on_session_ended(self, session: int) -> None:
         """Nobody hears them any more."""
@@ -148,9 +133,10 @@ class Reads:
 
     # ----------------------------------------------------------------------------------- how it is done
 
-    def _step(self, key: tuple[int, int], now: int) -> None:
+    def _step(self, key: tuple[int, int], now: int, wall: int) -> None:
         reader, _ = self._readers[key]
-        reader.step(now)
+        while reader.step(now, wall):
+            pass
         if reader.complete:
             del self._readers[key]
             self._hosting.outbox.emit(Tell(key[0], RangeRead(key[1])))
@@ -158,10 +144,10 @@ class Reads:
     def _read(self, key: tuple[int, int], after: Tick, upto: Tick) -> None:
         reader, _ = self._readers[key]
 
-        def answered(result: ReadResult, now: int, _wall: int) -> None:
+        def answered(result: ReadResult, now: int, wall: int) -> None:
             # A client may use the number of a read that it ended for another one.
             if key in self._readers and self._readers[key][0] is reader:
                 reader.on_read(result)
-                self._step(key, now)
+                self._step(key, now, wall)
 
-        self._hosting.outbox.read(reader.stream.pfs.stream, after, upto, answered, READ_BYTES)
+        self._hosting.outbox.read(reader.host.pfs.stream, after, upto, answered, READ_BYTES)

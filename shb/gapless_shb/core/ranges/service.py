@@ -75,8 +75,8 @@ class Ranges:
             AskHeads: guarded(lambda session, request, now, _: self._heads.on_ask(session, request, now)),
             AskEarliest: guarded(lambda session, request, now, _: self._earliest.on_ask(session, request, now)),
             AskBound: guarded(self._on_ask_bound),
-            ReadRange: guarded(lambda session, request, now, _: self._reads.on_read_range(session, request, now)),
-            ReadOn: guarded(lambda session, request, now, _: self._reads.on_read_on(session, request, now)),
+            ReadRange: guarded(self._reads.on_read_range),
+            ReadOn: guarded(self._reads.on_read_on),
             EndRead: guarded(lambda session, request, _, __: self._reads.on_end_read(session, request)),
             AcknowledgeDurably: guarded(self._on_settle),
             TakeLease: guarded(lambda session, request, _, __: self._leasing.on_lease(session, request)),
@@ -97,13 +97,13 @@ class Ranges:
 
     # ---------------------------------------------------------------------------------- what happened
 
-    def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
+    def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
         """Knowledge arrived, and was taken in: the head may have moved."""
         if not self._used:
             return
         self._earliest.on_knowledge(knowledge, now)
-        self._bounds.on_knowledge(knowledge, now)
-        self._reads.on_knowledge(knowledge, now)
+        self._bounds.on_knowledge(knowledge, now, wall)
+        self._reads.on_knowledge(knowledge, now, wall)
 
     def on_session_ended(self, session: ClientSession, now: int, wall: int) -> None:
         """A client has gone."""
@@ -149,10 +149,10 @@ class Ranges:
     def _on_attach(self, session: ClientSession, request: Attach, now: int, wall: int) -> None:
         self._attaching.on_attach(session, request, now, wall)
 
-    def _on_ask_bound(self, session: ClientSession, request: AskBound, now: int, _wall: int) -> None:
+    def _on_ask_bound(self, session: ClientSession, request: AskBound, now: int, wall: int) -> None:
         subscription = self._targets.find(session, request.target)
         after = {position.pubend: position.tick for position in request.start}
-        self._bounds.on_ask(session, request, self._heads.of(subscription, after), now)
+        self._bounds.on_ask(session, request, self._heads.of(subscription, after), now, wall)
 
     def _on_end_lease(self, session: ClientSession, request: EndLease, now: int, wall: int) -> None:
         self._leasing.on_end(session, request)

@@ -13,7 +13,7 @@ from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import Position
-from gapless_shb.core.readers import Reader, expired_mask, unexpired
+from gapless_shb.core.readers import CatchUpReader, expired_mask, unexpired
 from gapless_shb.core.shelf import Shelf
 from gapless_shb.core.subscriptions import Subscription
 
@@ -31,20 +31,21 @@ class Bench:
         self.reads: list[tuple[int, int]] = []
         self.fetches: list[Ranges] = []
         self.number = 0
+        self.lost = 0
         self.effects: list[object] = []
         subscription = Subscription(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
         self.channel = Channel(1, self.effects.append, [])
         self.consumer = Consumer(subscription, self.channel, "i", credit, 1 << 20, request=1, since=0)
         self.position = Position(start, since=since, acked=start)
-        self.reader = Reader(1, self.consumer, self.position, start, MILLISECOND)
-        readers = {7: self.reader}
+        readers: dict[int, CatchUpReader] = {}
         self.shelf = Shelf(self.pfs, FOREVER, readers, self.read_shelf, self.fetch, 1 << 20)
+        self.reader = readers[7] = CatchUpReader(self, 1, self.consumer, self.position, start)
 
     def read_shelf(self, after: int, upto: int, number: int) -> None:
         self.reads.append((after, upto))
         self.number = number
 
-    def read_pfs(self, reader: Reader, after: int, upto: int) -> None:
+    def read_pfs(self, reader: CatchUpReader, after: int, upto: int) -> None:
         self.reads.append((after, upto))
 
     def behind(self, tick: int) -> int:
@@ -53,14 +54,14 @@ class Bench:
     def silent(self, position: Position) -> tuple[int, int]:
         return position.silent()
 
-    def fetch_for(self, reader: Reader, ranges: Ranges, now: int) -> None:
+    def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
         self.fetch(ranges, now)
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         self.fetches.append(ranges)
 
     def step(self) -> None:
-        while self.reader.step(self, 0, 0):
+        while self.reader.step(0, 0):
             pass
         self.shelf.start_reads()
         self.channel.flush()
@@ -86,7 +87,7 @@ class Bench:
             number, self.number = self.number, 0
             self.woken(self.shelf.on_read(number, result))
         else:
-            self.reader.on_read(result, self, 0)
+            self.reader.on_read(result, 0)
         self.step()
 
     def offer(self, lo: int, hi: int, *ticks: int, lost: int = 0) -> None:
@@ -265,11 +266,11 @@ def test_what_had_expired_or_does_not_match_does_not_divide_a_gap() -> None:
     expired = encode_event("t", {"n": 1}, Extras(expiration=5), b"x")
     other = encode_event("t", {"n": 5000}, None, b"x")
     bench.take(Knowledge(PUBEND, 0, 60, EventBatch([], [], []), lost=20))
-    bench.reader.step(bench, 0, 10)
+    bench.reader.step(0, 10)
     bench.take(Knowledge(PUBEND, 20, 60, EventBatch([30, 40], [expired, other], [1, 1])))
-    bench.reader.step(bench, 0, 10)
+    bench.reader.step(0, 10)
     bench.take(Knowledge(PUBEND, 60, 100, EventBatch([], [], []), lost=80))
-    bench.reader.step(bench, 0, 10)
+    bench.reader.step(0, 10)
     bench.channel.flush()
 
     assert bench.said[:1] == [(0, 80)]
@@ -296,7 +297,7 @@ def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
     bench.answer()
     expired = encode_event("t", {"n": 1}, Extras(expiration=5), b"x")
     bench.take(Knowledge(PUBEND, 0, 60, EventBatch([10], [expired], [1])))
-    bench.reader.step(bench, 0, 10)
+    bench.reader.step(0, 10)
     bench.channel.flush()
     assert bench.position.passed >= 10
 
