@@ -27,8 +27,7 @@ from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import Tick
 from gapless.errors import VolumeCorruptError
-from gapless_phb.core.records import Record, decode_record
-from gapless_phb.core.source import Facts
+from gapless_phb.core.source import Facts, Piece
 
 NEAR_BYTES = 64 << 10
 """Ranges with fewer bytes of log between them are read in one go."""
@@ -162,7 +161,7 @@ class Answers:
             del self._wanted[wanted.key]
         self._read_on()
 
-    def _linked(self, span: Span, upto: Tick, result: ReadResult) -> tuple[list[Record], str, Tick]:
+    def _linked(self, span: Span, upto: Tick, result: ReadResult) -> tuple[list[Piece], str, Tick]:
         """The records up to the first fault, the fault, and behind which index to go on in spite of it, or 0.
 
         A fault is damage, or a record that should be there.
@@ -170,11 +169,11 @@ class Answers:
         """
         if result.error and upto > result.first:  # else all that was asked for is chopped, and damage is behind it
             return [], result.error, result.damaged_upto
-        records: list[Record] = []
+        records: list[Piece] = []
         reached = max(self._log.damage.behind(span.after), result.first)
         for index, raw in result.records:
             try:
-                record = decode_record(self._log.tag, index, raw)
+                record = self._log.decode(index, raw)
             except VolumeCorruptError as error:
                 return records, str(error), index
             if record.previous != reached if records else record.previous > reached:
@@ -185,7 +184,7 @@ class Answers:
             return [], f"no record is found between ticks {reached} and {upto}", 0
         return records, "", 0
 
-    def _answer(self, reply_to: Hashable, span: Span, records: list[Record], covered: Tick, first: Tick) -> None:
+    def _answer(self, reply_to: Hashable, span: Span, records: list[Piece], covered: Tick, first: Tick) -> None:
         """Says what the records tell of each range up to `covered`.
 
         A chop may be done and not yet durable: what it took cannot be called lost before `lost` is durable
@@ -221,12 +220,12 @@ class Answers:
             self._outbox.emit(Alarm(AlarmCode.LOG_UNREADABLE, text, self._log.pubend))
 
 
-def _is_little(records: list[Record], lasts: list[Tick], lo: Tick, hi: Tick) -> bool:
+def _is_little(records: list[Piece], lasts: list[Tick], lo: Tick, hi: Tick) -> bool:
     """Whether so little was read between two ranges that one answer for both costs less than two."""
     return _within(records, lasts, lo, hi).size <= LITTLE_BYTES
 
 
-def _within(records: list[Record], lasts: list[Tick], lo: Tick, hi: Tick) -> EventBatch:
+def _within(records: list[Piece], lasts: list[Tick], lo: Tick, hi: Tick) -> EventBatch:
     """The events of (lo, hi]: of every record that overlaps it, whatever its index (T50)."""
     found: list[EventBatch] = []
     for position in range(bisect_right(lasts, lo), len(records)):

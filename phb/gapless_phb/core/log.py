@@ -29,7 +29,7 @@ from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.publishers import Batch, Publisher
-from gapless_phb.core.records import Record, encode_record, tag_of
+from gapless_phb.core.records import Record, decode_record, encode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
 
 
@@ -215,6 +215,10 @@ class Log:
         self.stable = upto
 
     # ------------------------------------------------------------------------------ the vanishing beginning
+
+    def decode(self, index: Tick, raw: bytes) -> Record:
+        """A record of this log. Raises VolumeCorruptError if it is not what was put there."""
+        return decode_record(self.tag, index, raw)
 
     @property
     def suspect(self) -> bool:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Opened, PubendMeta
 from gapless.core.ports import Operation, Set
-from gapless.core.stream.ticks import STEP, PubendId, ShbId
+from gapless.core.stream.ticks import MILLISECOND, STEP, PubendId, ShbId
 from gapless.core.wire import messages
 from gapless_phb.core import gauges, rows
 from gapless_phb.core.keeping import Keeping
@@ -60,7 +60,7 @@ class Pubend:
             row.voids,
             self.log.stable,
             # A start by time stands at the last remainder, and is never to be taken for an event's place.
-            self.number if self.number < STEP - 1 else None,
+            self.number if self.number < STEP - 1 and self.log.grain == MILLISECOND else None,
             self.log.grain,
         )
 

@@ -19,6 +19,7 @@ from gapless.core.gauges import Gauge
 from gapless.core.network.facts import BrokerId, OpenRequest, Pub
 from gapless.core.outbox import Outbox, Then
 from gapless.core.ports import Authorizer
+from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.retention import ByteIndex
@@ -86,14 +87,31 @@ class Timers:
             self._calls[timer](now, wall)
 
 
+class Piece(Protocol):
+    """An atomic piece of a log, decoded: events between the piece before it and its own last tick."""
+
+    @property
+    def previous(self) -> Tick:
+        """The last tick of the piece before it, 0 in the first."""
+
+    @property
+    def first_tick(self) -> Tick:
+        """The tick of its first event."""
+
+    @property
+    def last_tick(self) -> Tick:
+        """The tick of its last event, and its index in the log."""
+
+    def within(self, lo: Tick, hi: Tick) -> EventBatch:
+        """Its events with ticks in (lo, hi]."""
+
+
 class Facts(Protocol):
     """What a source says of its log, as it is now."""
 
     pubend: PubendId
     stream: str
     """The name of the log, for reading."""
-    tag: int
-    """What its records are marked with."""
     grain: Tick
     """How many of its ticks make a unit of distance (`PubendMeta.grain`)."""
     ready: bool
@@ -112,6 +130,9 @@ class Facts(Protocol):
     @property
     def suspect(self) -> bool:
         """Whether nobody knows how old an event is."""
+
+    def decode(self, index: Tick, raw: bytes) -> Piece:
+        """What was found in the log under an index. Raises VolumeCorruptError if it is not what was put there."""
 
 
 class Source(Protocol):
