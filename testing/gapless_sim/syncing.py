@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gapless.core.ports import Chop
 from gapless.errors import RecordsDamagedError, StorageError
-from gapless.node.commit import Group, GroupCommit
+from gapless.node.commit import GroupCommit, SyncGroup
 from gapless_sim.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Syncing:
 
     # Syncs.
 
-    def _begin_sync(self, group: Group) -> None:
+    def _begin_sync(self, group: SyncGroup) -> None:
         world, faults = self._world, self._world.options.disk
         duration = self._choices.delay(100_000, faults.sync_time)
         if self._choices.chance(faults.stall):
@@ -77,7 +77,7 @@ class Syncing:
         end = max(world.now + duration, self._broker.stalled_until)
         world.at(end, self._broker.name, "synced", self._synced, group, self._broker.disk.written, life=self._life)
 
-    def _synced(self, group: Group, upto: int) -> None:
+    def _synced(self, group: SyncGroup, upto: int) -> None:
         broker, world = self._broker, self._world
         if broker.paused_until > world.now:
             world.at(broker.paused_until, broker.name, "synced", self._synced, group, upto, life=self._life)

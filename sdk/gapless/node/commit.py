@@ -1,4 +1,4 @@
-"""Group commit: what is written and not yet durable, in groups that one sync covers.
+"""SyncGroup commit: what is written and not yet durable, in groups that one sync covers.
 
     commit ──▶ stage, write() ──▶ cookies gather ──▶ a sync covers them ──▶ on_durable(cookies), in order
 
@@ -69,7 +69,7 @@ class VolumeWriter:
         return table
 
 
-class Group:
+class SyncGroup:
     """The cookies that one sync covers."""
 
     __slots__ = ("cookies", "synced")
@@ -90,7 +90,7 @@ class GroupCommit:
     def __init__(
         self,
         volume: LogVolume,
-        begin_sync: Callable[[Group], None],
+        begin_sync: Callable[[SyncGroup], None],
         on_durable: Callable[[list[Cookie]], None],
         on_failed: Callable[[BaseException], None],
         *,
@@ -101,7 +101,7 @@ class GroupCommit:
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._cookies: list[Cookie] = []
-        self._in_flight: deque[Group] = deque()
+        self._in_flight: deque[SyncGroup] = deque()
         self._syncs_max = syncs_max
         self._running = 0
         self.failed = False
@@ -128,7 +128,7 @@ class GroupCommit:
         self._cookies += cookies
         self._begin()
 
-    def on_synced(self, group: Group, error: BaseException | None) -> None:
+    def on_synced(self, group: SyncGroup, error: BaseException | None) -> None:
         """A sync has ended."""
         self._running -= 1
         if self.failed:
@@ -148,7 +148,7 @@ class GroupCommit:
     def _begin(self) -> None:
         """Begins a sync of what has gathered, unless too many run."""
         if self._cookies and self._running < self._syncs_max and not self.failed:
-            group = Group(self._cookies)
+            group = SyncGroup(self._cookies)
             self._cookies = []
             self._in_flight.append(group)
             self._running += 1

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from gapless.node.commit import SYNCS_MAX, Group, GroupCommit
+from gapless.node.commit import SYNCS_MAX, GroupCommit, SyncGroup
 from gapless.node.gauges import SERVING
 from gapless.node.upkeep import Upkeep
 
@@ -219,13 +219,13 @@ class AsyncShell:
 
     # Syncs.
 
-    def _begin_sync(self, group: Group) -> None:
+    def _begin_sync(self, group: SyncGroup) -> None:
         if self._threads is not None:
             self._threads.sync(group, self._on_synced)
         else:
             self._loop.call_soon(self._on_synced, group, sync(self._volume))
 
-    def _on_synced(self, group: Group, error: BaseException | None) -> None:
+    def _on_synced(self, group: SyncGroup, error: BaseException | None) -> None:
         self._commit.on_synced(group, error)
         if self._synced is not None and not self._commit.busy:
             self._synced.set_result(None)
@@ -248,13 +248,13 @@ class SyncThreads:
     def __init__(self, volume: LogVolume, loop: asyncio.AbstractEventLoop, count: int) -> None:
         self._volume = volume
         self._loop = loop
-        self._queue: SimpleQueue[tuple[Group, Answer] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[SyncGroup, Answer] | None] = SimpleQueue()
         self._threads = [Thread(target=self._run, name=f"gapless-sync-{number}") for number in range(count)]
         for thread in self._threads:
             thread.daemon = True  # a stalled disk must not keep the process from ending
             thread.start()
 
-    def sync(self, group: Group, answer: Answer) -> None:
+    def sync(self, group: SyncGroup, answer: Answer) -> None:
         """Syncs; then calls `answer(group, error)` on the loop."""
         self._queue.put((group, answer))
 
@@ -271,7 +271,7 @@ class SyncThreads:
                 self._loop.call_soon_threadsafe(answer, group, error)
 
 
-Answer = Callable[[Group, "BaseException | None"], None]
+Answer = Callable[[SyncGroup, "BaseException | None"], None]
 
 
 def sync(volume: LogVolume) -> BaseException | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from gapless.errors import GaplessError
 
-PATIENCE: Final = 20.0
+END_TIMEOUT: Final = 20.0
 """Seconds that a process has for an orderly end."""
 LINE_BYTES_MAX: Final = 1 << 20
 STARTS_MAX: Final = 5
@@ -89,9 +89,9 @@ class Worker:
         self._stopping = True
         self._close_stdin()
         if self._keeping is not None:
-            await asyncio.wait([self._keeping], timeout=PATIENCE)
+            await asyncio.wait([self._keeping], timeout=END_TIMEOUT)
             if not self._keeping.done():
-                raise WorkerFailedError(f"{self.name} does not end, {PATIENCE:g} seconds after it was told to")
+                raise WorkerFailedError(f"{self.name} does not end, {END_TIMEOUT:g} seconds after it was told to")
             await self._keeping
 
     async def abandon(self) -> None:

@@ -1,4 +1,4 @@
-"""Group commit (protocol: how-a-write-becomes-durable; T44, INV7, INV12, S09, S10)."""
+"""SyncGroup commit (protocol: how-a-write-becomes-durable; T44, INV7, INV12, S09, S10)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from gapless.core.ports import Chop, Delete, Put, Set
 from gapless.errors import VolumeFailedError, VolumeFullError
-from gapless.node.commit import Group, GroupCommit
+from gapless.node.commit import GroupCommit, SyncGroup
 from volumes import FakeVolume
 
 
@@ -17,7 +17,7 @@ class Rig:
 
     def __init__(self, *, syncs_max: int = 2) -> None:
         self.volume = FakeVolume()
-        self.syncs: list[Group] = []
+        self.syncs: list[SyncGroup] = []
         """Begun, in order."""
         self.released: list[list[Any]] = []
         self.failed: list[BaseException] = []

@@ -101,7 +101,7 @@ async def test_half_a_report_is_none(tmp_path: Path) -> None:
 
 
 async def test_who_does_not_end_in_order_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gapless.cli.demo.worker.PATIENCE", 0.05)
+    monkeypatch.setattr("gapless.cli.demo.worker.END_TIMEOUT", 0.05)
 
     async with working(tmp_path, "say(up=True)\nimport time\ntime.sleep(60)") as (worker, heard, _):
         await heard.next()
