@@ -69,9 +69,16 @@ def acknowledge_the_last_batch(broker: LocalBroker, **options: str) -> None:
     if spark_version() >= (4, 2):
         return
     given = {"brokers": broker.url, "subscription": "etl", "topics": "t", "startingOffsets": "earliest", **options}
-    side = Stream(source_options(given, streaming=True))
-    side.commit(offset_of(side.latest(None, capped=True)))
-    side.stop()
+
+    def is_acknowledged() -> bool:
+        side = Stream(source_options(given, streaming=True))
+        end = side.latest(None, capped=True)
+        side.commit(offset_of(end))  # says nothing of what the next one makes good
+        side.stop()
+        done = acknowledged(broker.url, "etl")
+        return all(done.get(pubend, 0) >= tick for pubend, tick in end.ticks.items())
+
+    until(is_acknowledged, "the acknowledgement")
 
 
 def rolled_back(directory: Path, *, to: Path) -> None:

@@ -94,7 +94,7 @@ def test_loss_is_heard_as_often_as_it_comes() -> None:
 
 def test_what_took_long_says_so() -> None:
     party = Party(seed=2)
-    party.world.network.faults = NetworkFaults(bytewise=0.0, delay=2 * SECOND)
+    party.world.network.faults = NetworkFaults(bytewise=0.0, delay=SECOND)
     party.publish(2)
     party.run(60)
 
