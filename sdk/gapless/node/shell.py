@@ -12,10 +12,12 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from gapless.core.gauges import Family
 from gapless.node.commit import SYNCS_MAX, GroupCommit, SyncGroup
 from gapless.node.gauges import SERVING
 from gapless.node.upkeep import Upkeep
@@ -40,6 +42,13 @@ TIMER_GRAIN = 0.001
 
 SETTLING_WRITES = 4
 """How many writes may follow from one another until a broker that begins can be published to."""
+
+SYNCS = Family("gapless_volume_syncs_total", "Syncs of the volume that have ended.", counter=True)
+SYNC_SECONDS = Family(
+    "gapless_volume_sync_seconds_total",
+    "How long these took: receipts wait for them, so divide it by their number.",
+    counter=True,
+)
 
 Clock = Callable[[], "tuple[int, int]"]
 """Monotonic nanoseconds, and milliseconds since 1970."""
@@ -80,6 +89,8 @@ class AsyncShell:
         self._threads = SyncThreads(volume, self._loop, SYNCS_MAX) if volume.capabilities.durable else None
         self._synced: asyncio.Future[None] | None = None
         """Waited for until no sync runs."""
+        self._syncs = self._sync_ns = 0
+        """How many have ended, and how long they took."""
         self._upkeep = Upkeep(volume, min_free_bytes, machine.on_space, self.alarm, machine.fail)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -106,6 +117,8 @@ class AsyncShell:
     def _own_gauges(self) -> Iterator[Gauge]:
         yield SERVING.gauge(self.alive, self.machine.sessions.node)
         yield from self._upkeep.gauges()
+        yield SYNCS.gauge(self._syncs)
+        yield SYNC_SECONDS.gauge(self._sync_ns / 1e9)
         yield from self._alarms.gauges()
 
     # What happened.
@@ -220,12 +233,15 @@ class AsyncShell:
     # Syncs.
 
     def _begin_sync(self, group: SyncGroup) -> None:
+        on_synced = partial(self._on_synced, time.perf_counter_ns())
         if self._threads is not None:
-            self._threads.sync(group, self._on_synced)
+            self._threads.sync(group, on_synced)
         else:
-            self._loop.call_soon(self._on_synced, group, sync(self._volume))
+            self._loop.call_soon(on_synced, group, sync(self._volume))
 
-    def _on_synced(self, group: SyncGroup, error: BaseException | None) -> None:
+    def _on_synced(self, began: int, group: SyncGroup, error: BaseException | None) -> None:
+        self._syncs += 1
+        self._sync_ns += time.perf_counter_ns() - began
         self._commit.on_synced(group, error)
         if self._synced is not None and not self._commit.busy:
             self._synced.set_result(None)

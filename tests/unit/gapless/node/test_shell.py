@@ -21,7 +21,7 @@ from gapless.errors import VolumeCorruptError, VolumeFailedError
 from gapless.node.auth import Anonymous
 from gapless.node.gauges import SESSIONS
 from gapless.node.machine import Machine
-from gapless.node.shell import AsyncShell
+from gapless.node.shell import SYNC_SECONDS, SYNCS, AsyncShell
 from links import FakeLink
 from nodes import STREAM, LogRole, StraightRouter
 from volumes import FakeVolume
@@ -442,6 +442,18 @@ async def test_syncs_run_in_threads_two_at_a_time_and_release_in_order() -> None
     assert rig.volume.calls.count("sync") == 3
     assert rig.volume.syncing_most == 2
     assert len(rig.volume.streams["log"].records) == 7
+
+
+async def test_it_tells_how_many_syncs_there_were_and_how_long_they_took(rig: Rig) -> None:
+    link = await rig.publisher()
+    before = [value_of(rig.shell.gauges(), family) for family in (SYNCS, SYNC_SECONDS)]
+
+    link.say(Publish(1, 1, 1, columns(b"a")))
+    await rig.settle()
+
+    after = [value_of(rig.shell.gauges(), family) for family in (SYNCS, SYNC_SECONDS)]
+    assert after[0] == before[0] + 1
+    assert after[1] > before[1]
 
 
 async def test_an_error_of_the_storage_that_is_not_one_of_ours_is_a_failure_too() -> None:
