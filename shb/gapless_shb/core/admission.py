@@ -12,7 +12,7 @@ from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 
 class RefusedError(Exception):
@@ -39,7 +39,7 @@ def checked_filter(request: Subscribe) -> Filter:
         raise RefusedError(Code.INVALID_TOPIC, str(error)) from error
 
 
-def check_same(request: Subscribe, subscription: Subscription) -> None:
+def check_same(request: Subscribe, subscription: SubscriptionRecord) -> None:
     """A subscription that exists is attached to with the topics and the selector it has."""
     if request.sid or checked_filter(request) == subscription.filter:
         return
@@ -49,7 +49,7 @@ def check_same(request: Subscribe, subscription: Subscription) -> None:
     )
 
 
-def check_token(request: Subscribe, subscription: Subscription, hosting: Hosting) -> None:
+def check_token(request: Subscribe, subscription: SubscriptionRecord, hosting: Hosting) -> None:
     """A token that was issued for a subscription positions that one only, and only with its seal (U04 to U06)."""
     if not request.token_sid:
         return
@@ -70,7 +70,7 @@ def origin_of(request: Subscribe) -> tuple[int, int, int]:
     return request.token_sid, request.token_generation, crc32(repr((positions, request.token_seal)).encode())
 
 
-def has_acknowledged(subscription: Subscription, hosting: Hosting) -> bool:
+def has_acknowledged(subscription: SubscriptionRecord, hosting: Hosting) -> bool:
     """Whether its application has said anything yet."""
     positions = (stream.positions[subscription.sid] for stream in hosting.streams.values())
     return any(position.acked > position.start for position in positions)

@@ -138,9 +138,9 @@ class Block:
         at = self._find(sid)
         return 0 if at is None else self._mask(*self._column(at))
 
-    def column(self, sid: int) -> Column:
+    def column(self, sid: int) -> BlockColumn:
         """What the block says of one subscription, to be kept without the rest of it."""
-        return Column(self.index, self._shift, self._gaps.alone(), self.mask_of(sid))
+        return BlockColumn(self.index, self._shift, self._gaps.alone(), self.mask_of(sid))
 
     @property
     def first(self) -> Tick:
@@ -220,7 +220,7 @@ class Block:
         return _ticks(self.index, self._shift, offsets[-1], offsets if chosen is None else chosen)
 
 
-class Column:
+class BlockColumn:
     """A subscription's ticks in a block, counted and not decoded yet."""
 
     __slots__ = ("_gaps", "_index", "_mask", "_shift")

@@ -1,6 +1,6 @@
 """The subscriber-hosting broker as one pure core: what comes in, what goes out, and when (protocol: owners).
 
-The parts: `constream` follows a pubend, `readers` catch up in `turns`, `pfs` remembers what matched whom,
+The parts: `constream` follows a pubend, `readers` catch up under the `scheduler`, `pfs` remembers what matched whom,
 `subscribing` creates and attaches, `checkpoint` makes durable, `recovery` finds that again, `listing` answers
 questions, `ranges` serves those who keep the position themselves. This module only connects them to the node.
 """
@@ -26,14 +26,14 @@ from gapless.core.wire.messages import (
     Unsubscribe,
 )
 from gapless_shb.core import gauges
-from gapless_shb.core.ahead import Ahead
-from gapless_shb.core.checkpoint import Checkpoints, position_row
+from gapless_shb.core.checkpoint import ShbCheckpoints, position_row
 from gapless_shb.core.constream import CatchUp, Constream
+from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.leases import Leases
 from gapless_shb.core.listing import Listings
 from gapless_shb.core.pfs import Pfs
-from gapless_shb.core.positions import Position
+from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.ranges.service import Ranges
 from gapless_shb.core.recovery import recover
 from gapless_shb.core.subscribing import Subscribing
@@ -54,14 +54,14 @@ class Timing:
     lease_ms: int | None = None
 
 
-class Timer(Enum):
+class ShbTimer(Enum):
     """What an SHB has deadlines for."""
 
     CHECKPOINT = "checkpoint"
     SILENCE = "silence"
     REPEAT = "repeat"
     LISTING = "listing"
-    LEASES = "leases"
+    EXPIRY = "expiry"
 
 
 def shb_id(context: RoleContext) -> ShbId:
@@ -76,19 +76,19 @@ class SubscriberHostingBroker:
 
     def __init__(self, context: RoleContext, timing: Timing, catch_up: CatchUp | None = None) -> None:
         self._timing = timing
-        self._deadlines: Deadlines[Timer] = Deadlines()
+        self._deadlines: Deadlines[ShbTimer] = Deadlines()
         meta = dict(context.reader.scan(META)).get(b"registry")
         self._shb = shb_id(context)
         registry = Registry.recover(meta, context.reader.scan(SUBSCRIPTIONS))
         self._hosting = Hosting(self._shb, context.network, context.secret, registry)
         if catch_up is not None:
             self._hosting.around.catch_up = catch_up
-        self._leases = Leases(self._hosting, timing.lease_ms, context.reader)
-        self._ahead = Ahead(self._hosting, self._end_consumption)
-        self._subscribing = Subscribing(self._hosting, self._leases, self._ahead)
-        self._ranges = Ranges(self._hosting, self._subscribing, self._leases, self._ahead)
+        self._expiry = Expiry(self._hosting, timing.lease_ms, context.reader)
+        self._ahead = PositionsAhead(self._hosting, self._end_consumption)
+        self._subscribing = Subscribing(self._hosting, self._expiry, self._ahead)
+        self._ranges = Ranges(self._hosting, self._subscribing, self._expiry, self._ahead)
         self._listings = Listings(self._hosting)
-        self._checkpoints = Checkpoints(self._hosting, self._subscribing.is_creating)
+        self._checkpoints = ShbCheckpoints(self._hosting, self._subscribing.is_creating)
         self._urgent = False
         """Whether the next checkpoint must not wait: a consumer has left since the last one was begun."""
         self._unfinished = False
@@ -103,13 +103,13 @@ class SubscriberHostingBroker:
         """Says what it is interested in, under a version of its own: what was not durable is gone."""
         self._happens(now, wall)
         for timer, after in (
-            (Timer.SILENCE, self._timing.silence_ms),
-            (Timer.REPEAT, self._timing.repeat_ms),
-            (Timer.CHECKPOINT, self._timing.idle_checkpoint_ms),
+            (ShbTimer.SILENCE, self._timing.silence_ms),
+            (ShbTimer.REPEAT, self._timing.repeat_ms),
+            (ShbTimer.CHECKPOINT, self._timing.idle_checkpoint_ms),
         ):
             self._deadlines.set(timer, now + after * _MILLISECOND)
         self._hosting.write_start()
-        self._leases.start()
+        self._expiry.start()
         self._await_beat(now)
         self._ahead.look_back(now)
         for stream in self._streams():
@@ -176,11 +176,11 @@ class SubscriberHostingBroker:
             self._hosting.unsaved |= stream.pfs.has_open
         if self._hosting.unsaved:
             self._hosting.unsaved = False
-            self._deadlines.set_earlier(Timer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
+            self._deadlines.set_earlier(ShbTimer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
         if self._urgent and not self._checkpoints.under_way:
-            self._deadlines.set_earlier(Timer.CHECKPOINT, now)
+            self._deadlines.set_earlier(ShbTimer.CHECKPOINT, now)
         if self._listings.telling:
-            self._deadlines.set_earlier(Timer.LISTING, now + _MILLISECOND)
+            self._deadlines.set_earlier(ShbTimer.LISTING, now + _MILLISECOND)
         self._due = self._earliest_deadline()
 
     # ---------------------------------------------------------------------------------- what routers say
@@ -218,7 +218,7 @@ class SubscriberHostingBroker:
             # This broker's clock was ahead of the pubend's by hours, it seems: what comes from now on is owed.
             too_late = start > at and meta.pubend not in subscription.start
             start = stream.behind(at) if too_late else start
-            position = Position(start, acked=start, held=start < at)
+            position = SubscriptionPosition(start, acked=start, held=start < at)
             stream.add(subscription.sid, position, subscription.version)
             if position.held:
                 stream.holds.put(subscription.sid, start, now)
@@ -262,8 +262,8 @@ class SubscriberHostingBroker:
             return  # of whom it was taken over from, in the same session
         consumer.grant(credit.events, credit.bytes)
         for stream in self._streams():
-            if credit.sid in stream.turns.readers:
-                stream.turns.step(credit.sid, now, wall)
+            if credit.sid in stream.scheduler.readers:
+                stream.scheduler.step(credit.sid, now, wall)
 
     def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:
         consumer = self._hosting.around.consumers.get(request.sid)
@@ -298,7 +298,7 @@ class SubscriberHostingBroker:
         self._subscribing.on_detached(sid, now, wall)
         # What was acknowledged last is made durable at once: the broker may be about to stop in order.
         self._urgent = True
-        self._deadlines.set_earlier(Timer.CHECKPOINT, now)
+        self._deadlines.set_earlier(ShbTimer.CHECKPOINT, now)
 
     # ---------------------------------------------------------------------------------------- durability
 
@@ -308,7 +308,7 @@ class SubscriberHostingBroker:
         self._hosting.outbox.on_durable(cookie, now, wall)
 
     def _checkpoint(self, now: int) -> None:
-        self._deadlines.set(Timer.CHECKPOINT, now + self._timing.idle_checkpoint_ms * _MILLISECOND)
+        self._deadlines.set(ShbTimer.CHECKPOINT, now + self._timing.idle_checkpoint_ms * _MILLISECOND)
         if self._checkpoints.under_way:
             self._hosting.unsaved = True
             return
@@ -345,21 +345,21 @@ class SubscriberHostingBroker:
         """Some deadline has come."""
         self._happens(now, wall)
         for timer in self._deadlines.take_expired(now):
-            if timer is Timer.CHECKPOINT:
+            if timer is ShbTimer.CHECKPOINT:
                 self._checkpoint(now)
-            elif timer is Timer.SILENCE:
-                self._deadlines.set(Timer.SILENCE, now + self._timing.silence_ms * _MILLISECOND)
+            elif timer is ShbTimer.SILENCE:
+                self._deadlines.set(ShbTimer.SILENCE, now + self._timing.silence_ms * _MILLISECOND)
                 self._say_silence()
-            elif timer is Timer.REPEAT:
-                self._deadlines.set(Timer.REPEAT, now + self._timing.repeat_ms * _MILLISECOND)
+            elif timer is ShbTimer.REPEAT:
+                self._deadlines.set(ShbTimer.REPEAT, now + self._timing.repeat_ms * _MILLISECOND)
                 self._repeat()
-            elif timer is Timer.LISTING:
+            elif timer is ShbTimer.LISTING:
                 self._listings.tell()
-            elif timer is Timer.LEASES:
-                self._leases.on_beat(self._is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now))
+            elif timer is ShbTimer.EXPIRY:
+                self._expiry.on_beat(self._is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now))
                 self._await_beat(now)
         for stream in self._streams():
-            stream.turns.pump(now, wall)
+            stream.scheduler.pump(now, wall)
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
 
     def take_effects(self) -> list[object]:
@@ -393,5 +393,5 @@ class SubscriberHostingBroker:
         return self._subscribing.is_awaited(sid) or self._ranges.is_awaited(sid)
 
     def _await_beat(self, now: int) -> None:
-        if self._leases.beat_ms is not None:
-            self._deadlines.set(Timer.LEASES, now + self._leases.beat_ms * _MILLISECOND)
+        if self._expiry.beat_ms is not None:
+            self._deadlines.set(ShbTimer.EXPIRY, now + self._expiry.beat_ms * _MILLISECOND)

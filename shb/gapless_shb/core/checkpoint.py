@@ -20,7 +20,7 @@ from gapless.core.ports import Delete, Operation, RecoveryReader, Set
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, PubendId, Tick
 from gapless_shb.core.constream import Constream
-from gapless_shb.core.positions import Position
+from gapless_shb.core.positions import SubscriptionPosition
 
 if TYPE_CHECKING:
     from gapless_shb.core.hosting import Hosting
@@ -30,7 +30,7 @@ POSITIONS = "shb/positions"
 _SID = Struct(">Q")
 
 
-class PubendRow(msgspec.Struct, array_like=True):
+class ShbPubendRow(msgspec.Struct, array_like=True):
     """What an SHB keeps of a pubend."""
 
     created: Tick
@@ -59,7 +59,7 @@ class PositionRow(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_pubend = msgspec.msgpack.Decoder(PubendRow).decode
+_decode_pubend = msgspec.msgpack.Decoder(ShbPubendRow).decode
 _decode_position = msgspec.msgpack.Decoder(PositionRow).decode
 
 
@@ -76,7 +76,7 @@ class Claim:
 
 def pubend_row(stream: Constream) -> Set:
     """The write of a pubend's row: never lower values than an earlier write's, durable or not."""
-    row = PubendRow(
+    row = ShbPubendRow(
         stream.meta.created,
         stream.meta.topics,
         stream.pfs.sealed_upto,
@@ -90,7 +90,7 @@ def pubend_row(stream: Constream) -> Set:
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 
 
-def position_row(sid: int, pubend: PubendId, position: Position) -> Set:
+def position_row(sid: int, pubend: PubendId, position: SubscriptionPosition) -> Set:
     """The write of a position."""
     since = 0 if position.since == FOREVER else position.since
     row = PositionRow(position.start, position.acked, position.quiet_from, since, position.held)
@@ -117,7 +117,7 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
     return operations, claim
 
 
-class Checkpoints:
+class ShbCheckpoints:
     """The checkpoints of an SHB, one after the other, and what each allows to be said."""
 
     def __init__(self, hosting: Hosting, is_creating: Callable[[int], bool]) -> None:
@@ -146,14 +146,14 @@ class Checkpoints:
             stream = self._hosting.streams[claim.pubend]
             stream.durable(claim.latest_delivered, claim.released)
             self.report(stream)
-            self._lift_holds(stream, claim, now)
+            self._drop_holds(stream, claim, now)
 
     def report(self, stream: Constream) -> None:
         """Says how far a pubend is delivered and released, as a durable checkpoint has it."""
         progress = Progress(self._hosting.around.shb, stream.pubend, stream.reported, stream.latest_delivered)
         self._hosting.outbox.emit(progress)
 
-    def _lift_holds(self, stream: Constream, claim: Claim, now: int) -> None:
+    def _drop_holds(self, stream: Constream, claim: Claim, now: int) -> None:
         """A hold goes when what its subscription has durably released reaches what was reported (T49)."""
         for sid, released in claim.held:
             position = stream.positions.get(sid)
@@ -177,24 +177,24 @@ def released(stream: Constream) -> Tick:
 
     Whoever is not quiet counts up to latestDelivered at most, as it does for itself.
     """
-    lowest = stream.pinning.lowest()
+    lowest = stream.retention_floor.lowest()
     if lowest is None:
-        return max(stream.released, stream.latest_delivered if stream.liftable else stream.head)
+        return max(stream.released, stream.latest_delivered if stream.droppable_holds else stream.head)
     return max(stream.released, min(lowest, stream.latest_delivered))
 
 
 def held(stream: Constream) -> Iterator[tuple[int, Tick]]:
     """The subscriptions whose hold may have done its work, and what each has released."""
-    for sid in list(stream.liftable):
+    for sid in list(stream.droppable_holds):
         position = stream.positions[sid]
         released = stream.release(position)
-        if position.held and position.settled >= stream.reported:
+        if position.held and position.done_upto >= stream.reported:
             yield sid, released
         else:
-            del stream.liftable[sid]
+            del stream.droppable_holds[sid]
 
 
-def recover_pubends(reader: RecoveryReader) -> Iterator[tuple[PubendId, PubendRow]]:
+def recover_pubends(reader: RecoveryReader) -> Iterator[tuple[PubendId, ShbPubendRow]]:
     """All pubends an SHB knew."""
     for key, value in reader.scan(PUBENDS):
         yield key.decode(), _decode_pubend(value)

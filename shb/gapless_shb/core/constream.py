@@ -21,15 +21,15 @@ from gapless.core.stream.ticks import FOREVER, STEP, ShbId, Tick, tick_at
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Channel, Consumer
-from gapless_shb.core.delivery import Delivery
-from gapless_shb.core.fetches import DAMAGED, GapSegment, Lost, Window
-from gapless_shb.core.holds import Holds
-from gapless_shb.core.joining import Joining
+from gapless_shb.core.delivery import LiveDelivery
+from gapless_shb.core.fetches import DAMAGED, RETIRED, GapSegment, Lost, Window
+from gapless_shb.core.holds import PubendHolds
+from gapless_shb.core.joining import JoiningSubscriptions
 from gapless_shb.core.pfs import Pfs
-from gapless_shb.core.pins import Pins
-from gapless_shb.core.positions import Position
-from gapless_shb.core.subscriptions import Subscription
-from gapless_shb.core.turns import Turns
+from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.retention_floor import RetentionFloor
+from gapless_shb.core.scheduler import Scheduler
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 _BUFFER_BYTES = 32 << 20
 """How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
@@ -55,7 +55,7 @@ class Surroundings:
 
     shb: ShbId
     matcher: BatchMatcher
-    subscription: Callable[[int], Subscription | None]
+    subscription: Callable[[int], SubscriptionRecord | None]
     outbox: Outbox
     consumers: dict[int, Consumer] = field(default_factory=dict)
     channels: dict[int, Channel] = field(default_factory=dict)
@@ -76,17 +76,17 @@ class Constream:
         """The highest released(p) ever given to a checkpoint: a start below it needs a hold."""
         self.reported = 0
         """The highest released(p) of a durable checkpoint."""
-        self.holds = Holds(around.shb, meta.pubend)
+        self.holds = PubendHolds(around.shb, meta.pubend)
         self.lost = 0
         self.enrolled = False
         self.enrolled_at = 0
         """From where on the PHB counts this SHB: below that others may have let go of what it needs."""
         self.pfs = pfs
-        self.positions: dict[int, Position] = {}
-        self.pinning = Pins()
-        """The positions that are not silent: only these hold released(p) back for long."""
-        self.liftable: dict[int, None] = {}
-        """Whose hold may have done its work: the others have not settled what was reported as released, and pin."""
+        self.positions: dict[int, SubscriptionPosition] = {}
+        self.retention_floor = RetentionFloor()
+        """The positions that are not idle: only these hold released(p) back for long."""
+        self.droppable_holds: dict[int, None] = {}
+        """Whose hold may have done its work: the others are not done with what was reported as released, and pin."""
         self.live: dict[int, Consumer] = {}
         self._changed: dict[int, None] = {}
         self.floors: dict[int, Tick] = {}
@@ -96,8 +96,8 @@ class Constream:
         self._around = around
         self._istream = KnowledgeStream(meta.pubend, head)
         self._curiosity = CuriosityStream()
-        self.turns = Turns(self, around, self._curiosity)
-        self._joining = Joining(around.shb, self._istream)
+        self.scheduler = Scheduler(self, around, self._curiosity)
+        self._joining = JoiningSubscriptions(around.shb, self._istream)
         self._target = head
         """Decided at the pubend up to here, as far as this SHB was told."""
         self._asked_ahead = False
@@ -128,11 +128,11 @@ class Constream:
         yield gauges.LATEST_DELIVERED.gauge(self.latest_delivered, name)
         yield gauges.RELEASED.gauge(self.reported, name)
         yield gauges.LIVE.gauge(len(self.live), name)
-        yield gauges.PINNING.gauge(len(self.pinning), name)
-        for sid in self.pinning.lowest_few(_SHOWN):
-            yield gauges.SETTLED.gauge(self.positions[sid].settled, name, sid)
+        yield gauges.PINNING.gauge(len(self.retention_floor), name)
+        for sid in self.retention_floor.lowest_few(_SHOWN):
+            yield gauges.SETTLED.gauge(self.positions[sid].done_upto, name, sid)
         yield gauges.HOLDS.gauge(len(self.holds.row), name)
-        yield from self.turns.gauges()
+        yield from self.scheduler.gauges()
 
     # ------------------------------------------------------------------------------------ positions
 
@@ -145,7 +145,7 @@ class Constream:
         stands_as_event = self.meta.residue is not None and tick % STEP == self.meta.residue
         return tick + 1 if stands_as_event and tick != self.newest_event else tick
 
-    def start_of(self, subscription: Subscription) -> Tick:
+    def start_of(self, subscription: SubscriptionRecord) -> Tick:
         """Where a subscription begins here, also if this pubend was found later."""
         known = subscription.start.get(self.pubend)
         if known is not None:
@@ -160,10 +160,10 @@ class Constream:
         """
         return max(0, tick_at(wall) - 1) if self.meta.timed else 0
 
-    def settled(self, position: Position) -> Tick:
+    def done_upto(self, position: SubscriptionPosition) -> Tick:
         """How far everything is done with, as it may be told."""
-        settled = position.settled
-        return settled if settled == position.acked else self.behind(settled)
+        done = position.done_upto
+        return done if done == position.acked else self.behind(done)
 
     def is_lost(self, tick: Tick) -> bool:
         """Whether a token at this tick comes from data that the pubend has lost: from an event in a void.
@@ -189,7 +189,7 @@ class Constream:
         position.changed = True
         self.touch(sid, position)
 
-    def add(self, sid: int, position: Position, version: int) -> None:
+    def add(self, sid: int, position: SubscriptionPosition, version: int) -> None:
         """A subscription stands on this pubend."""
         position.reading = not self.is_durable(sid)
         self.positions[sid] = position
@@ -200,24 +200,24 @@ class Constream:
         """The subscription is gone."""
         self.detach(sid)
         self.positions.pop(sid, None)
-        self.pinning.discard(sid)
-        self.liftable.pop(sid, None)
+        self.retention_floor.discard(sid)
+        self.droppable_holds.pop(sid, None)
         self._joining.remove(sid)
         self.pfs.forget(sid)
 
-    def touch(self, sid: int, position: Position) -> None:
-        """A position changed: finds out whether it is silent, and so goes along with what is delivered."""
+    def touch(self, sid: int, position: SubscriptionPosition) -> None:
+        """A position changed: finds out whether it is idle, and so goes along with what is delivered."""
         if position.changed:
             self._changed[sid] = None
-        if position.is_silent:
+        if position.is_idle:
             self.release(position)
-            self.pinning.discard(sid)
+            self.retention_floor.discard(sid)
         else:
-            self.pinning.put(sid, position)
-        if position.held and position.settled >= self.reported:
-            self.liftable[sid] = None
+            self.retention_floor.put(sid, position)
+        if position.held and position.done_upto >= self.reported:
+            self.droppable_holds[sid] = None
 
-    def release(self, position: Position) -> Tick:
+    def release(self, position: SubscriptionPosition) -> Tick:
         """Brings what a position has released up to date, and returns it."""
         return position.release(self.latest_delivered, self.head, self.released)
 
@@ -245,8 +245,8 @@ class Constream:
         position = self.positions.get(sid)
         if position is not None:
             position.acknowledge(tick, event)
-            if sid in self.turns.readers:
-                position.pass_over(self.turns.readers[sid].horizon)
+            if sid in self.scheduler.readers:
+                position.pass_over(self.scheduler.readers[sid].horizon)
             elif sid in self.live:
                 position.pass_over(self.head)
             self.touch(sid, position)
@@ -262,12 +262,12 @@ class Constream:
             self.touch(consumer.sid, position)
         else:
             self._start_reader(consumer, position, at)
-            self.turns.pump(now, wall)
+            self.scheduler.pump(now, wall)
 
     def detach(self, sid: int) -> None:
         """Nobody consumes the subscription here any more; the PFS goes on without a consumer."""
         self.live.pop(sid, None)
-        self.turns.end(sid)
+        self.scheduler.end(sid)
         self.floors.pop(sid, None)
         position = self.positions.get(sid)
         if position is not None and position.reading:
@@ -290,16 +290,16 @@ class Constream:
         if at > self.head:
             self.floors[consumer.sid] = at
 
-    def demote(self, consumer: Consumer, position: Position, at: Tick) -> None:
+    def demote(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
         """A live consumer has no credit for what is due: a reader sends it as it gets some (T26)."""
-        self.turns.demoted += 1
+        self.scheduler.demoted += 1
         self._start_reader(consumer, position, at)
 
-    def _start_reader(self, consumer: Consumer, position: Position, at: Tick) -> None:
+    def _start_reader(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
         """The consumer is not at the head (any more): a reader serves it from `at` on."""
         self.live.pop(consumer.sid, None)
         self.floors.pop(consumer.sid, None)
-        self.turns.start(consumer, position, at)
+        self.scheduler.start(consumer, position, at)
 
     # ------------------------------------------------------------------------------------ knowledge
 
@@ -316,7 +316,7 @@ class Constream:
             self._around.outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
 
     def _take_in(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        self.turns.on_knowledge(knowledge, now, wall)
+        self.scheduler.on_knowledge(knowledge, now, wall)
         if knowledge.hi > self.head and not self._overfull(knowledge):
             self._istream.accumulate(knowledge)
             self._advance(now, wall)
@@ -347,7 +347,7 @@ class Constream:
 
     def deadline(self, stalled_after: int) -> int:
         """When `on_deadline` wants to be called."""
-        left_over = self.turns.deadline()
+        left_over = self.scheduler.deadline()
         if left_over is not None:
             return left_over
         wants = self._curiosity.deadline()
@@ -367,10 +367,10 @@ class Constream:
             horizon = self._istream.horizon(self.head, self._need())
             if horizon <= self.head:
                 break
-            settled = self._joining.settle(self.head, horizon)
-            if settled:
+            activated = self._joining.activate(self.head, horizon)
+            if activated:
                 # What they require may end the horizon earlier, so it is looked for again.
-                self._settled(settled)
+                self._activated(activated)
                 continue
             self._pass(min(horizon, self._joining.next_change(self.head)), wall)
             self._moved_at = now
@@ -383,13 +383,13 @@ class Constream:
         if self.head < known_upto:
             self._want_unknown(known_upto, now)
         self._want_next(now)
-        self.turns.on_head(now, wall)
+        self.scheduler.on_head(now, wall)
 
     def _pass(self, horizon: Tick, wall: int) -> None:
         """One step of the head: who waits at it goes live, then events are handed out."""
-        self.turns.promote_waiting()
+        self.scheduler.promote_waiting()
         need = self._need()
-        retired = [(lo, hi, "this broker was retired") for lo, hi in self._istream.lost_in(self.head, horizon, need)]
+        retired = [(lo, hi, RETIRED) for lo, hi in self._istream.lost_in(self.head, horizon, need)]
         damaged = [(lo, hi, DAMAGED) for lo, hi in self._istream.damaged_in(self.head, horizon, need)]
         if lost := sorted(retired + damaged):
             horizon = self._deliver_lost(lost, horizon)
@@ -398,14 +398,14 @@ class Constream:
         previous, self.head = self.head, horizon
         if len(batch):
             self.newest_event = batch.ticks[-1]
-            Delivery(self, batch, previous, wall).run(self._around.matcher)
+            LiveDelivery(self, batch, previous, wall).run(self._around.matcher)
         self._istream.trim(horizon)
         self._joining.passed(horizon)
         self.moved = True
         if self.floors:
             self.floors = {sid: floor for sid, floor in self.floors.items() if floor > horizon}
 
-    def _settled(self, sids: list[int]) -> None:
+    def _activated(self, sids: list[int]) -> None:
         self._joining.passed(self.head)
         for sid in sids:
             position = self.positions[sid]

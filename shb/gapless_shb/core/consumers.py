@@ -16,7 +16,7 @@ from gapless.core.stream.columns import ROW, EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.codec import deliver_head
 from gapless.core.wire.messages import DeliverGap, DeliverSilence, PubendNumber
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class Credited:
 class Consumer(Credited):
     """A subscription attached to a session."""
 
-    subscription: Subscription
+    subscription: SubscriptionRecord
     channel: Channel
     instance: str
     credit_events: int

@@ -14,14 +14,14 @@ from gapless.core.stream.ticks import FOREVER, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.pages import Page, StepMasks
-from gapless_shb.core.positions import Position
+from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.readers import expired_mask
 
 if TYPE_CHECKING:
     from gapless_shb.core.constream import Constream
 
 
-class Delivery:
+class LiveDelivery:
     """The events of (previous, head], on their way."""
 
     def __init__(self, stream: Constream, batch: EventBatch, previous: Tick, wall: int) -> None:
@@ -41,7 +41,7 @@ class Delivery:
         self._stream.pfs.step_done()
         if self._step.masks:
             page = Page(self._previous, self._batch.ticks, StepMasks(self._step.masks), self._batch)
-            self._stream.turns.shelf.add_live(page)
+            self._stream.scheduler.page_cache.add_live(page)
 
     def _to_all(self, mask: int, sids: Iterable[int]) -> None:
         """All subscriptions with one filter."""
@@ -61,16 +61,16 @@ class Delivery:
                 floor = floors.get(sid, 0)
                 self._send(consumer, position, due if floor < self._first else due & above(self._batch.ticks, floor))
 
-    def _remember(self, sid: int, position: Position, mask: int) -> None:
+    def _remember(self, sid: int, position: SubscriptionPosition, mask: int) -> None:
         self._step.masks[sid] = mask
         stream, last = self._stream, self._batch.ticks[mask.bit_length() - 1]
         # Whoever had acknowledged it before this broker lost its power need not acknowledge it again.
-        if sid not in stream.pinning and last > position.acked:
+        if sid not in stream.retention_floor and last > position.acked:
             stream.release(position)
-            stream.pinning.put(sid, position)
+            stream.retention_floor.put(sid, position)
         position.last_tick = last
 
-    def _send(self, consumer: Consumer, position: Position, mask: int) -> None:
+    def _send(self, consumer: Consumer, position: SubscriptionPosition, mask: int) -> None:
         """Sends what the credit allows; who cannot take it is served by a reader from here on (T26)."""
         mask &= self._fresh
         if not mask:

@@ -29,10 +29,13 @@ def nearness(grain: Tick) -> Tick:
     return NEAR * min(STEP, grain)
 
 
+# All that `Gap.reason` can be.
 RELEASED_EARLY: Final = "released early"
 """An administrator had the pubend let go of it before everybody was done with it."""
 DAMAGED: Final = "damaged"
 """It could not be read any more, and an operator has given it up."""
+RETIRED: Final = "this broker was retired"
+"""The pubend did not count this SHB any more, and let go of what it had not delivered (T10)."""
 
 Lost: TypeAlias = tuple[Tick, Tick, str]
 """(lo, hi] is lost, and why."""

@@ -17,7 +17,7 @@ REPEAT = 1_000_000_000
 
 
 @dataclass(slots=True)
-class Holds:
+class PubendHolds:
     """One SHB's row at one pubend."""
 
     shb: ShbId

@@ -13,7 +13,7 @@ from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.checkpoint import pubend_row
 from gapless_shb.core.constream import Constream, Surroundings
 from gapless_shb.core.consumers import Channel, Consumer
-from gapless_shb.core.subscriptions import Registry, Subscription
+from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
 
 class Hosting:
@@ -33,7 +33,7 @@ class Hosting:
         self._announcing: dict[int, Interest] = {}
         self._announced = 0
         """The highest version that is durable in this life; 0 until `started`."""
-        self._dropping: dict[int, Subscription] = {}
+        self._dropping: dict[int, SubscriptionRecord] = {}
         self.unsaved = False
         """A mark of the turn: something is to be made durable with the next checkpoint, which is due soon."""
 
@@ -58,8 +58,8 @@ class Hosting:
         self,
         operations: Iterable[Operation],
         *,
-        add: Subscription | None = None,
-        drop: Subscription | None = None,
+        add: SubscriptionRecord | None = None,
+        drop: SubscriptionRecord | None = None,
     ) -> None:
         """A write that makes a new version of the interest durable; then it is announced."""
         version = self.registry.version

@@ -13,16 +13,16 @@ from heapq import heappop, heappush
 from gapless.core.stream.knowledge import Kind, KnowledgeStream
 from gapless.core.stream.stamps import Stamp, covers
 from gapless.core.stream.ticks import FOREVER, ShbId, Tick
-from gapless_shb.core.positions import Position
+from gapless_shb.core.positions import SubscriptionPosition
 
 
-class Joining:
+class JoiningSubscriptions:
     """The subscriptions of one pubend that are not covered yet, and what the covered ones require."""
 
     def __init__(self, shb: ShbId, istream: KnowledgeStream) -> None:
         self._shb = shb
         self._istream = istream
-        self._waiting: dict[int, Position] = {}
+        self._waiting: dict[int, SubscriptionPosition] = {}
         self._by_version: list[tuple[int, int]] = []
         """A heap of (version, sid) of those who wait; and of some who are gone."""
         self._later: dict[int, int] = {}
@@ -32,7 +32,7 @@ class Joining:
         self.version = 0
         """The interest version that silence must honour to be believed from the head on."""
 
-    def add(self, sid: int, position: Position, version: int) -> None:
+    def add(self, sid: int, position: SubscriptionPosition, version: int) -> None:
         """A subscription stands on the pubend: it joins, or has joined before a restart."""
         if position.since == FOREVER:
             self._waiting[sid] = position
@@ -46,15 +46,15 @@ class Joining:
         self._waiting.pop(sid, None)
         self._later.pop(sid, None)
 
-    def settle(self, head: Tick, horizon: Tick) -> list[int]:
-        """Settles those whose version a run of (head, horizon] honours; returns them.
+    def activate(self, head: Tick, horizon: Tick) -> list[int]:
+        """Activates those whose version a run of (head, horizon] honours; returns them.
 
         `since` is no lower than the head, the run's low end, and the highest tick whose silence the
         istream already holds under a lower stamp: that silence was computed without the subscription.
         """
         if not self._waiting:
             return []
-        settled: list[int] = []
+        activated: list[int] = []
         for run in self._istream.runs(head, horizon):
             if run.kind is not Kind.SILENCE:
                 continue
@@ -62,12 +62,12 @@ class Joining:
                 under_lower = self._istream.highest_silence_below(version, self._shb)
                 position.since = max(position.start, head, run.lo, under_lower)
                 self._cover_from(sid, position.since, version)
-                settled.append(sid)
+                activated.append(sid)
             if not self._waiting:
                 break
-        return settled
+        return activated
 
-    def _honoured_by(self, stamp: Stamp) -> Iterator[tuple[int, int, Position]]:
+    def _honoured_by(self, stamp: Stamp) -> Iterator[tuple[int, int, SubscriptionPosition]]:
         """Takes out those whose version a stamp honours: the lowest versions."""
         while self._by_version and covers(stamp, {self._shb: self._by_version[0][0]}):
             version, sid = heappop(self._by_version)

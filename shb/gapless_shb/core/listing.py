@@ -18,12 +18,11 @@ from itertools import chain
 
 from gapless.core.ports import ReadResult, Tell
 from gapless.core.stream.ticks import PubendId, Tick, wall_at
-from gapless.core.wire.messages import ListedSubscription, SubscriptionList
-from gapless.core.wire.messages import Position as PositionMessage
+from gapless.core.wire.messages import ListedSubscription, Position, SubscriptionList
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 ROWS_MAX = 500
 BYTES_MAX = 1 << 20
@@ -44,7 +43,7 @@ class Listing:
     """How many milliseconds before the head it was, of the pubends that were read: the most."""
     uncounted: dict[PubendId, None] = field(default_factory=dict)
     """The pubends whose PFS could not be read."""
-    untold: Iterator[Subscription] = field(default_factory=lambda: iter(()))
+    untold: Iterator[SubscriptionRecord] = field(default_factory=lambda: iter(()))
 
 
 class Listings:
@@ -116,8 +115,8 @@ class Listings:
 
     def _count_in(self, listing: Listing, stream: Constream, sid: int, ticks: Sequence[Tick], mask: int) -> None:
         position = stream.positions.get(sid)
-        if position is not None and ticks[-1] > position.settled:
-            at = bisect_right(ticks, position.settled)
+        if position is not None and ticks[-1] > position.done_upto:
+            at = bisect_right(ticks, position.done_upto)
             due = mask >> at
             listing.counts[sid] += due.bit_count()
             if due and sid not in listing.oldest:
@@ -128,7 +127,7 @@ class Listings:
         while listing.todo:
             stream = self._hosting.streams.get(listing.todo[0])
             if stream is not None:
-                lowest = stream.pinning.lowest()
+                lowest = stream.retention_floor.lowest()
                 start = max(after, stream.head if lowest is None else lowest, stream.pfs.chopped)
                 upto = max(stream.pfs.sealed_upto, start)
                 self._hosting.outbox.read(
@@ -142,7 +141,7 @@ class Listings:
         if len(self._telling) == 1:
             self.tell()
 
-    def _row(self, subscription: Subscription, listing: Listing) -> ListedSubscription:
+    def _row(self, subscription: SubscriptionRecord, listing: Listing) -> ListedSubscription:
         sid = subscription.sid
         streams = self._hosting.streams.values()
         complete = all(stream.pubend not in listing.uncounted and _is_covered(stream, sid) for stream in streams)
@@ -153,7 +152,7 @@ class Listings:
             subscription.topics,
             subscription.selector,
             sid in self._hosting.around.consumers,
-            [PositionMessage(stream.pubend, stream.settled(stream.positions[sid])) for stream in streams],
+            [Position(stream.pubend, stream.done_upto(stream.positions[sid])) for stream in streams],
             listing.counts[sid],
             listing.behind.get(sid, 0) / 1000,
             complete,
@@ -161,8 +160,8 @@ class Listings:
 
 
 def _is_covered(stream: Constream, sid: int) -> bool:
-    """Whether the PFS names all that a subscription has not settled, as far as the pubend is known here."""
+    """Whether the PFS names all that a subscription is not done with, as far as the pubend is known here."""
     position = stream.positions[sid]
     stream.release(position)
-    unknown_upto = max(position.since, stream.pfs.chopped, stream.turns.shelf.unreadable_upto)
-    return position.settled >= min(unknown_upto, stream.head)
+    unknown_upto = max(position.since, stream.pfs.chopped, stream.scheduler.page_cache.unreadable_upto)
+    return position.done_upto >= min(unknown_upto, stream.head)

@@ -153,7 +153,7 @@ class Page:
         return self._weight
 
     @property
-    def settled(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all that was asked for is here or lost."""
         return not self.asked & ~self.have & ~self.damaged & ~self._upto(self.lost)
 

@@ -7,8 +7,8 @@
     last_tick   the last tick the PFS holds for it
     released    up to where it needs nothing any more; never falls
 
-It is *silent* when there is nothing above what it acknowledged or passed: then released follows
-latestDelivered. It is *quiet* when it has no hold either: then it pins nothing.
+It is *idle* when there is nothing above what it acknowledged or passed: then released follows
+latestDelivered. It *pins nothing* when it has no hold either.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gapless.core.stream.ticks import FOREVER, Tick
 
 
 @dataclass(slots=True)
-class Position:
+class SubscriptionPosition:
     """One subscription on one pubend."""
 
     start: Tick
@@ -40,35 +40,35 @@ class Position:
     """What must be persisted changed since the last checkpoint."""
 
     @property
-    def settled(self) -> Tick:
+    def done_upto(self) -> Tick:
         """Everything up to here is done with: acknowledged, passed or released."""
         return max(self.acked, self.passed, self.released)
 
     @property
-    def is_silent(self) -> bool:
-        """Whether nothing above what is settled concerns the subscription."""
-        settled = self.settled
-        return not self.reading and self.since <= settled and self.last_tick <= settled
+    def is_idle(self) -> bool:
+        """Whether nothing above what is done with concerns the subscription."""
+        done_upto = self.done_upto
+        return not self.reading and self.since <= done_upto and self.last_tick <= done_upto
 
     @property
-    def quiet(self) -> bool:
-        """Whether it is silent, and no hold keeps anything for it either."""
-        return not self.held and self.is_silent
+    def pins_nothing(self) -> bool:
+        """Whether it is idle, and no hold keeps anything for it either."""
+        return not self.held and self.is_idle
 
     def attach(self, at: Tick, head: Tick) -> None:
         """A consumer goes on from `at`: what it may hold unacknowledged is what was sent up to there.
 
-        If the PFS has nothing for it above what is settled and what was sent, it moved on by silence alone. Else
+        If the PFS has nothing for it above what is done with and what was sent, it moved on by silence alone. Else
         it may have been sent more in an earlier life of this broker, or have jumped over what it was never sent.
         """
         self.reading = False
-        handed = max(self.settled, self.sent)
+        handed = max(self.done_upto, self.sent)
         only_silence = at <= head and self.since <= handed and self.last_tick <= handed
         self.sent = min(self.sent, at) if only_silence else at
 
     def pass_over(self, upto: Tick) -> None:
-        """The SHB went on to `upto`: if all that was sent is settled, nothing more is needed up to there."""
-        if self.settled >= self.sent:
+        """The SHB went on to `upto`: if all that was sent is done with, nothing more is needed up to there."""
+        if self.done_upto >= self.sent:
             self.passed = max(self.passed, upto)
 
     def acknowledge(self, tick: Tick, event: Tick) -> None:
@@ -84,7 +84,7 @@ class Position:
         `handed_over` is the released(p) of the newest checkpoint, durable or not yet: one that is quiet is part
         of what was said there, and must remember it when its next event comes before the checkpoint is durable.
         """
-        if self.is_silent:
+        if self.is_idle:
             # One that has a hold goes on too, or it would never reach where its SHB is counted and give it back.
             floor = latest_delivered if self.held else max(latest_delivered, handed_over)
         else:

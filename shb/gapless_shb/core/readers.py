@@ -12,7 +12,7 @@ that read a range for an application which keeps the position itself (`gapless_s
 
 What is lost comes to light a page or a fetch at a time, and is one gap: the reader keeps a gap open until an
 event is to follow it, or it has come to its end. To all but the client that is a gap that was sent and is
-still on its way: it is not settled, and whoever ends the session meets it again. It waits for nothing but what
+still on its way: it is not done with, and whoever ends the session meets it again. It waits for nothing but what
 the reader waits for, behind which nothing could follow anyway.
 """
 
@@ -31,12 +31,12 @@ from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, nearness
+from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pages import Page
 from gapless_shb.core.pfs import Pfs
-from gapless_shb.core.positions import Position
-from gapless_shb.core.shelf import Shelf
-from gapless_shb.core.subscriptions import Subscription
-from gapless_shb.core.walks import Walk
+from gapless_shb.core.pfs_chain import ChainWalk
+from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 BATCH = 2048
 """How many ticks a read of the PFS gathers, about."""
@@ -47,7 +47,7 @@ class Host(Protocol):
 
     pubend: PubendId
     pfs: Pfs
-    shelf: Shelf
+    page_cache: PageCache
 
     @property
     def head(self) -> Tick:
@@ -63,7 +63,7 @@ class Host(Protocol):
     def behind(self, tick: Tick) -> Tick:
         """A position up to which everything is known, as it may be told."""
 
-    def silent(self, position: Position) -> tuple[Tick, Tick]:
+    def silent(self, position: SubscriptionPosition) -> tuple[Tick, Tick]:
         """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
 
     def fetch(self, ranges: Ranges, now: int) -> None:
@@ -91,7 +91,13 @@ class Reader(ABC):
     """How far a subscription is read on one pubend, and what is waited for. See the module."""
 
     def __init__(
-        self, host: Host, subscription: Subscription, position: Position, start: Tick, end: Tick, sink: Sink
+        self,
+        host: Host,
+        subscription: SubscriptionRecord,
+        position: SubscriptionPosition,
+        start: Tick,
+        end: Tick,
+        sink: Sink,
     ) -> None:
         """Reads (start, end]; of the part above the head, as the head moves."""
         self.host = host
@@ -276,27 +282,29 @@ class ConsumerSink:
 class CatchUpReader(Reader):
     """Serves a consumer that is not at the head. When it has reached that, the constream takes over, in one step (T25).
 
-    It takes what the PFS names from the shelf's pages, which it shares with others, or follows the subscription's
+    It takes what the PFS names from the page cache's pages, which it shares with others, or follows the subscription's
     chain of blocks where that is sparse.
     """
 
-    def __init__(self, host: Host, number: int, consumer: Consumer, position: Position, start: Tick) -> None:
+    def __init__(
+        self, host: Host, number: int, consumer: Consumer, position: SubscriptionPosition, start: Tick
+    ) -> None:
         self._feed = ConsumerSink(consumer, host.pubend)
         super().__init__(host, consumer.subscription, position, start, FOREVER, self._feed)
         self.number = number
         """Tells an answer to this reader from one to an earlier reader of the subscription."""
         self.consumer = consumer
-        self._walk: Walk | None = None
+        self._walk: ChainWalk | None = None
         self._scans = False
         """Whether a walk has found the subscription in so many blocks that reading all of them is faster."""
         self._waits = False
-        """Whether it waits for the shelf, which wakes it."""
+        """Whether it waits for the page cache, which wakes it."""
         self._said = start
 
     # What happened.
 
     def wake(self) -> None:
-        """What it waits for on the shelf may be there."""
+        """What it waits for on the page cache may be there."""
         self._waits = False
 
     def on_read(self, result: ReadResult, now: int) -> None:
@@ -331,9 +339,9 @@ class CatchUpReader(Reader):
 
     def _plan_known(self, upto: Tick, now: int, wall: int) -> None:
         host = self.host
-        if (page := host.shelf.page(self.horizon)) is not None:
+        if (page := host.page_cache.page(self.horizon)) is not None:
             self._take(page, now, wall)
-        elif (silent_upto := host.shelf.silent_upto(self.horizon, upto)) > self.horizon:
+        elif (silent_upto := host.page_cache.silent_upto(self.horizon, upto)) > self.horizon:
             self._ready_upto = silent_upto
         elif self.horizon < host.pfs.sealed_upto:
             self._read_pfs()
@@ -350,7 +358,7 @@ class CatchUpReader(Reader):
             self._send_page(page, matching & ~page.expired(wall))
         elif mask & ~page.asked & ~page.have or (losses := page.losses(mask)) is None:
             self._waits = True
-            self.host.shelf.ask(self.sid, page, mask, now)
+            self.host.page_cache.ask(self.sid, page, mask, now)
         else:
             low, high = self._silent()
             lost = [loss for loss in losses if not low < loss[1] <= high]
@@ -383,12 +391,12 @@ class CatchUpReader(Reader):
         if newest <= self.horizon:
             self._ready_upto = pfs.sealed_upto
         elif newest <= pfs.sealed_upto and pfs.spacing and not self._scans:
-            self._walk_on(Walk(self.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing, pfs.grain))
+            self._walk_on(ChainWalk(self.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing, pfs.grain))
         else:
             self._waits = True
-            self.host.shelf.want_blocks(self.sid, self.horizon)
+            self.host.page_cache.want_blocks(self.sid, self.horizon)
 
-    def _walk_on(self, walk: Walk) -> None:
+    def _walk_on(self, walk: ChainWalk) -> None:
         """Reads the chain's next block, or what lies ahead if the chain is not worth following."""
         if walk.span is None:
             self._scans = True
@@ -401,7 +409,7 @@ class CatchUpReader(Reader):
     def _unknown_upto(self) -> Tick:
         if not self.consumer.subscription.durable:
             return FOREVER
-        return max(super()._unknown_upto(), self.host.shelf.unreadable_upto)
+        return max(super()._unknown_upto(), self.host.page_cache.unreadable_upto)
 
     def _ask_ticks(self, ticks: list[Tick], upto: Tick, now: int, imprecise_for: BatchMatcher | None) -> None:
         if not ticks:

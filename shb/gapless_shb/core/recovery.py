@@ -9,12 +9,12 @@ from gapless.core.network.facts import PubendMeta
 from gapless.core.ports import RoleContext
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.errors import VolumeCorruptError
-from gapless_shb.core.checkpoint import PositionRow, PubendRow, recover_positions, recover_pubends
+from gapless_shb.core.checkpoint import PositionRow, ShbPubendRow, recover_positions, recover_pubends
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
-from gapless_shb.core.positions import Position
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 
 def recover(hosting: Hosting, context: RoleContext) -> None:
@@ -38,7 +38,7 @@ def recover(hosting: Hosting, context: RoleContext) -> None:
                 stream.holds.put(subscription.sid, position.acked, context.now)
 
 
-def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, row: PubendRow) -> Constream:
+def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, row: ShbPubendRow) -> Constream:
     chopped = context.reader.facts(stream_name(pubend)).first
     pfs = Pfs(pubend, row.grain, row.latest_delivered, chopped, imprecise=hosting.around.catch_up.imprecise)
     meta = PubendMeta(
@@ -77,8 +77,8 @@ def _give_up_pfs(hosting: Hosting, pfs: Pfs, error: VolumeCorruptError) -> dict[
 
 
 def _with_rows(
-    subscriptions: Iterable[Subscription], found: Iterator[tuple[int, dict[PubendId, PositionRow]]]
-) -> Iterator[tuple[Subscription, dict[PubendId, PositionRow]]]:
+    subscriptions: Iterable[SubscriptionRecord], found: Iterator[tuple[int, dict[PubendId, PositionRow]]]
+) -> Iterator[tuple[SubscriptionRecord, dict[PubendId, PositionRow]]]:
     """Each subscription and what is known of its positions; both come in the order of ids."""
     at, rows = next(found, (FOREVER, {}))
     for subscription in subscriptions:
@@ -87,12 +87,12 @@ def _with_rows(
         yield subscription, rows if at == subscription.sid else {}
 
 
-def _recovered(subscription: Subscription, stream: Constream, row: PositionRow | None) -> Position:
+def _recovered(subscription: SubscriptionRecord, stream: Constream, row: PositionRow | None) -> SubscriptionPosition:
     """A position after a restart: what it had released can only be known from what was reported (T49)."""
     released = stream.reported
     if row is None:
         start = stream.start_of(subscription)
-        return Position(start, acked=start, released=max(start, released))
+        return SubscriptionPosition(start, acked=start, released=max(start, released))
     since = row.since or FOREVER
     recovered = row.acked if row.held else max(row.acked, released)
-    return Position(row.start, since, row.acked, row.quiet_from, released=recovered, held=row.held)
+    return SubscriptionPosition(row.start, since, row.acked, row.quiet_from, released=recovered, held=row.held)

@@ -17,13 +17,11 @@ from gapless.core.wire.messages import (
     Detached,
     Done,
     InUse,
+    Position,
     StartAt,
     Subscribe,
     Subscribed,
     Unsubscribe,
-)
-from gapless.core.wire.messages import (
-    Position as PositionMessage,
 )
 from gapless.core.wire.tokens import seal
 from gapless_shb.core.admission import (
@@ -35,14 +33,14 @@ from gapless_shb.core.admission import (
     checked_filter,
     origin_of,
 )
-from gapless_shb.core.ahead import Ahead, BeyondError
 from gapless_shb.core.checkpoint import delete_positions, position_row
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.leases import Leases
-from gapless_shb.core.positions import Position
-from gapless_shb.core.subscriptions import SKEW, Subscription
+from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
+from gapless_shb.core.subscriptions import SKEW, SubscriptionRecord
 
 
 @dataclass(slots=True)
@@ -52,7 +50,7 @@ class Creation:
     session: ClientSession | None
     """Who waits for the answer; None when that session ended."""
     request: Subscribe
-    subscription: Subscription
+    subscription: SubscriptionRecord
     durable: bool = False
     """The record is durable, as it stands."""
     resolved: bool = False
@@ -62,9 +60,9 @@ class Creation:
 class Subscribing:
     """The subscriptions' life: requests come in, writes and answers go out through the hosting SHB."""
 
-    def __init__(self, hosting: Hosting, leases: Leases, ahead: Ahead) -> None:
+    def __init__(self, hosting: Hosting, expiry: Expiry, ahead: PositionsAhead) -> None:
         self._hosting = hosting
-        self._leases = leases
+        self._expiry = expiry
         self._ahead = ahead
         self._creations: dict[int, Creation] = {}
         self._waiting: dict[int, list[tuple[ClientSession, Subscribe]]] = {}
@@ -125,7 +123,7 @@ class Subscribing:
         self._ahead.give_up(request.client_id, request.name, now, wall)
         subscription = self._hosting.registry.find(request.client_id, request.name)
         if subscription is None:
-            lapsed = self._leases.forget_lapsed(request.client_id, request.name)
+            lapsed = self._expiry.forget_lapsed(request.client_id, request.name)
             if lapsed:
                 self._hosting.write_then_tell(lapsed, session.number, Done(request.request))
                 return
@@ -140,7 +138,7 @@ class Subscribing:
         self.remove(subscription, now)
         self._hosting.write_then_tell((), session.number, Done(request.request))
 
-    def remove(self, subscription: Subscription, now: int) -> None:
+    def remove(self, subscription: SubscriptionRecord, now: int) -> None:
         """Removes a subscription everywhere."""
         sid = subscription.sid
         hosting = self._hosting
@@ -149,7 +147,7 @@ class Subscribing:
         self._refuse_waiting(sid)
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
-        operations += self._leases.forget(sid)
+        operations += self._expiry.forget(sid)
         hosting.around.matcher.remove(sid)
         for stream in hosting.streams.values():
             stream.remove(sid)
@@ -159,7 +157,7 @@ class Subscribing:
 
     def on_session_ended(self, session: ClientSession, now: int) -> None:
         """Nobody waits for answers there any more; a durable subscription that was being created stays."""
-        self._leases.on_session_ended(session)
+        self._expiry.on_session_ended(session)
         for creation in list(self._creations.values()):
             if creation.session is not None and creation.session.number == session.number:
                 creation.session = None
@@ -177,7 +175,7 @@ class Subscribing:
 
     # ------------------------------------------------------------------------------------- creation
 
-    def _existing(self, session: ClientSession, request: Subscribe) -> Subscription | None:
+    def _existing(self, session: ClientSession, request: Subscribe) -> SubscriptionRecord | None:
         registry = self._hosting.registry
         if request.sid:
             found = registry.get(request.sid)
@@ -188,14 +186,14 @@ class Subscribing:
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         selector_filter = checked_filter(request)
-        original, request = request, self._leases.resumed(session.client_id, request)
+        original, request = request, self._expiry.resumed(session.client_id, request)
         hosting = self._hosting
         if request.start is StartAt.TOKEN:
             check_positions(request.positions or (), hosting.streams, called(request.name))
             self._ahead.check(request.positions or (), called(request.name))
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
         known = {pubend: start for pubend, (start, _) in starts.items()}
-        lapsed = self._leases.late_start(session.client_id, request.name)
+        lapsed = self._expiry.late_start(session.client_id, request.name)
         elsewhere = {p.pubend: p.tick for p in request.positions or () if p.pubend not in known}
         subscription, operations = hosting.registry.create(
             session.client_id,
@@ -207,10 +205,10 @@ class Subscribing:
             begun=not any(needs_hold for _, needs_hold in starts.values()),
             origin=origin_of(original) if request.start is StartAt.TOKEN else None,
         )
-        operations += self._leases.forget_lapsed(session.client_id, subscription.name)
+        operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
         hosting.around.matcher.add(subscription.sid, subscription.filter)
         for pubend, (start, needs_hold) in starts.items():
-            position = Position(start, acked=start, held=needs_hold)
+            position = SubscriptionPosition(start, acked=start, held=needs_hold)
             operations += self._place(hosting.streams[pubend], subscription, position, now)
         self._creations[subscription.sid] = Creation(session, request, subscription)
         hosting.write_interest(operations, add=subscription)
@@ -229,7 +227,9 @@ class Subscribing:
             start = 0 if request.start is StartAt.EARLIEST else stream.behind(stream.head)
         return start, start < max(stream.released, stream.enrolled_at, 1)
 
-    def _place(self, stream: Constream, subscription: Subscription, position: Position, now: int) -> list[Operation]:
+    def _place(
+        self, stream: Constream, subscription: SubscriptionRecord, position: SubscriptionPosition, now: int
+    ) -> list[Operation]:
         stream.add(subscription.sid, position, subscription.version)
         if not position.held:
             return []
@@ -285,7 +285,7 @@ class Subscribing:
         if creation.session is not None:
             self._attach(creation.session, creation.request, creation.subscription, now, wall, created=True)
 
-    def _begin(self, subscription: Subscription) -> None:
+    def _begin(self, subscription: SubscriptionRecord) -> None:
         """Where it starts is known on every pubend, and final: that is made durable, all of it in one write."""
         sid = subscription.sid
         subscription.begun = True
@@ -317,13 +317,13 @@ class Subscribing:
     # ------------------------------------------------------------------------------------ attaching
 
     def _attach_existing(
-        self, session: ClientSession, request: Subscribe, subscription: Subscription, now: int, wall: int
+        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> None:
         check_same(request, subscription)
         check_token(request, subscription, self._hosting)
         check_positions(request.positions or (), self._hosting.streams, called(subscription.name))
         sid = subscription.sid
-        if self._leases.returns(session, request, sid, self.on_subscribe):
+        if self._expiry.returns(session, request, sid, self.on_subscribe):
             return
         if sid in self._creations or not subscription.begun:
             self._adopt(session, request, subscription)
@@ -341,7 +341,7 @@ class Subscribing:
             self._hosting.detach(sid)
         self._attach(session, request, subscription, now, wall, created=False)
 
-    def _adopt(self, session: ClientSession, request: Subscribe, subscription: Subscription) -> None:
+    def _adopt(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord) -> None:
         """Its start is not durable, or not known, yet: its creator went away, or this broker crashed.
 
         The answer goes to this session when the creation is complete.
@@ -360,7 +360,7 @@ class Subscribing:
         self,
         session: ClientSession,
         request: Subscribe,
-        subscription: Subscription,
+        subscription: SubscriptionRecord,
         now: int,
         wall: int,
         *,
@@ -389,12 +389,12 @@ class Subscribing:
             subscription.generation,
             seal(hosting.secret, hosting.network, sid, subscription.generation),
             created,
-            [PositionMessage(pubend, tick) for pubend, tick in at.items()],
+            [Position(pubend, tick) for pubend, tick in at.items()],
         )
         hosting.attach(consumer, at, answer, now, wall)
         self._ahead.watch(consumer, at, now)
 
-    def attach_at(self, stream: Constream, position: Position, given: dict[PubendId, Tick] | None) -> Tick:
+    def attach_at(self, stream: Constream, position: SubscriptionPosition, given: dict[PubendId, Tick] | None) -> Tick:
         """Where a consumer goes on: as it is given, else where the subscription stands."""
         return position.acked if given is None else given.get(stream.pubend, position.start)
 
@@ -405,7 +405,7 @@ class Subscribing:
             self._refuse_removed(creation.session, creation.request)
 
     def _refuse_waiting(self, sid: int) -> None:
-        for session, request in [*self._leases.returned(sid), *self._waiting.pop(sid, [])]:
+        for session, request in [*self._expiry.returned(sid), *self._waiting.pop(sid, [])]:
             self._refuse_removed(session, request)
 
     def _refuse_removed(self, session: ClientSession, request: Subscribe) -> None:

@@ -21,7 +21,7 @@ SKEW = 60 * SECOND
 """How far clocks may differ: of a pubend found later, so much before it is owed as well (protocol: late-pubends)."""
 
 
-class Subscription(msgspec.Struct, array_like=True):
+class SubscriptionRecord(msgspec.Struct, array_like=True):
     """One subscription. `sid` is never used again."""
 
     sid: int
@@ -66,7 +66,7 @@ class _Meta(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_subscription = msgspec.msgpack.Decoder(Subscription).decode
+_decode_subscription = msgspec.msgpack.Decoder(SubscriptionRecord).decode
 _decode_meta = msgspec.msgpack.Decoder(_Meta).decode
 
 
@@ -74,8 +74,8 @@ class Registry:
     """All subscriptions of an SHB, by id and by name, and the version of its interest."""
 
     def __init__(self) -> None:
-        self._by_sid: dict[int, Subscription] = {}
-        self._by_name: dict[tuple[str, str], Subscription] = {}
+        self._by_sid: dict[int, SubscriptionRecord] = {}
+        self._by_name: dict[tuple[str, str], SubscriptionRecord] = {}
         self._last_start: dict[PubendId, Tick] = {}
         self._meta = _Meta()
 
@@ -92,7 +92,7 @@ class Registry:
     def __len__(self) -> int:
         return len(self._by_sid)
 
-    def __iter__(self) -> Iterator[Subscription]:
+    def __iter__(self) -> Iterator[SubscriptionRecord]:
         return iter(self._by_sid.values())
 
     @property
@@ -100,11 +100,11 @@ class Registry:
         """The version of the interest."""
         return self._meta.version
 
-    def get(self, sid: int) -> Subscription | None:
+    def get(self, sid: int) -> SubscriptionRecord | None:
         """The subscription with this id."""
         return self._by_sid.get(sid)
 
-    def find(self, client_id: str, name: str) -> Subscription | None:
+    def find(self, client_id: str, name: str) -> SubscriptionRecord | None:
         """The durable subscription of this client and name."""
         return self._by_name.get((client_id, name))
 
@@ -119,26 +119,26 @@ class Registry:
         *,
         begun: bool = True,
         origin: tuple[int, int, int] | None = None,
-    ) -> tuple[Subscription, list[Operation]]:
+    ) -> tuple[SubscriptionRecord, list[Operation]]:
         """A new subscription under the next version, and what must be durable before it is announced.
 
         `begun`: no pubend has to be asked whether it still has what lies behind the start.
         """
         self._meta.last_sid += 1
         operations = self.next_version()
-        subscription = Subscription(
+        subscription = SubscriptionRecord(
             self._meta.last_sid, client_id, name, 1, topics, selector, self.version, late_start, start, begun, origin
         )
         self._insert(subscription)
         return subscription, [*operations, *self.save(subscription)]
 
-    def save(self, subscription: Subscription) -> list[Operation]:
+    def save(self, subscription: SubscriptionRecord) -> list[Operation]:
         """The write of a durable subscription's record."""
         if not subscription.durable:
             return []
         return [Set(SUBSCRIPTIONS, _KEY.pack(subscription.sid), _encode(subscription))]
 
-    def remove(self, subscription: Subscription) -> list[Operation]:
+    def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
         """Removes it, under the next version."""
         del self._by_sid[subscription.sid]
         if subscription.durable:
@@ -150,7 +150,7 @@ class Registry:
         self._meta.version += 1
         return [Set(META, b"registry", _encode(self._meta))]
 
-    def _insert(self, subscription: Subscription) -> None:
+    def _insert(self, subscription: SubscriptionRecord) -> None:
         # There may be very many of them, of few clients, for few topics, and many that began together.
         subscription.client_id = _shared(subscription.client_id)
         subscription.topics = _shared(subscription.topics)

@@ -7,17 +7,17 @@ from sim.switches.switch import Switch
 
 _BROKER = "gapless_shb.core.broker"
 _SHB = f"{_BROKER}:SubscriberHostingBroker"
-_CHECKPOINTS = "gapless_shb.core.checkpoint:Checkpoints"
+_CHECKPOINTS = "gapless_shb.core.checkpoint:ShbCheckpoints"
 _CONSTREAM = "gapless_shb.core.constream:Constream"
-_TURNS = "gapless_shb.core.turns:Turns"
-_DELIVERY = "gapless_shb.core.delivery:Delivery"
-_POSITION = "gapless_shb.core.positions:Position"
+_SCHEDULER = "gapless_shb.core.scheduler:Scheduler"
+_DELIVERY = "gapless_shb.core.delivery:LiveDelivery"
+_POSITION = "gapless_shb.core.positions:SubscriptionPosition"
 _PFS = "gapless_shb.core.pfs"
 _READER = "gapless_shb.core.readers:Reader"
 _CATCH_UP = "gapless_shb.core.readers:CatchUpReader"
 _CHECKPOINT = "gapless_shb.core.checkpoint:checkpoint"
 
-_SHELF = "gapless_shb.core.shelf:Shelf"
+_PAGE_CACHE = "gapless_shb.core.page_cache:PageCache"
 _PAGES = "gapless_shb.core.pages"
 _PROGRESS = "Progress(self._hosting.around.shb, stream.pubend, stream.reported, stream.latest_delivered)"
 _OLD_TOKEN = (
@@ -32,7 +32,7 @@ PFS = (
         "A batch read of the PFS that finds more than its limit keeps the newest block, and calls the rest silence.",
         (
             Edit(
-                f"{_SHELF}.on_read",
+                f"{_PAGE_CACHE}.on_read",
                 "for index, data in result.records:",
                 "for index, data in result.records[-1:]:",
             ),
@@ -46,10 +46,10 @@ PFS = (
         ("T12",),
         "A read of the PFS that ended early is taken for all that there is.",
         (
-            Edit(f"{_SHELF}.on_read", "if after < upto and not result.records:", "if after < upto:"),
+            Edit(f"{_PAGE_CACHE}.on_read", "if after < upto and not result.records:", "if after < upto:"),
             Replace(
-                f"{_TURNS}._read_shelf",
-                "answered = partial(self.on_read, _SHELF, number)\n"
+                f"{_SCHEDULER}._read_pages",
+                "answered = partial(self.on_read, _PAGE_CACHE, number)\n"
                 "self._around.outbox.read(self.pfs.stream, after, upto, answered, 1)",
             ),
         ),
@@ -63,7 +63,7 @@ PFS = (
         (
             Replace(f"{_READER}._unknown_upto", "return max(self.position.since, self._unreadable_upto)"),
             Edit(f"{_CATCH_UP}.on_read", " or result.first > self.horizon:", ":"),
-            Edit(f"{_SHELF}.on_read", "after = max(after, result.first)", "pass"),
+            Edit(f"{_PAGE_CACHE}.on_read", "after = max(after, result.first)", "pass"),
         ),
         ("I3", "I4"),
         f"{_OLD_TOKEN[0].upper()}{_OLD_TOKEN[1:]}, and the SHB has chopped its PFS above that token.",
@@ -74,7 +74,7 @@ PFS = (
         "What a read of the PFS did not return is silence, also where it was chopped meanwhile.",
         (
             Edit(f"{_CATCH_UP}.on_read", " or result.first > self.horizon:", ":"),
-            Edit(f"{_SHELF}.on_read", "after = max(after, result.first)", "pass"),
+            Edit(f"{_PAGE_CACHE}.on_read", "after = max(after, result.first)", "pass"),
             Edit(
                 f"{_PFS}:Pfs.chop",
                 "self.chopped = upto",
@@ -135,7 +135,7 @@ PROGRESS = (
                 f"{_CHECKPOINTS}.report",
                 f"progress = {_PROGRESS}",
                 "delivered, head = stream.latest_delivered, stream.head\n"
-                "    pinned = [position.release(delivered, head) for position in stream.pinning.values()]\n"
+                "    pinned = [position.release(delivered, head) for position in stream.retention_floor.values()]\n"
                 "    released = max(stream.reported, min([delivered, *pinned]))\n"
                 "    progress = Progress(self._hosting.around.shb, stream.pubend, released, delivered)",
             ),
@@ -150,7 +150,7 @@ PROGRESS = (
         "Who was seen to pin nothing, and pins again later, is not looked at any more when the lowest is sought.",
         (
             Edit(
-                "gapless_shb.core.pins:Pins.lowest",
+                "gapless_shb.core.retention_floor:RetentionFloor.lowest",
                 "            self._queued.discard(sid)",
                 "            pass",
             ),
@@ -174,8 +174,8 @@ PROGRESS = (
         "A subscription pins the log from its last acknowledgement on, also when nothing above that concerns it.",
         (
             Replace(
-                f"{_POSITION}.is_silent",
-                "settled = self.settled\n"
+                f"{_POSITION}.is_idle",
+                "settled = self.done_upto\n"
                 "return self.last_tick < 0 and not self.reading and self.since <= settled"
                 " and self.last_tick <= settled",
             ),
@@ -222,7 +222,7 @@ SHARING = (
         "shared_fetch_answers_one_only",
         ("T26",),
         "Of several readers that wait for the same events, only the first is told that they came.",
-        (Edit(f"{_SHELF}._settle", "woken += page.waiting", "woken += list(page.waiting)[:1]"),),
+        (Edit(f"{_PAGE_CACHE}._completed", "woken += page.waiting", "woken += list(page.waiting)[:1]"),),
         ("V1",),
         "Two durable subscribers that were away come back together, and want the same block.",
     ),
@@ -230,7 +230,7 @@ SHARING = (
         "dropped_steps_are_silence",
         ("T25",),
         "A step of the constream that is not kept in memory any more is silence to who is behind.",
-        (Edit(f"{_SHELF}.add_live", "self._live_from = self._live[gone].index", "pass"),),
+        (Edit(f"{_PAGE_CACHE}.add_live", "self._live_from = self._live[gone].index", "pass"),),
         ("I3", "I4"),
         "A subscriber catches up on more than the SHB keeps of its latest steps.",
     ),
@@ -271,7 +271,7 @@ SHARING = (
         "Readers whose turn did not come before that of what is live never get one.",
         (
             Edit(
-                f"{_TURNS}.pump",
+                f"{_SCHEDULER}.pump",
                 "    self.interrupted += bool(self._runnable)",
                 "    self.interrupted += bool(self._runnable)\n    self._runnable.clear()",
             ),
@@ -352,7 +352,7 @@ CONSUMERS = (
                 "    self._head = upto\n    unknown_upto = min(self._unknown_upto(), upto)",
             ),
             Edit(
-                f"{_TURNS}._stepped",
+                f"{_SCHEDULER}._stepped",
                 "if not (reader.idle and reader.horizon >= self.head):",
                 "if not (reader.idle and reader.horizon >= 0):",
             ),
@@ -430,7 +430,7 @@ CONSUMERS = (
         (
             Edit(
                 "gapless_shb.core.listing:_is_covered",
-                "return position.settled >= min(unknown_upto, stream.head)",
+                "return position.done_upto >= min(unknown_upto, stream.head)",
                 "return True",
             ),
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
-_AHEAD = "gapless_shb.core.ahead:Ahead"
+_AHEAD = "gapless_shb.core.positions_ahead:PositionsAhead"
 
 POSITIONS = (
     Switch(

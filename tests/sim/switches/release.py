@@ -227,7 +227,7 @@ GIVING_UP = (
     ),
 )
 
-_LEASES = "gapless_shb.core.leases:Leases"
+_EXPIRY = "gapless_shb.core.expiry:Expiry"
 
 LEASES = (
     Switch(
@@ -235,8 +235,8 @@ LEASES = (
         ("T10",),
         "The lease of a subscription runs also while somebody consumes it.",
         (
-            Edit(f"{_LEASES}._newly_left", " + len(consumers) >= len(", " >= len("),
-            Edit(f"{_LEASES}._newly_left", "        and subscription.sid not in consumers\n", ""),
+            Edit(f"{_EXPIRY}._newly_left", " + len(consumers) >= len(", " >= len("),
+            Edit(f"{_EXPIRY}._newly_left", "        and subscription.sid not in consumers\n", ""),
         ),
         ("I8",),
         "A lease of some seconds, and a consumer that stays for longer.",
@@ -247,7 +247,7 @@ LEASES = (
         "Whoever comes back after his lease ran out begins anew, and is not told what he has missed.",
         (
             Edit(
-                f"{_LEASES}.resumed",
+                f"{_EXPIRY}.resumed",
                 'lapsed = self._lapsed.get((client_id, request.name or ""))',
                 "lapsed = None",
             ),

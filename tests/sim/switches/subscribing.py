@@ -7,11 +7,11 @@ from sim.switches.switch import Switch
 
 _BROKER = "gapless_shb.core.broker"
 _SHB = f"{_BROKER}:SubscriberHostingBroker"
-_CHECKPOINTS = "gapless_shb.core.checkpoint:Checkpoints"
+_CHECKPOINTS = "gapless_shb.core.checkpoint:ShbCheckpoints"
 _CONSTREAM = "gapless_shb.core.constream:Constream"
-_TURNS = "gapless_shb.core.turns:Turns"
-_POSITION = "gapless_shb.core.positions:Position"
-_JOINING = "gapless_shb.core.joining:Joining"
+_SCHEDULER = "gapless_shb.core.scheduler:Scheduler"
+_POSITION = "gapless_shb.core.positions:SubscriptionPosition"
+_JOINING = "gapless_shb.core.joining:JoiningSubscriptions"
 _SUBSCRIBING = "gapless_shb.core.subscribing:Subscribing"
 _READER = "gapless_shb.core.readers:Reader"
 _RANGE = "gapless_shb.core.fetches:RangeFetch"
@@ -37,9 +37,9 @@ JOINING = (
         "A subscription is covered from the first run that honours it, although silence above that is held already"
         " that was filtered without it and goes on to be believed.",
         (
-            Edit(f"{_JOINING}.settle", _SINCE, "max(position.start, head, run.lo)"),
+            Edit(f"{_JOINING}.activate", _SINCE, "max(position.start, head, run.lo)"),
             Edit(
-                f"{_JOINING}.settle",
+                f"{_JOINING}.activate",
                 "self._cover_from(sid, position.since, version)",
                 "self._cover_from(sid, max(position.since, under_lower), version)",
             ),
@@ -52,7 +52,7 @@ JOINING = (
         "since_below_head",
         ("T49",),
         "A subscription counts as covered from its start on, also where the head had passed before it joined.",
-        (Edit(f"{_JOINING}.settle", _SINCE, "max(position.start, under_lower)"),),
+        (Edit(f"{_JOINING}.activate", _SINCE, "max(position.start, under_lower)"),),
         ("I3", "I10"),
         "A subscription from `earliest`, a time or a token; or one at `latest` while the head moves on under-stamped"
         f" silence, through {_LATE_INTEREST}.",
@@ -77,11 +77,15 @@ JOINING = (
         (
             Edit(f"{_CONSTREAM}.attach", "if at >= self.head and position.since <= at:", "if at >= self.head:"),
             Edit(
-                f"{_TURNS}._stepped",
+                f"{_SCHEDULER}._stepped",
                 "if position.since <= reader.horizon and not reader.consumer.starved:",
                 "if not reader.consumer.starved:",
             ),
-            Edit(f"{_TURNS}.promote_waiting", "if reader.position.since <= reader.horizon:", "if reader.horizon >= 0:"),
+            Edit(
+                f"{_SCHEDULER}.promote_waiting",
+                "if reader.position.since <= reader.horizon:",
+                "if reader.horizon >= 0:",
+            ),
         ),
         ("I3", "I10"),
         f"A new subscription at the head, connected, while events flow, through {_LATE_INTEREST}: the head passes"
@@ -93,8 +97,8 @@ JOINING = (
         "A subscription without a record is quiet, and releases, also while it is joining.",
         (
             Replace(
-                f"{_POSITION}.is_silent",
-                "settled = self.settled\nreturn not self.reading and self.last_tick <= settled",
+                f"{_POSITION}.is_idle",
+                "settled = self.done_upto\nreturn not self.reading and self.last_tick <= settled",
             ),
         ),
         ("I8", "I5"),
@@ -106,8 +110,8 @@ JOINING = (
         ("T13",),
         "A reader that fetches a range takes silence that was filtered for others.",
         (
-            Edit(f"{_TURNS}.on_knowledge", "if knowledge.stamp is not RAW:", "if knowledge.hi <= knowledge.lo:"),
-            Replace(f"{_TURNS}.fetch", "self._curiosity.add(ranges, self._stream._need(), now, urgent=True)"),
+            Edit(f"{_SCHEDULER}.on_knowledge", "if knowledge.stamp is not RAW:", "if knowledge.hi <= knowledge.lo:"),
+            Replace(f"{_SCHEDULER}.fetch", "self._curiosity.add(ranges, self._stream._need(), now, urgent=True)"),
             Replace(f"{_RANGE}.upto", "return min(self._known.horizon(self.start, {}), self._asked_upto)"),
             Edit(
                 f"{_RANGE}.segments",
@@ -145,16 +149,18 @@ HOLDING = (
         "A hold goes with the first checkpoint after it was answered, not when the subscription has released enough.",
         (
             Edit(
-                f"{_CHECKPOINTS}._lift_holds",
+                f"{_CHECKPOINTS}._drop_holds",
                 "if released < max(stream.reported, stream.enrolled_at):",
                 "if released < 0:",
             ),
             Edit(
                 "gapless_shb.core.checkpoint:held",
-                "if position.held and position.settled >= stream.reported:",
+                "if position.held and position.done_upto >= stream.reported:",
                 "if position.held:",
             ),
-            Edit(f"{_CONSTREAM}.touch", "if position.held and position.settled >= self.reported:", "if position.held:"),
+            Edit(
+                f"{_CONSTREAM}.touch", "if position.held and position.done_upto >= self.reported:", "if position.held:"
+            ),
         ),
         ("I8", "I5"),
         "min_retain of some seconds, everybody done with everything; a subscription from `earliest` whose consumer"
@@ -166,7 +172,7 @@ HOLDING = (
         "A hold stays for ever.",
         (
             Edit(
-                f"{_CHECKPOINTS}._lift_holds",
+                f"{_CHECKPOINTS}._drop_holds",
                 "if released < max(stream.reported, stream.enrolled_at):",
                 "if position.held:",
             ),

@@ -2,5 +2,5 @@
 
 `service` is what the broker's core knows of it; `targets` finds the subscription that is meant, `attaching` creates,
 `heads` says how far there is something to read and from where on, `bounds` how far a budget goes, `reader` and `reads`
-read, `settling` acknowledges, `leasing` keeps two readers apart.
+read, `settling` acknowledges, `exclusive` keeps two readers apart.
 """

@@ -23,9 +23,9 @@ from gapless.core.stream.columns import ROW, EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AskBound, Position, Ticks
-from gapless_shb.core.blocks import Column
+from gapless_shb.core.blocks import BlockColumn
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.ranges.reader import READ_BYTES, RangeReader
+from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
 from gapless_shb.core.ranges.targets import Targets
 
 PATIENCE: Final = 5_000_000_000
@@ -44,7 +44,7 @@ class Count:
         self._max_events = min(max_events or COUNTED_MAX, COUNTED_MAX)
         self._max_bytes = max_bytes
         self.wants_events = max_bytes is not None
-        self._parts: list[Sequence[Tick] | Column] = []
+        self._parts: list[Sequence[Tick] | BlockColumn] = []
         self._ends: list[int] = [0]
         """How many events there are up to each part, from 0 on."""
         self.sizes: array[int] = array("Q")
@@ -57,7 +57,7 @@ class Count:
         """The tick of one of the events, the first of which has number 0."""
         at = bisect_right(self._ends, number) - 1
         part = self._parts[at]
-        return (part.ticks() if isinstance(part, Column) else part)[number - self._ends[at]]
+        return (part.ticks() if isinstance(part, BlockColumn) else part)[number - self._ends[at]]
 
     @property
     def full(self) -> bool:
@@ -71,7 +71,7 @@ class Count:
             self._parts.append(ticks)
             self._ends.append(len(self) + len(ticks))
 
-    def column(self, column: Column) -> None:
+    def column(self, column: BlockColumn) -> None:
         """What a block says matches; of few events the ticks take so much less room that they are decoded at once."""
         if len(column) * EVENT_BYTES_MAX >= column.size:
             self._parts.append(column)
@@ -94,13 +94,13 @@ class Count:
 
 
 @dataclass(slots=True)
-class Bound:
+class BoundQuestion:
     """One question, while it is counted for it."""
 
     session: int
     request: AskBound
     until: int
-    readers: dict[PubendId, tuple[RangeReader, Count]] = field(default_factory=dict)
+    readers: dict[PubendId, tuple[BoundedReader, Count]] = field(default_factory=dict)
 
 
 class Bounds:
@@ -109,7 +109,7 @@ class Bounds:
     def __init__(self, hosting: Hosting, targets: Targets) -> None:
         self._hosting = hosting
         self._targets = targets
-        self._bounds: dict[int, Bound] = {}
+        self._bounds: dict[int, BoundQuestion] = {}
         self._count = 0
 
     def on_ask(
@@ -120,14 +120,14 @@ class Bounds:
         self._targets.check(request.start, subscription)
         starts = {position.pubend: position.tick for position in request.start}
         self._count += 1
-        number, bound = self._count, Bound(session.number, request, now + PATIENCE)
+        number, bound = self._count, BoundQuestion(session.number, request, now + PATIENCE)
         self._bounds[number] = bound
         for pubend, head in heads.items():
             stream = self._hosting.streams[pubend]
             start = starts.get(pubend, stream.positions[subscription.sid].acked)
             count = Count(request.max_events, request.max_bytes)
             read = partial(self._read, number, pubend)
-            bound.readers[pubend] = RangeReader(stream, subscription, start, max(start, head), count, read), count
+            bound.readers[pubend] = BoundedReader(stream, subscription, start, max(start, head), count, read), count
         for reader, _ in bound.readers.values():
             _count_on(reader, now, wall)
         self._answer_if_counted(number, now)
@@ -188,12 +188,12 @@ class Bounds:
         self._hosting.tell(bound.session, Ticks(bound.request.request, positions))
 
 
-def _count_on(reader: RangeReader, now: int, wall: int) -> None:
+def _count_on(reader: BoundedReader, now: int, wall: int) -> None:
     while reader.step(now, wall):
         pass
 
 
-def _end(reader: RangeReader, count: Count, taken: int) -> Tick:
+def _end(reader: BoundedReader, count: Count, taken: int) -> Tick:
     """Where a pubend ends of which so many of the counted events are taken."""
     last = count.tick(taken - 1) if taken else reader.start
     if taken < len(count):

@@ -19,7 +19,7 @@ from gapless_shb.core.constream import Constream
 from gapless_shb.core.fetches import RangeFetch
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.targets import Targets
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 _MILLISECOND = 1_000_000
 _PATIENCE = 1000 * _MILLISECOND
@@ -27,12 +27,12 @@ _PATIENCE = 1000 * _MILLISECOND
 
 
 @dataclass(slots=True)
-class Waiting:
+class HeadsQuestion:
     """A question that is answered when there is something, or at a time."""
 
     session: int
     request: AskHeads
-    subscription: Subscription | None
+    subscription: SubscriptionRecord | None
     until: int
     patience: int
     upto: dict[PubendId, Tick]
@@ -45,7 +45,7 @@ class Heads:
     def __init__(self, hosting: Hosting, targets: Targets) -> None:
         self._hosting = hosting
         self._targets = targets
-        self._waiting: list[Waiting] = []
+        self._waiting: list[HeadsQuestion] = []
 
     def on_ask(self, session: ClientSession, request: AskHeads, now: int) -> None:
         """Answers, at once or later. Raises RefusedError."""
@@ -53,11 +53,11 @@ class Heads:
         self._targets.check(request.after or (), subscription)
         until = now + request.wait_ms * _MILLISECOND
         upto = {pubend: stream.told_upto for pubend, stream in self._hosting.streams.items()}
-        waiting = Waiting(session.number, request, subscription, until, max(until, now + _PATIENCE), upto)
+        waiting = HeadsQuestion(session.number, request, subscription, until, max(until, now + _PATIENCE), upto)
         if not self._answer(waiting, now):
             self._waiting.append(waiting)
 
-    def of(self, subscription: Subscription, after: dict[PubendId, Tick]) -> dict[PubendId, Tick]:
+    def of(self, subscription: SubscriptionRecord, after: dict[PubendId, Tick]) -> dict[PubendId, Tick]:
         """The heads for a subscription: where there is nothing for it behind a position, that position."""
         heads: dict[PubendId, Tick] = {}
         for pubend, stream in self._hosting.streams.items():
@@ -81,7 +81,7 @@ class Heads:
         """Nobody hears the answers any more."""
         self._waiting = [waiting for waiting in self._waiting if waiting.session != session]
 
-    def _answer(self, waiting: Waiting, now: int) -> bool:
+    def _answer(self, waiting: HeadsQuestion, now: int) -> bool:
         request, subscription = waiting.request, waiting.subscription
         if subscription is not None and self._hosting.registry.get(subscription.sid) is not subscription:
             self._hosting.tell(waiting.session, self._targets.removed().answer(request.request))
@@ -103,7 +103,7 @@ class Heads:
         self._hosting.tell(waiting.session, Ticks(request.request, positions))
         return True
 
-    def _is_fresh(self, waiting: Waiting) -> bool:
+    def _is_fresh(self, waiting: HeadsQuestion) -> bool:
         """Whether each pubend was heard of in this life, and the head has come to where it was."""
         streams = self._hosting.streams
         return all(
@@ -122,12 +122,12 @@ def _has_something(stream: Constream, sid: int, behind: Tick) -> bool:
 
 
 @dataclass(slots=True)
-class Question:
+class EarliestQuestion:
     """One who asks what is left, and the pubends that have not said so yet."""
 
     session: int
     request: int
-    subscription: Subscription | None
+    subscription: SubscriptionRecord | None
     until: int
     open: dict[PubendId, RangeFetch]
     found: dict[PubendId, Tick]
@@ -142,12 +142,12 @@ class Earliest:
     def __init__(self, hosting: Hosting, targets: Targets) -> None:
         self._hosting = hosting
         self._targets = targets
-        self._questions: list[Question] = []
+        self._questions: list[EarliestQuestion] = []
 
     def on_ask(self, session: ClientSession, request: AskEarliest, now: int) -> None:
         """Asks the pubends. Raises RefusedError."""
         subscription = None if request.target is None else self._targets.find(session, request.target)
-        question = Question(session.number, request.request, subscription, now + _PATIENCE, {}, {})
+        question = EarliestQuestion(session.number, request.request, subscription, now + _PATIENCE, {}, {})
         for pubend, stream in self._hosting.streams.items():
             first = max(stream.lost, stream.meta.created - 1, 0)
             if first >= stream.head:
@@ -156,7 +156,7 @@ class Earliest:
             fetch = question.open[pubend] = RangeFetch(
                 pubend, first, min(first + stream.meta.spacing, stream.head), BatchMatcher()
             )
-            stream.turns.fetch(fetch.ranges(), now)
+            stream.scheduler.fetch(fetch.ranges(), now)
         self._questions.append(question)
         self.answer_ready(now)
 
@@ -189,7 +189,7 @@ class Earliest:
                 question.found[pubend] = max(fetch.start, self._hosting.streams[pubend].lost)
             self._answer(question)
 
-    def _answer(self, question: Question) -> None:
+    def _answer(self, question: EarliestQuestion) -> None:
         subscription = question.subscription
         if subscription is not None and self._hosting.registry.get(subscription.sid) is not subscription:
             self._hosting.tell(question.session, self._targets.removed().answer(question.request))

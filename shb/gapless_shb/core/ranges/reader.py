@@ -2,10 +2,10 @@
 
 As every reader, with what is its own where the PFS knows of the range (`gapless_shb.core.readers`):
 
-    what the pubend has lost, where events are counted      nothing, unless the shelf has it
-    the shelf's pages, if they have all that is wanted      from memory: what was just delivered is there
-    sealed blocks of the PFS                                read, and their ticks fetched
-    the open block                                          at hand, and its ticks fetched
+    what the pubend has lost, where events are counted       nothing, unless the page cache has it
+    pages of the page cache, if they have all that is wanted from memory: what was just delivered is there
+    sealed blocks of the PFS                                 read, and their ticks fetched
+    the open block                                           at hand, and its ticks fetched
 
 Nothing is dropped because it expired: a range that is read again must not have shrunk. It ends at the head, and goes on
 when that moves, until it has reached the end of its range. What is handed out is bounded by the sink's room.
@@ -22,11 +22,11 @@ from gapless.core.ports import ReadResult
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.selectors.index import BatchMatcher
-from gapless_shb.core.blocks import Block, Column
+from gapless_shb.core.blocks import Block, BlockColumn
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.fetches import RangeFetch, TickFetch, nearness
 from gapless_shb.core.readers import Reader, Sink
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 TARGET_BYTES: Final = 1 << 20
 """The events of so many ticks are fetched at once that they have about so many bytes."""
@@ -48,7 +48,7 @@ class RangeSink(Sink, Protocol):
     def ticks(self, ticks: Sequence[Tick]) -> None:
         """These match, if `wants_events` is not set; how large they are is not known."""
 
-    def column(self, column: Column) -> None:
+    def column(self, column: BlockColumn) -> None:
         """The same, said of a whole block."""
 
 
@@ -76,20 +76,20 @@ class NearTicks(TickFetch):
             self.others += len(knowledge.data) - (self.count - before)
 
 
-class RangeReader(Reader):
+class BoundedReader(Reader):
     """A range of one subscription on one pubend, and how far it is read."""
 
     def __init__(
         self,
         stream: Constream,
-        subscription: Subscription,
+        subscription: SubscriptionRecord,
         lo: Tick,
         hi: Tick,
         sink: RangeSink,
         read: Callable[[Tick, Tick], None],
     ) -> None:
         """`read` reads PFS records; answered by `on_read`."""
-        super().__init__(stream.turns, subscription, stream.positions[subscription.sid], lo, hi, sink)
+        super().__init__(stream.scheduler, subscription, stream.positions[subscription.sid], lo, hi, sink)
         self.start = lo
         self._into = sink
         self._read = read
@@ -125,7 +125,7 @@ class RangeReader(Reader):
 
     def _lost_upto(self, upto: Tick) -> Tick:
         """From the horizon up to here no event is left: what the PFS still names there will be a gap."""
-        return min(self.host.lost, self.host.shelf.first_event_behind(self.horizon), upto)
+        return min(self.host.lost, self.host.page_cache.first_event_behind(self.horizon), upto)
 
     def _plan_known(self, upto: Tick, now: int, _wall: int) -> None:
         pfs = self.host.pfs
@@ -140,10 +140,10 @@ class RangeReader(Reader):
 
     def _take_page(self, upto: Tick) -> bool:
         """Takes what is in memory, if it is all that is wanted of a page."""
-        shelf = self.host.shelf
-        page = shelf.page(self.horizon)
+        page_cache = self.host.page_cache
+        page = page_cache.page(self.horizon)
         if page is None:
-            silent_upto = min(shelf.silent_upto(self.horizon, upto), upto)
+            silent_upto = min(page_cache.silent_upto(self.horizon, upto), upto)
             self._ready_upto = max(self._ready_upto, silent_upto)
             return silent_upto > self.horizon
         if not self._into.wants_events:

@@ -13,10 +13,10 @@ from gapless.core.stream.ticks import Tick
 from gapless.core.wire.codec import range_head
 from gapless.core.wire.messages import Code, EndRead, Position, RangeGap, RangeRead, ReadOn, ReadRange
 from gapless_shb.core.admission import RefusedError
-from gapless_shb.core.blocks import Column
+from gapless_shb.core.blocks import BlockColumn
 from gapless_shb.core.consumers import Credited
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.ranges.reader import READ_BYTES, RangeReader
+from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
 from gapless_shb.core.ranges.targets import Targets
 
 READS_MAX: Final = 256
@@ -26,7 +26,7 @@ FRAME_BYTES: Final = 1 << 20
 FRAME_EVENTS: Final = 8192
 
 
-class Delivery(Credited):
+class RangeDelivery(Credited):
     """A sink that sends to a session what its credit allows."""
 
     wants_events = True
@@ -47,7 +47,7 @@ class Delivery(Credited):
         """Never said: the events are wanted."""
         raise AssertionError("a delivery wants events")
 
-    def column(self, column: Column) -> None:
+    def column(self, column: BlockColumn) -> None:
         """Never said."""
         raise AssertionError("a delivery wants events")
 
@@ -75,7 +75,7 @@ class Reads:
     def __init__(self, hosting: Hosting, targets: Targets) -> None:
         self._hosting = hosting
         self._targets = targets
-        self._readers: dict[tuple[int, int], tuple[RangeReader, Delivery]] = {}
+        self._readers: dict[tuple[int, int], tuple[BoundedReader, RangeDelivery]] = {}
         """By session and the client's number."""
 
     def __len__(self) -> int:
@@ -92,9 +92,9 @@ class Reads:
         self._targets.check(edges, subscription)
         if sum(number == session.number for number, _ in self._readers) >= READS_MAX:
             raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
-        delivery = Delivery(self._hosting, session.number, request)
+        delivery = RangeDelivery(self._hosting, session.number, request)
         read = partial(self._read, key)
-        reader = RangeReader(stream, subscription, request.lo, max(request.lo, request.hi), delivery, read)
+        reader = BoundedReader(stream, subscription, request.lo, max(request.lo, request.hi), delivery, read)
         self._readers[key] = reader, delivery
         self._step(key, now, wall)
 

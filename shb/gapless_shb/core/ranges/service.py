@@ -23,13 +23,13 @@ from gapless.core.wire.messages import (
     TakeLease,
 )
 from gapless_shb.core.admission import RefusedError
-from gapless_shb.core.ahead import Ahead, BeyondError
+from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.leases import Leases
+from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.ranges.attaching import Attaching
 from gapless_shb.core.ranges.bounds import Bounds
+from gapless_shb.core.ranges.exclusive import ExclusiveReaders
 from gapless_shb.core.ranges.heads import Earliest, Heads
-from gapless_shb.core.ranges.leasing import Leasing
 from gapless_shb.core.ranges.reads import Reads
 from gapless_shb.core.ranges.settling import Settling
 from gapless_shb.core.ranges.targets import Targets
@@ -39,10 +39,10 @@ from gapless_shb.core.subscribing import Subscribing
 class Ranges:
     """See the module. The core calls `answer_ready` at the end of each turn."""
 
-    def __init__(self, hosting: Hosting, subscribing: Subscribing, leases: Leases, ahead: Ahead) -> None:
+    def __init__(self, hosting: Hosting, subscribing: Subscribing, expiry: Expiry, ahead: PositionsAhead) -> None:
         self._hosting = hosting
         self._subscribing = subscribing
-        self._leases = leases
+        self._expiry = expiry
         self._ahead = ahead
         self._used = False
         """Whether anybody has asked anything yet."""
@@ -53,7 +53,7 @@ class Ranges:
         self._bounds = Bounds(hosting, targets)
         self._reads = Reads(hosting, targets)
         self._settling = Settling(hosting, targets, ahead)
-        self._leasing = Leasing(hosting, targets, self._grant)
+        self._exclusive = ExclusiveReaders(hosting, targets, self._grant)
 
     def requests(self) -> Mapping[type, RequestHandler]:
         """What clients ask."""
@@ -79,21 +79,21 @@ class Ranges:
             ReadOn: guarded(self._reads.on_read_on),
             EndRead: guarded(lambda session, request, _, __: self._reads.on_end_read(session, request)),
             AcknowledgeDurably: guarded(self._on_settle),
-            TakeLease: guarded(lambda session, request, _, __: self._leasing.on_lease(session, request)),
+            TakeLease: guarded(lambda session, request, _, __: self._exclusive.on_lease(session, request)),
             EndLease: guarded(self._on_end_lease),
         }
 
     def admits(self, session: ClientSession, request: Subscribe) -> bool:
         """Whether a consumer may attach now: nobody has a lease on what it asks for. Else it is answered, or waits."""
         try:
-            return self._leasing.admits(session, request)
+            return self._exclusive.admits(session, request)
         except RefusedError as refused:
             self._hosting.tell(session.number, refused.answer(request.request))
             return False
 
     def is_awaited(self, sid: int) -> bool:
         """Whether somebody uses a subscription, or waits for it to be created: then it is not left."""
-        return self._leasing.holder(sid) is not None or self._attaching.is_awaited(sid)
+        return self._exclusive.holder(sid) is not None or self._attaching.is_awaited(sid)
 
     # ---------------------------------------------------------------------------------- what happened
 
@@ -107,7 +107,7 @@ class Ranges:
 
     def on_session_ended(self, session: ClientSession, now: int, wall: int) -> None:
         """A client has gone."""
-        for part in (self._attaching, self._heads, self._earliest, self._bounds, self._reads, self._leasing):
+        for part in (self._attaching, self._heads, self._earliest, self._bounds, self._reads, self._exclusive):
             part.on_session_ended(session.number)
         self._pass_leases_on(now, wall)
 
@@ -124,7 +124,7 @@ class Ranges:
         if not self._used:
             return
         self._attaching.answer_ready()
-        self._leasing.on_removed()
+        self._exclusive.on_removed()
         self._bounds.on_removed()
         self._reads.on_removed()
         self._heads.answer_ready(now)
@@ -134,13 +134,13 @@ class Ranges:
 
     def _pass_leases_on(self, now: int, wall: int) -> None:
         """Whoever waited for a lease that has ended gets it, before anybody who asks for it later."""
-        for session, request in self._leasing.take_ended():
+        for session, request in self._exclusive.take_ended():
             if isinstance(request, Subscribe):
                 if self.admits(session, request):
                     self._subscribing.on_subscribe(session, request, now, wall)
                 continue
             try:
-                self._leasing.on_lease(session, request)
+                self._exclusive.on_lease(session, request)
             except RefusedError as refused:
                 self._hosting.tell(session.number, refused.answer(request.request))
 
@@ -155,13 +155,13 @@ class Ranges:
         self._bounds.on_ask(session, request, self._heads.of(subscription, after), now, wall)
 
     def _on_end_lease(self, session: ClientSession, request: EndLease, now: int, wall: int) -> None:
-        self._leasing.on_end(session, request)
+        self._exclusive.on_end(session, request)
         self._pass_leases_on(now, wall)
 
     def _on_settle(self, session: ClientSession, request: AcknowledgeDurably, _now: int, _wall: int) -> None:
         sid = self._targets.find(session, request.target).sid
         self._hosting.unsaved = True
-        self._settling.on_settle(session, request, self._leasing.holder(sid), self._sign_of_life(sid))
+        self._settling.on_settle(session, request, self._exclusive.holder(sid), self._sign_of_life(sid))
 
     def _grant(self, sid: int, session: int, answer: ServerMessage) -> None:
         """Somebody is there: what was noted of his absence is gone before he hears so."""
@@ -172,4 +172,4 @@ class Ranges:
             self._hosting.tell(session, answer)
 
     def _sign_of_life(self, sid: int) -> list[Operation]:
-        return self._leases.forget(sid)
+        return self._expiry.forget(sid)

@@ -6,17 +6,17 @@ from gapless.core.ports import ClientSession, Operation
 from gapless.core.stream.ticks import Tick
 from gapless.core.wire.messages import AcknowledgeDurably, Code, Done
 from gapless_shb.core.admission import RefusedError, called
-from gapless_shb.core.ahead import Ahead
 from gapless_shb.core.checkpoint import position_row
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.positions import Position
+from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.ranges.targets import Targets
 
 
 class Settling:
     """Answers AcknowledgeDurably."""
 
-    def __init__(self, hosting: Hosting, targets: Targets, ahead: Ahead) -> None:
+    def __init__(self, hosting: Hosting, targets: Targets, ahead: PositionsAhead) -> None:
         self._hosting = hosting
         self._targets = targets
         self._ahead = ahead
@@ -53,7 +53,7 @@ class Settling:
         self._hosting.write_then_tell(rows, session.number, Done(request.request))
 
 
-def last_event(position: Position, head: Tick, tick: Tick) -> Tick:
+def last_event(position: SubscriptionPosition, head: Tick, tick: Tick) -> Tick:
     """The last event of a subscription at or below a tick; or more, where that is not known, but never less.
 
     Between it and the tick nothing may stand that the subscription matches: whoever goes back there is told of silence,

@@ -10,7 +10,7 @@ from gapless.core.wire.tokens import check_seal
 from gapless_shb.core.admission import RefusedError, called, check_positions
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 
 class Targets:
@@ -19,7 +19,7 @@ class Targets:
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
 
-    def find(self, session: ClientSession, target: Target) -> Subscription:
+    def find(self, session: ClientSession, target: Target) -> SubscriptionRecord:
         """The subscription of the session's client. Raises RefusedError.
 
         One that has not begun yet is put off: where it begins is not known.
@@ -40,11 +40,11 @@ class Targets:
             raise RefusedError(Code.RETRY, "the subscription is being created")
         return found
 
-    def check(self, positions: Iterable[Position], subscription: Subscription | None) -> None:
+    def check(self, positions: Iterable[Position], subscription: SubscriptionRecord | None) -> None:
         """Positions that can be: of a pubend's own epoch, and of no event that a broker lost. Raises RefusedError."""
         check_positions(positions, self._hosting.streams, called(None if subscription is None else subscription.name))
 
-    def check_seal(self, subscription: Subscription, target: Target, offered: bytes) -> None:
+    def check_seal(self, subscription: SubscriptionRecord, target: Target, offered: bytes) -> None:
         """A token that names a subscription was issued by this network. Raises RefusedError."""
         sealed = self._hosting.secret, self._hosting.network, subscription.sid, subscription.generation
         if target.sid and not check_seal(*sealed, offered):

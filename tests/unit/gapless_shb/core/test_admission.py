@@ -10,7 +10,7 @@ import pytest
 from gapless.core.wire.messages import InUse, Position, StartAt, Subscribe
 from gapless.core.wire.tokens import seal
 from gapless_shb.core.admission import RefusedError, called, check_positions, check_token, origin_of
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 PUBEND = "p@1"
 SECRET, NETWORK = b"secret", "net"
@@ -23,8 +23,8 @@ def request(sid: int = 0, generation: int = 1, token_seal: bytes = b"", tick: in
     )
 
 
-def subscription(**fields: Any) -> Subscription:
-    return Subscription(7, "client", "s", 1, ("#",), "", 1, 0, {PUBEND: 100}, **fields)
+def subscription(**fields: Any) -> SubscriptionRecord:
+    return SubscriptionRecord(7, "client", "s", 1, ("#",), "", 1, 0, {PUBEND: 100}, **fields)
 
 
 def hosting(acked: int = 100, lost: int = 0) -> Any:

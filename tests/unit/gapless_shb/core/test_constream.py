@@ -12,7 +12,7 @@ from gapless.core.stream.ticks import FOREVER, STEP, tick_at
 from gapless.core.wire import messages as m
 from gapless_shb.core.constream import CatchUp, Constream
 from gapless_shb.core.pfs import Pfs
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 from unit.gapless_shb.core.harness import BASE, CACHED, PUBEND, Client, World
 
 
@@ -42,7 +42,7 @@ def push(world: World, count: int = 1, *, raw: bool = True) -> None:
 def test_a_new_consumer_goes_live_with_the_first_knowledge_that_honours_it() -> None:
     """Nothing is asked of the network for it, and the very first event reaches it (T3)."""
     world, client, stream = world_with()
-    assert client.sid in stream.turns.readers
+    assert client.sid in stream.scheduler.readers
 
     push(world)
     world.consume(client)
@@ -267,9 +267,9 @@ def test_a_subscription_that_is_done_with_more_than_it_said_is_listed_behind_tha
     stream.meta = replace(stream.meta, residue=5)
 
     position.acked = place
-    assert stream.settled(position) == place
+    assert stream.done_upto(position) == place
     position.acked, position.passed = place - 2 * STEP, place
-    assert stream.settled(position) == place + 1
+    assert stream.done_upto(position) == place + 1
 
 
 def test_what_would_break_a_promise_is_noticed_where_it_happens() -> None:
@@ -291,7 +291,7 @@ def test_where_ticks_are_no_times_none_is_read_as_one() -> None:
     world, _, timed = world_with()
     numbered = PubendMeta("orders@1", "broker", created=17, stable=17, grain=1)
     stream = Constream(numbered, 17, Pfs("orders@1", 1, 17, 0), world.role._hosting.around)
-    late = Subscription(7, "client", "name", 1, ("#",), "", 1, late_start=tick_at(world.wall), start={})
+    late = SubscriptionRecord(7, "client", "name", 1, ("#",), "", 1, late_start=tick_at(world.wall), start={})
 
     assert (stream.at(world.wall), stream.start_of(late)) == (0, 17)
     assert timed.at(world.wall) == tick_at(world.wall) - 1

@@ -66,7 +66,7 @@ def test_bytes_are_credit_too() -> None:
 
     push(world, 3)
 
-    assert client.sid in stream.turns.readers
+    assert client.sid in stream.scheduler.readers
     assert client.sid not in stream.live
 
 
@@ -105,7 +105,7 @@ def test_an_event_that_expired_pins_nothing_of_a_live_consumer() -> None:
     push_expired(world)
 
     assert client.sid in stream.live
-    assert not stream.pinning
+    assert not stream.retention_floor
     assert released_after_a_while(world) == world.stable
 
 
@@ -114,11 +114,11 @@ def test_an_event_that_expired_behind_one_that_is_not_acknowledged_is_passed_wit
     world, client, stream = world_with()
     push(world)
     push_expired(world)
-    assert list(stream.pinning) == [client.sid]
+    assert list(stream.retention_floor) == [client.sid]
 
     consume_and_acknowledge(world, client)
 
-    assert not stream.pinning
+    assert not stream.retention_floor
 
 
 def test_an_event_that_expired_pins_nothing_of_a_consumer_that_came_back_behind_silence() -> None:
@@ -135,7 +135,7 @@ def test_an_event_that_expired_pins_nothing_of_a_consumer_that_came_back_behind_
     push_expired(world)
 
     assert client.sid in stream.live
-    assert not stream.pinning
+    assert not stream.retention_floor
     assert released_after_a_while(world) == world.stable
 
 
@@ -150,4 +150,4 @@ def test_an_event_that_was_acknowledged_before_a_power_cut_pins_nothing_when_it_
     push(world)
 
     assert stream.positions[client.sid].last_tick == world.stable < ahead
-    assert not stream.pinning
+    assert not stream.retention_floor

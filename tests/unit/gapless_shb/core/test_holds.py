@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from gapless.core.network.facts import Held
-from gapless_shb.core.holds import REPEAT, Holds
+from gapless_shb.core.holds import REPEAT, PubendHolds
 
 
-def kept(holds: Holds) -> Held:
+def kept(holds: PubendHolds) -> Held:
     """The pubend's answer to the present row."""
     return Held(holds.shb, holds.pubend, holds.version, dict(holds.row))
 
 
 def test_a_row_is_sent_only_when_its_version_is_durable() -> None:
     """Otherwise a crash would reuse the version, and the pubend would ignore the later row."""
-    holds = Holds("h", "p@1")
+    holds = PubendHolds("h", "p@1")
     holds.put(1, 0, now=0)
     assert holds.due(0) is None
     assert holds.deadline is None
@@ -27,7 +27,7 @@ def test_a_row_is_sent_only_when_its_version_is_durable() -> None:
 
 def test_an_unanswered_row_is_repeated_and_an_answered_one_is_not() -> None:
     """The seam may lose it."""
-    holds = Holds("h", "p@1")
+    holds = PubendHolds("h", "p@1")
     holds.put(1, 0, now=0)
     holds.durable = holds.version
     assert holds.due(0) is not None
@@ -41,7 +41,7 @@ def test_an_unanswered_row_is_repeated_and_an_answered_one_is_not() -> None:
 
 def test_only_the_answer_to_the_present_row_counts() -> None:
     """An answer to an earlier row says nothing of what was added since."""
-    holds = Holds("h", "p@1")
+    holds = PubendHolds("h", "p@1")
     holds.put(1, 0, now=0)
     late = kept(holds)
     holds.put(2, 5, now=0)
@@ -53,7 +53,7 @@ def test_only_the_answer_to_the_present_row_counts() -> None:
 
 def test_the_answer_says_from_where_on_events_are_kept() -> None:
     """`earliest` is resolved by the pubend; the row holds what it was resolved to from then on."""
-    holds = Holds("h", "p@1")
+    holds = PubendHolds("h", "p@1")
     holds.put(1, 0, now=0)
 
     assert holds.on_held(Held(holds.shb, "p@1", holds.version, {1: 700})) == [(1, 700)]
@@ -63,7 +63,7 @@ def test_the_answer_says_from_where_on_events_are_kept() -> None:
 
 def test_dropping_says_so_and_needs_a_new_version() -> None:
     """Dropping what is not there changes nothing."""
-    holds = Holds("h", "p@1")
+    holds = PubendHolds("h", "p@1")
     holds.put(1, 0, now=0)
     version = holds.version
 
@@ -75,7 +75,7 @@ def test_dropping_says_so_and_needs_a_new_version() -> None:
 
 def test_after_a_restart_the_row_is_said_again_even_if_it_is_empty() -> None:
     """Found by the simulator (stories, router hostile, seed 7): a lost farewell pinned the log for ever."""
-    holds = Holds("shb", "p@1", version=4, durable=4)
+    holds = PubendHolds("shb", "p@1", version=4, durable=4)
     assert holds.due(0) is None
 
     holds.renew(10)
@@ -88,7 +88,7 @@ def test_after_a_restart_the_row_is_said_again_even_if_it_is_empty() -> None:
 
 
 def test_a_row_that_never_was_needs_no_farewell() -> None:
-    holds = Holds("shb", "p@1")
+    holds = PubendHolds("shb", "p@1")
     holds.renew(10)
 
     assert holds.due(10) is None

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
 from gapless.core.stream.ticks import FOREVER
-from gapless_shb.core.joining import Joining
-from gapless_shb.core.positions import Position
+from gapless_shb.core.joining import JoiningSubscriptions
+from gapless_shb.core.positions import SubscriptionPosition
 
 
-def joining_of(count: int) -> tuple[Joining, KnowledgeStream, dict[int, Position]]:
+def joining_of(count: int) -> tuple[JoiningSubscriptions, KnowledgeStream, dict[int, SubscriptionPosition]]:
     """Subscription n waits for version n."""
     istream = KnowledgeStream("p@1", 0)
-    joining = Joining("shb", istream)
-    positions = {sid: Position(0) for sid in range(1, count + 1)}
+    joining = JoiningSubscriptions("shb", istream)
+    positions = {sid: SubscriptionPosition(0) for sid in range(1, count + 1)}
     for sid in reversed(positions):
         joining.add(sid, positions[sid], sid)
     return joining, istream, positions
@@ -23,9 +23,9 @@ def test_a_run_settles_those_whose_version_it_honours() -> None:
     joining.remove(2)
     istream.accumulate(Knowledge("p@1", 0, 10, stamp={"shb": 4}))
 
-    assert joining.settle(0, 10) == [1, 3, 4]
+    assert joining.activate(0, 10) == [1, 3, 4]
     assert [positions[sid].since for sid in (1, 2, 3, 4, 5)] == [0, FOREVER, 0, 0, FOREVER]
-    assert joining.settle(0, 10) == []
+    assert joining.activate(0, 10) == []
 
 
 def test_what_is_required_grows_where_those_who_joined_are_covered() -> None:
@@ -33,7 +33,7 @@ def test_what_is_required_grows_where_those_who_joined_are_covered() -> None:
     for sid, start in ((1, 7), (2, 3), (3, 5)):
         positions[sid].start = start
     istream.accumulate(Knowledge("p@1", 0, 10, stamp={"shb": 3}))
-    assert joining.settle(0, 10) == [1, 2, 3]
+    assert joining.activate(0, 10) == [1, 2, 3]
 
     assert (joining.version, joining.next_change(0)) == (0, 3)
     joining.passed(3)
@@ -50,6 +50,6 @@ def test_unfiltered_knowledge_honours_everybody() -> None:
     joining, istream, _ = joining_of(50)
     istream.accumulate(Knowledge("p@1", 0, 10))
 
-    assert joining.settle(0, 10) == list(range(1, 51))
+    assert joining.activate(0, 10) == list(range(1, 51))
     joining.passed(0)
     assert joining.version == 50

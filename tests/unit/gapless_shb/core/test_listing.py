@@ -9,7 +9,7 @@ from gapless.core.stream.ticks import FOREVER, SECOND, wall_at
 from gapless.core.wire import messages as m
 from gapless_shb.core import listing
 from gapless_shb.core.pfs import stream_name
-from gapless_shb.core.positions import Position
+from gapless_shb.core.positions import SubscriptionPosition
 from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
@@ -65,7 +65,7 @@ def test_a_long_list_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         subscription, _ = registry.create("c", f"other-{number}", ("t",), "", 0, {})
         for stream in streams:
-            stream.add(subscription.sid, Position(0), subscription.version)
+            stream.add(subscription.sid, SubscriptionPosition(0), subscription.version)
     for request in (5, 6):
         world.feed(m.ListSubscriptions(request), world.session_of(world.clients[0]))
     world.pump()
@@ -114,7 +114,7 @@ def test_of_several_pubends_the_oldest_event_counts(monkeypatch: pytest.MonkeyPa
     push(world, 3)
     first = world.log[0][0]
     world.hosting.streams["q@1"] = other = world_with("")[2]
-    other.positions[client.sid] = Position(0, since=0)
+    other.positions[client.sid] = SubscriptionPosition(0, since=0)
     other.head = first + 7 * SECOND
     other.pfs.append([first]).masks[client.sid] = 1
     monkeypatch.setattr(stream, "head", first + 5 * SECOND)
@@ -141,7 +141,7 @@ def test_what_was_there_before_a_subscription_is_not_counted_and_the_row_says_so
     """A subscription from `earliest` that nobody consumes: the PFS knows nothing of what was there before."""
     world, client, stream = world_with("w < 2")
     push(world, 5)
-    stream.positions[client.sid] = Position(0, since=since if since == FOREVER else stream.head, held=True)
+    stream.positions[client.sid] = SubscriptionPosition(0, since=since if since == FOREVER else stream.head, held=True)
     stream.pfs.forget(client.sid)
     before = len(world.log)
     push(world, 40)
@@ -158,7 +158,7 @@ def test_who_has_settled_all_from_before_it_joined_is_counted_whole() -> None:
     """What it holds back of the log is another question."""
     world, client, stream = world_with("w = 9")
     push(world, 5)
-    stream.positions[client.sid] = Position(0, since=stream.head, acked=stream.head, held=True)
+    stream.positions[client.sid] = SubscriptionPosition(0, since=stream.head, acked=stream.head, held=True)
 
     row = listed(world)
 

@@ -26,7 +26,7 @@ def page(ticks: list[int], **masks: int) -> Page:
 
 def settled(page: Page) -> bool:
     """It changes behind the back of the type checker."""
-    return page.settled
+    return page.is_complete
 
 
 def test_a_share_is_what_matched_above_where_the_reader_stands() -> None:

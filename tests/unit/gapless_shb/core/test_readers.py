@@ -11,11 +11,11 @@ from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, PubendId
 from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.consumers import Channel, Consumer
+from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pfs import Pfs
-from gapless_shb.core.positions import Position
+from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.readers import CatchUpReader, expired_mask, unexpired
-from gapless_shb.core.shelf import Shelf
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 PUBEND = "p@1"
 
@@ -33,15 +33,15 @@ class Bench:
         self.number = 0
         self.lost = 0
         self.effects: list[object] = []
-        subscription = Subscription(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
+        subscription = SubscriptionRecord(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
         self.channel = Channel(1, self.effects.append, [])
         self.consumer = Consumer(subscription, self.channel, "i", credit, 1 << 20, request=1, since=0)
-        self.position = Position(start, since=since, acked=start)
+        self.position = SubscriptionPosition(start, since=since, acked=start)
         readers: dict[int, CatchUpReader] = {}
-        self.shelf = Shelf(self.pfs, FOREVER, readers, self.read_shelf, self.fetch, 1 << 20)
+        self.page_cache = PageCache(self.pfs, FOREVER, readers, self.read_pages, self.fetch, 1 << 20)
         self.reader = readers[7] = CatchUpReader(self, 1, self.consumer, self.position, start)
 
-    def read_shelf(self, after: int, upto: int, number: int) -> None:
+    def read_pages(self, after: int, upto: int, number: int) -> None:
         self.reads.append((after, upto))
         self.number = number
 
@@ -51,7 +51,7 @@ class Bench:
     def behind(self, tick: int) -> int:
         return tick
 
-    def silent(self, position: Position) -> tuple[int, int]:
+    def silent(self, position: SubscriptionPosition) -> tuple[int, int]:
         return position.silent()
 
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
@@ -63,7 +63,7 @@ class Bench:
     def step(self) -> None:
         while self.reader.step(0, 0):
             pass
-        self.shelf.start_reads()
+        self.page_cache.start_reads()
         self.channel.flush()
 
     def woken(self, sids: list[int]) -> None:
@@ -85,7 +85,7 @@ class Bench:
         result = ReadResult(None, [] if error else records, chopped, error)
         if self.number:
             number, self.number = self.number, 0
-            self.woken(self.shelf.on_read(number, result))
+            self.woken(self.page_cache.on_read(number, result))
         else:
             self.reader.on_read(result, 0)
         self.step()
@@ -97,7 +97,7 @@ class Bench:
 
     def take(self, knowledge: Knowledge) -> None:
         self.reader.offer(knowledge)
-        self.woken(self.shelf.on_knowledge(knowledge))
+        self.woken(self.page_cache.on_knowledge(knowledge))
 
     @property
     def said(self) -> list[object]:

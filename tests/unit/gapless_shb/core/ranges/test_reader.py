@@ -69,7 +69,7 @@ def test_blocks_that_were_read_are_used_up_before_more_are_read() -> None:
     world, lo = forgetful("")
     for _ in range(3):
         world.calm(300)
-    assert not world.stream.turns.readers, "nobody reads but the range"
+    assert not world.stream.scheduler.readers, "nobody reads but the range"
     reads = world.performed
     reads.clear()
 

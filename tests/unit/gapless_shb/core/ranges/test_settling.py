@@ -5,7 +5,7 @@ from __future__ import annotations
 from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.core.wire import messages as m
 from gapless_shb.core.constream import CatchUp
-from gapless_shb.core.positions import Position
+from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.ranges.settling import last_event
 from unit.gapless_shb.core.harness import FORGETFUL, PUBEND
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
@@ -19,13 +19,13 @@ def attached(catch_up: CatchUp = FORGETFUL, selector: str = "") -> RangeWorld:
 
 
 def test_the_last_event_is_known_behind_since_and_up_to_the_head() -> None:
-    position = Position(0, since=100, last_tick=250)
+    position = SubscriptionPosition(0, since=100, last_tick=250)
 
     assert last_event(position, 400, 300) == 250
     assert last_event(position, 400, 200) == 200
     assert last_event(position, 270, 300) == 300, "beyond the head anything may stand"
-    assert last_event(Position(0, since=100), 400, 300) == 100, "below since anything may stand"
-    assert last_event(Position(0, since=FOREVER), 400, 300) == 300
+    assert last_event(SubscriptionPosition(0, since=100), 400, 300) == 100, "below since anything may stand"
+    assert last_event(SubscriptionPosition(0, since=FOREVER), 400, 300) == 300
 
 
 def test_it_is_answered_when_it_is_durable_and_survives_a_crash() -> None:

@@ -1,6 +1,6 @@
 """What the readers of a pubend share: pages, each read from the PFS and from the network once (protocol: readers).
 
-Readers that are near each other find each other's pages here. The shelf keeps what was used last, within a
+Readers that are near each other find each other's pages here. The page cache keeps what was used last, within a
 limit; whoever comes later than that has its pages read anew. The pages of the constream's latest steps are
 here as well, so who is a little behind needs neither the PFS nor the network.
 
@@ -41,12 +41,12 @@ _index = attrgetter("index")
 
 
 class Standing(Protocol):
-    """What the shelf must know of a reader."""
+    """What the page cache must know of a reader."""
 
     horizon: Tick
 
 
-class Shelf:
+class PageCache:
     """The pages of one pubend."""
 
     def __init__(
@@ -266,18 +266,18 @@ class Shelf:
 
     def on_knowledge(self, knowledge: Knowledge) -> list[int]:
         """RAW knowledge arrived; returns the readers that may go on."""
-        hits, settled = 0, []
+        hits, complete = 0, []
         for page in self._asked.values():
             hits += page.fill(knowledge.data, knowledge.lost)
             if knowledge.damaged:
                 page.give_up(knowledge.lo, knowledge.hi)
-            if page.settled:
-                settled.append(page)
+            if page.is_complete:
+                complete.append(page)
         if hits and knowledge.reply:
             self._learn(knowledge, hits)
-        return self._settle(settled) if settled else []
+        return self._completed(complete) if complete else []
 
-    def _settle(self, pages: list[Page]) -> list[int]:
+    def _completed(self, pages: list[Page]) -> list[int]:
         woken: list[int] = []
         for page in pages:
             self._answered(page)

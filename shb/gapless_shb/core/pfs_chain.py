@@ -18,7 +18,7 @@ SPARSE: Final = 16
 """A chain is followed while it skips this many blocks at a time, on average, or more."""
 
 
-class Walk:
+class ChainWalk:
     """A chain that is being followed, and what it has told so far."""
 
     def __init__(self, sid: int, after: Tick, newest: Tick, upto: Tick, spacing: Tick, grain: Tick) -> None:

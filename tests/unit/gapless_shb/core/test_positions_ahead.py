@@ -15,7 +15,7 @@ from unit.gapless_shb.core.harness import BASE, PUBEND
 from unit.gapless_shb.core.test_subscribing import Desk, attached
 
 FAR = BASE + 3600 * SECOND + 5 * STEP
-"""Ahead of all that the pubend has, where no start by time stands."""
+"""PositionsAhead of all that the pubend has, where no start by time stands."""
 
 
 def stream_of(desk: Desk) -> Constream:
@@ -215,7 +215,7 @@ def test_a_position_that_an_earlier_version_took_is_put_right() -> None:
     desk.world.sync()
 
     again = stream_of(desk).positions[sid]
-    assert again.settled == again.start == stream_of(desk).told_upto
+    assert again.done_upto == again.start == stream_of(desk).told_upto
     assert any("'s'" in alarm and "goes on from what is published now" in alarm for alarm in desk.world.alarms)
     desk.ask(3, in_use=m.InUse.TAKEOVER)
     assert desk.subscribed(3).positions == [m.Position(PUBEND, again.acked)]

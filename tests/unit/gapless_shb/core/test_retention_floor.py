@@ -8,8 +8,8 @@ import pytest
 
 from gapless.core.wire import messages as m
 from gapless_shb.core.checkpoint import checkpoint, released
-from gapless_shb.core.pins import Pins
-from gapless_shb.core.positions import Position
+from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.retention_floor import RetentionFloor
 from unit.gapless_shb.core.harness import PUBEND, Client
 from unit.gapless_shb.core.test_constream import push, world_with
 
@@ -18,8 +18,8 @@ from unit.gapless_shb.core.test_constream import push, world_with
 def test_the_lowest_is_the_lowest_of_those_that_pin(seed: int) -> None:
     """Beside the plain way of looking at each."""
     generator = random.Random(seed)
-    pins = Pins()
-    positions = {sid: Position(0) for sid in range(8)}
+    pins = RetentionFloor()
+    positions = {sid: SubscriptionPosition(0) for sid in range(8)}
     for step in range(2000):
         sid = generator.randrange(len(positions))
         action = generator.choice(["put", "discard", "acknowledge", "pass", "look"])
@@ -32,14 +32,14 @@ def test_the_lowest_is_the_lowest_of_those_that_pin(seed: int) -> None:
         elif action == "pass":
             positions[sid].pass_over(step)
         else:
-            assert pins.lowest() == min((position.settled for position in pins.values()), default=None)
+            assert pins.lowest() == min((position.done_upto for position in pins.values()), default=None)
     assert len(pins._heap) == len(pins._queued) <= len(positions)
 
 
 def test_one_that_comes_again_is_entered_once() -> None:
     """However often it pins and does not, while another one below keeps its entry from coming up."""
-    pins = Pins()
-    bottom, busy = Position(0), Position(0, acked=10)
+    pins = RetentionFloor()
+    bottom, busy = SubscriptionPosition(0), SubscriptionPosition(0, acked=10)
     pins.put(1, bottom)
     for _ in range(100):
         pins.put(2, busy)
@@ -55,9 +55,9 @@ def test_one_that_comes_again_is_entered_once() -> None:
 
 
 def test_who_is_lowest_comes_first() -> None:
-    pins = Pins()
+    pins = RetentionFloor()
     for sid in range(1, 8):
-        pins.put(sid, Position(0, acked=sid % 4))
+        pins.put(sid, SubscriptionPosition(0, acked=sid % 4))
 
     assert pins.lowest_few(3) == [4, 1, 5]
     assert (len(pins), list(pins), 3 in pins, 9 in pins) == (7, [1, 2, 3, 4, 5, 6, 7], True, False)
@@ -83,7 +83,7 @@ def test_released_is_what_looking_at_each_position_says() -> None:
             world.sync()
             world.read()
 
-        each = [stream.release(position) for position in stream.positions.values() if not position.quiet]
+        each = [stream.release(position) for position in stream.positions.values() if not position.pins_nothing]
         bounded = [min(tick, stream.latest_delivered) for tick in each]
         assert released(stream) == max(stream.released, min([stream.head, *bounded]))
 
@@ -91,7 +91,7 @@ def test_released_is_what_looking_at_each_position_says() -> None:
 def test_a_hold_is_given_back_although_nothing_happens_to_whom_it_was_for() -> None:
     """It goes along with what is delivered; until it is given back, no more than that is released."""
     world, _, stream = world_with("w = 9")
-    position = Position(stream.head, since=stream.head, acked=stream.head, held=True)
+    position = SubscriptionPosition(stream.head, since=stream.head, acked=stream.head, held=True)
     stream.holds.row[99] = stream.head
     stream.add(99, position, 1)
     position.reading = False  # it is durable, although this world's registry has not heard of it
@@ -115,11 +115,11 @@ def test_who_holds_the_past_is_not_asked_at_each_checkpoint() -> None:
     push(world, 3)
     world.pause(300)
     world.sync()
-    position = Position(1, acked=1, held=True)
+    position = SubscriptionPosition(1, acked=1, held=True)
     stream.holds.row[99] = 1
     stream.add(99, position, 1)
     assert checkpoint(stream)[1].held == ()
-    assert not stream.liftable
+    assert not stream.droppable_holds
 
     stream.acknowledge(99, stream.latest_delivered, 0)
     assert checkpoint(stream)[1].held == ((99, stream.latest_delivered),)
@@ -135,5 +135,5 @@ def test_a_consumer_that_is_not_durable_pins_nothing_while_it_is_live() -> None:
     world.pause(300)
     world.sync()
 
-    assert not len(stream.pinning)
+    assert not len(stream.retention_floor)
     assert stream.reported == stream.head

@@ -1,4 +1,4 @@
-"""The shelf: what several readers want is read once, and what is kept is bounded (protocol: pfs, readers; T12, T43)."""
+"""The page cache: what several want is read once, what is kept is bounded (protocol: pfs, readers; T12, T43)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import MILLISECOND
 from gapless_shb.core import gauges
-from gapless_shb.core import shelf as shelves
+from gapless_shb.core import page_cache as shelves
 from gapless_shb.core.blocks import encode
+from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pages import Page, StepMasks
 from gapless_shb.core.pfs import Pfs
-from gapless_shb.core.shelf import Shelf
 from unit.gapless_shb.core.test_pages import events
 
 PUBEND = "p@1"
@@ -23,14 +23,14 @@ LATER = 1 << 40
 
 
 class Rig:
-    """A shelf, and the readers 7 and 8, who stand at 0."""
+    """A page_cache, and the readers 7 and 8, who stand at 0."""
 
     def __init__(self, kept_bytes: int = 1 << 20, live_from: int = LATER) -> None:
         self.readers = {7: SimpleNamespace(horizon=0), 8: SimpleNamespace(horizon=0)}
         self.reads: list[tuple[int, int, int]] = []
         self.fetches: list[Ranges] = []
         pfs = Pfs(PUBEND, MILLISECOND, LATER, 0)
-        self.shelf = Shelf(pfs, live_from, self.readers, self.read, self.fetch, kept_bytes)
+        self.page_cache = PageCache(pfs, live_from, self.readers, self.read, self.fetch, kept_bytes)
 
     def read(self, after: int, upto: int, number: int) -> None:
         self.reads.append((after, upto, number))
@@ -45,37 +45,37 @@ class Rig:
             for ticks in blocks
         ]
         _, _, number = self.reads.pop(0)
-        return self.shelf.on_read(number, ReadResult(None, records, first, error))
+        return self.page_cache.on_read(number, ReadResult(None, records, first, error))
 
     def with_blocks(self, *blocks: list[int]) -> Rig:
-        self.shelf.want_blocks(7, 0)
-        self.shelf.start_reads()
+        self.page_cache.want_blocks(7, 0)
+        self.page_cache.start_reads()
         self.answer(*blocks)
         return self
 
     def page(self, horizon: int) -> Page:
-        page = self.shelf.page(horizon)
+        page = self.page_cache.page(horizon)
         assert page is not None
         return page
 
     def ask(self, sid: int, horizon: int = 0) -> Page:
         page = self.page(horizon)
-        self.shelf.ask(sid, page, page.wanted(sid, horizon), 0)
+        self.page_cache.ask(sid, page, page.wanted(sid, horizon), 0)
         return page
 
     def arrive(self, *ticks: int) -> list[int]:
-        return self.shelf.on_knowledge(Knowledge(PUBEND, 0, LATER, events(*ticks), 0, reply=True))
+        return self.page_cache.on_knowledge(Knowledge(PUBEND, 0, LATER, events(*ticks), 0, reply=True))
 
 
 def test_who_stands_lowest_is_read_for_and_the_others_come_along() -> None:
     rig = Rig()
-    rig.shelf.want_blocks(7, 50)
-    rig.shelf.want_blocks(8, 10)
-    rig.shelf.start_reads()
+    rig.page_cache.want_blocks(7, 50)
+    rig.page_cache.want_blocks(8, 10)
+    rig.page_cache.start_reads()
     assert [(after, upto) for after, upto, _ in rig.reads] == [(10, LATER)]
 
-    rig.shelf.want_blocks(9, 30)
-    rig.shelf.start_reads()
+    rig.page_cache.want_blocks(9, 30)
+    rig.page_cache.start_reads()
     assert len(rig.reads) == 1, "that one is coming"
 
     assert rig.answer([20], [60]) == [7, 8, 9]
@@ -87,52 +87,52 @@ def test_a_read_that_ended_early_says_nothing_of_the_rest() -> None:
     """T12: the oldest come first, and what they leave out is no silence."""
     rig = Rig().with_blocks([20], [30])
 
-    assert rig.shelf.page(30) is None
-    assert rig.shelf.silent_upto(30, LATER) == 30
+    assert rig.page_cache.page(30) is None
+    assert rig.page_cache.silent_upto(30, LATER) == 30
 
 
 def test_a_read_that_found_nothing_is_silence_as_far_as_it_went() -> None:
     rig = Rig().with_blocks()
 
-    assert rig.shelf.page(5) is None
-    assert rig.shelf.silent_upto(5, LATER + 9) == LATER
+    assert rig.page_cache.page(5) is None
+    assert rig.page_cache.silent_upto(5, LATER + 9) == LATER
 
 
 def test_nothing_is_silence_at_or_below_the_chop_point() -> None:
     """T43: it is sampled after the read."""
     rig = Rig()
-    rig.shelf.want_blocks(7, 0)
-    rig.shelf.start_reads()
+    rig.page_cache.want_blocks(7, 0)
+    rig.page_cache.start_reads()
     rig.answer([60], first=40)
 
-    assert rig.shelf.page(0) is None
+    assert rig.page_cache.page(0) is None
     assert rig.page(40).index == 60
-    rig.shelf.want_blocks(7, 60)
-    rig.shelf.start_reads()
+    rig.page_cache.want_blocks(7, 60)
+    rig.page_cache.start_reads()
     rig.answer(first=80)
-    assert rig.shelf.silent_upto(60, LATER) == 60
-    assert rig.shelf.silent_upto(80, LATER) == LATER
+    assert rig.page_cache.silent_upto(60, LATER) == 60
+    assert rig.page_cache.silent_upto(80, LATER) == LATER
 
 
 def test_who_stands_within_a_block_goes_on_in_it() -> None:
     """T50: a block overlaps what is read although it begins below; who stands below comes to the whole of it."""
     rig = Rig()
-    rig.shelf.want_blocks(7, 15)
-    rig.shelf.start_reads()
+    rig.page_cache.want_blocks(7, 15)
+    rig.page_cache.start_reads()
     rig.answer([10, 20, 30])
 
     assert rig.page(15).wanted(7, 15) == 0b110
     assert rig.page(9).wanted(7, 9) == 0b111
-    assert rig.shelf.page(8) is None
+    assert rig.page_cache.page(8) is None
 
 
 def test_what_cannot_be_read_is_unknown() -> None:
     rig = Rig()
-    rig.shelf.want_blocks(7, 0)
-    rig.shelf.start_reads()
+    rig.page_cache.want_blocks(7, 0)
+    rig.page_cache.start_reads()
 
     assert rig.answer(error="block checksum mismatch") == [7]
-    assert rig.shelf.unreadable_upto == LATER
+    assert rig.page_cache.unreadable_upto == LATER
 
 
 def test_two_who_want_the_same_are_one_question_and_both_get_the_answer() -> None:
@@ -145,7 +145,7 @@ def test_two_who_want_the_same_are_one_question_and_both_get_the_answer() -> Non
     assert rig.arrive(10) == []
     assert rig.arrive(20, 30) == [7, 8]
     assert page.have == 0b111
-    assert value_of(rig.shelf.gauges(PUBEND), gauges.SHARED_FETCHES) == 1
+    assert value_of(rig.page_cache.gauges(PUBEND), gauges.SHARED_FETCHES) == 1
 
 
 def test_the_pages_behind_come_along() -> None:
@@ -163,21 +163,21 @@ def test_answers_count_also_when_nobody_waits_any_more() -> None:
     rig = Rig().with_blocks([10])
     rig.ask(7)
     rig.readers.clear()
-    assert rig.shelf.expects
+    assert rig.page_cache.expects
 
     rig.arrive(10)
 
     assert rig.page(0).have == 1
-    assert not rig.shelf.expects
+    assert not rig.page_cache.expects
 
 
 def test_only_so_much_is_under_way_and_who_wants_more_is_told_when_there_is_room() -> None:
     limit = shelves.FETCHES_MAX * 16
     rig = Rig().with_blocks(list(range(1, limit + 100)))
     stands = 0
-    while rig.shelf._asked_ticks < limit:
+    while rig.page_cache._asked_ticks < limit:
         page = rig.ask(7, stands)
-        stands = max(rig.shelf._asked)
+        stands = max(rig.page_cache._asked)
     asked = len(rig.fetches)
 
     rig.ask(8, stands)
@@ -193,17 +193,17 @@ def test_what_was_used_last_is_kept_and_what_was_asked_for_in_any_case() -> None
     rig.page(0).payload(1)
     rig.page(10).payload(1)
     rig.page(0)
-    assert value_of(rig.shelf.gauges(PUBEND), gauges.KEPT_BYTES) < 300
+    assert value_of(rig.page_cache.gauges(PUBEND), gauges.KEPT_BYTES) < 300
 
     for horizon in (0, 10):
         rig.page(horizon).payload(1)
     big = rig.page(0)
     big.fill(events(*[10] * 40), 0)
     rig.page(0)
-    rig.shelf.tidy([])
+    rig.page_cache.tidy([])
 
-    assert rig.shelf.page(10) is None, "it was not used for longest"
-    assert rig.shelf.expects
+    assert rig.page_cache.page(10) is None, "it was not used for longest"
+    assert rig.page_cache.expects
     assert rig.page(20).asked, "the answer to it is under way"
 
 
@@ -213,47 +213,47 @@ def test_what_a_reader_is_about_to_take_stays_until_its_turn_has_come() -> None:
     rig.arrive(10, 20, 30)
     rig.readers[7].horizon = 10
 
-    rig.shelf.tidy([7])
-    assert [rig.shelf.page(at) is not None for at in (0, 10, 20)] == [False, True, False]
+    rig.page_cache.tidy([7])
+    assert [rig.page_cache.page(at) is not None for at in (0, 10, 20)] == [False, True, False]
 
-    rig.shelf.tidy([])
-    assert rig.shelf.page(10) is None
+    rig.page_cache.tidy([])
+    assert rig.page_cache.page(10) is None
 
 
 def test_who_is_a_little_behind_is_served_from_memory() -> None:
     """Neither the PFS nor the network is asked, and small steps are made one."""
     rig = Rig(live_from=100)
     for tick in (110, 120, 130):
-        rig.shelf.add_live(Page(tick - 10, [tick], StepMasks({7: 1}), events(tick)))
+        rig.page_cache.add_live(Page(tick - 10, [tick], StepMasks({7: 1}), events(tick)))
 
     page = rig.page(110)
 
     assert list(page.select(page.wanted(7, 110)).ticks) == [120, 130]
-    assert rig.shelf.page(130) is None
-    assert rig.shelf.silent_upto(130, 140) == 140
+    assert rig.page_cache.page(130) is None
+    assert rig.page_cache.silent_upto(130, 140) == 140
     assert list(rig.page(100).ticks) == [110, 120, 130]
 
 
 def test_steps_that_are_not_kept_any_more_are_not_silence() -> None:
     rig = Rig(kept_bytes=120, live_from=100)
     for tick in (110, 120, 130, 140):
-        rig.shelf.add_live(Page(tick - 10, [tick], StepMasks({7: 1}), events(tick)))
+        rig.page_cache.add_live(Page(tick - 10, [tick], StepMasks({7: 1}), events(tick)))
 
-    assert value_of(rig.shelf.gauges(PUBEND), gauges.KEPT_BYTES) <= 120
-    assert rig.shelf.page(100) is None
-    assert rig.shelf.silent_upto(100, 150) == 100
-    assert rig.shelf.silent_upto(140, 150) == 150
+    assert value_of(rig.page_cache.gauges(PUBEND), gauges.KEPT_BYTES) <= 120
+    assert rig.page_cache.page(100) is None
+    assert rig.page_cache.silent_upto(100, 150) == 100
+    assert rig.page_cache.silent_upto(140, 150) == 150
 
 
 def test_a_block_that_is_cut_anew_wakes_who_waited_for_its_pages() -> None:
     """By now it is known how large events are."""
     rig = Rig().with_blocks(list(range(1, 41)))
     rig.ask(7)
-    rig.shelf._portion = 1024
-    rig.shelf._remove(rig.page(20))
+    rig.page_cache._portion = 1024
+    rig.page_cache._remove(rig.page(20))
 
-    rig.shelf.want_blocks(8, 0)
-    rig.shelf.start_reads()
+    rig.page_cache.want_blocks(8, 0)
+    rig.page_cache.start_reads()
 
     assert 7 in rig.answer(list(range(1, 41)))
     assert len(rig.page(0).ticks) == 40
@@ -261,9 +261,9 @@ def test_a_block_that_is_cut_anew_wakes_who_waited_for_its_pages() -> None:
 
 def test_ticks_are_asked_for_in_one_range_where_there_is_nothing_else_between() -> None:
     rig = Rig().with_blocks(list(range(1, 17)))
-    before = rig.shelf._near
+    before = rig.page_cache._near
     rig.ask(7)
 
     rig.arrive(*range(1, 17))
 
-    assert rig.shelf._near > before
+    assert rig.page_cache._near > before

@@ -25,7 +25,7 @@ from gapless_shb.core.admission import RefusedError, called, lost_data
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 Then: TypeAlias = "Callable[[int, int], None]"
 """(now, wall)"""
@@ -58,7 +58,7 @@ class Doubt:
     """Under which version of the holds the PHB was asked; None: it was not asked yet."""
 
 
-class Ahead:
+class PositionsAhead:
     """All doubts of an SHB."""
 
     def __init__(self, hosting: Hosting, end: Callable[[int, int, int], None]) -> None:
@@ -216,7 +216,7 @@ class Ahead:
 
         return refuse
 
-    def _move_back(self, stream: Constream, subscription: Subscription, reason: str) -> None:
+    def _move_back(self, stream: Constream, subscription: SubscriptionRecord, reason: str) -> None:
         pubend, upto = stream.pubend, stream.behind(stream.told_upto)
         stream.move_back(subscription.sid, upto, subscription.version)
         if subscription.start.get(pubend, 0) > upto:

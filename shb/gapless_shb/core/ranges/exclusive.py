@@ -31,7 +31,7 @@ Waiting: TypeAlias = "tuple[ClientSession, TakeLease | Subscribe]"
 
 
 @dataclass(slots=True)
-class Held:
+class Holder:
     """A lease, and who waits for its end."""
 
     session: ClientSession
@@ -40,7 +40,7 @@ class Held:
     waiting: list[Waiting] = field(default_factory=list)
 
 
-class Leasing:
+class ExclusiveReaders:
     """All leases of an SHB."""
 
     def __init__(self, hosting: Hosting, targets: Targets, grant: Callable[[int, int, ServerMessage], None]) -> None:
@@ -48,7 +48,7 @@ class Leasing:
         self._hosting = hosting
         self._targets = targets
         self._grant = grant
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, Holder] = {}
         self._ended: list[Waiting] = []
         """Who waited for a lease that has ended."""
 
@@ -77,7 +77,7 @@ class Leasing:
         if held is not None and (held.session.number, held.request) != (session.number, request.request):
             lost = LeaseLost(held.request, Code.TAKEN_OVER, f"the lease was taken over by {request.owner!r}")
             self._hosting.tell(held.session.number, lost)
-        self._held[sid] = Held(session, request.request, request.owner, waiting)
+        self._held[sid] = Holder(session, request.request, request.owner, waiting)
         self._grant(sid, session.number, Leased(request.request, sid))
 
     def _take_from_consumer(self, session: ClientSession, request: TakeLease, sid: int) -> None:

@@ -1,8 +1,8 @@
 """Who pins the log, and how far down: what makes released(p) cheap to know (protocol: positions).
 
-Only positions that are not silent do: the others go along with what is delivered. Their lowest is the top of
-a heap, whose entries are brought up to date when they come to the top, and not before: what is settled only
-rises while a position pins, so an old entry is too low, never too high. A checkpoint costs what changed at the
+Only positions that are not idle do: the others go along with what is delivered. Their lowest is the top of
+a heap, whose entries are brought up to date when they come to the top, and not before: what is done with only
+grows while a position pins, so an old entry is too low, never too high. A checkpoint costs what changed at the
 bottom, not what there is.
 """
 
@@ -12,16 +12,16 @@ from collections.abc import Iterator, ValuesView
 from heapq import heappop, heappush, heapreplace, nsmallest
 
 from gapless.core.stream.ticks import Tick
-from gapless_shb.core.positions import Position
+from gapless_shb.core.positions import SubscriptionPosition
 
 
-class Pins:
-    """The positions of one pubend that are not silent, by subscription."""
+class RetentionFloor:
+    """The positions of one pubend that are not idle, by subscription."""
 
     __slots__ = ("_heap", "_pinning", "_queued")
 
     def __init__(self) -> None:
-        self._pinning: dict[int, Position] = {}
+        self._pinning: dict[int, SubscriptionPosition] = {}
         self._heap: list[tuple[Tick, int]] = []
         self._queued: set[int] = set()
         """Who has an entry in the heap: one each, also if it pins no more."""
@@ -35,27 +35,27 @@ class Pins:
     def __iter__(self) -> Iterator[int]:
         return iter(self._pinning)
 
-    def values(self) -> ValuesView[Position]:
+    def values(self) -> ValuesView[SubscriptionPosition]:
         """All of the positions."""
         return self._pinning.values()
 
-    def put(self, sid: int, position: Position) -> None:
-        """This one pins from what it has settled on."""
+    def put(self, sid: int, position: SubscriptionPosition) -> None:
+        """This one pins from what it is done with on."""
         self._pinning[sid] = position
         if sid not in self._queued:
             self._queued.add(sid)
-            heappush(self._heap, (position.settled, sid))
+            heappush(self._heap, (position.done_upto, sid))
 
     def discard(self, sid: int) -> None:
         """It pins nothing any more."""
         self._pinning.pop(sid, None)
 
     def lowest_few(self, count: int) -> list[int]:
-        """Who has settled least, so many of them."""
-        return nsmallest(count, self._pinning, key=lambda sid: (self._pinning[sid].settled, sid))
+        """Who is done with least, so many of them."""
+        return nsmallest(count, self._pinning, key=lambda sid: (self._pinning[sid].done_upto, sid))
 
     def lowest(self) -> Tick | None:
-        """How far everybody who pins has settled; None when nobody does."""
+        """How far everybody who pins is done; None when nobody does."""
         heap = self._heap
         while heap:
             entered, sid = heap[0]
@@ -63,8 +63,8 @@ class Pins:
             if position is None:
                 heappop(heap)
                 self._queued.discard(sid)
-            elif position.settled > entered:
-                heapreplace(heap, (position.settled, sid))
+            elif position.done_upto > entered:
+                heapreplace(heap, (position.done_upto, sid))
             else:
                 return entered
         return None

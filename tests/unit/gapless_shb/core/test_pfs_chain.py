@@ -9,7 +9,7 @@ from gapless.core.ports import Put
 from gapless.core.stream.ticks import MILLISECOND, STEP
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.pfs import Found, Pfs
-from gapless_shb.core.walks import Walk
+from gapless_shb.core.pfs_chain import ChainWalk
 
 Records = list[tuple[int, bytes]]
 
@@ -28,7 +28,7 @@ def written(blocks: list[tuple[int, list[int]]]) -> tuple[Pfs, Records]:
 
 def walked(pfs: Pfs, records: Records, after: int, limit: int, spacing: int) -> Found | None:
     """What a walk of subscription 1 finds; None when it gives up."""
-    walk = Walk(1, after, pfs.newest(1), pfs.sealed_upto, spacing, MILLISECOND)
+    walk = ChainWalk(1, after, pfs.newest(1), pfs.sealed_upto, spacing, MILLISECOND)
     while walk.span is not None:
         lo, hi = walk.span
         assert hi > after, "it reads what nobody asked for"
@@ -67,7 +67,7 @@ def test_it_gives_up_when_it_skips_too_little() -> None:
 def test_it_gives_up_when_a_read_ends_before_its_span_does() -> None:
     """Blocks may lie so close, and be so large, that one read does not return all of a span: the newest are missing."""
     pfs, records = written([(1, [1])] * 9)
-    walk = Walk(1, 0, pfs.newest(1), pfs.sealed_upto, 0, MILLISECOND)
+    walk = ChainWalk(1, 0, pfs.newest(1), pfs.sealed_upto, 0, MILLISECOND)
     assert walk.on_records(records[-1:], 100) is None
     assert walk.span is not None
     assert walk.span[0] < records[0][0] < records[-2][0] <= walk.span[1], "one millisecond, and all blocks are in it"

@@ -25,7 +25,7 @@ def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
 
     push(world, 5)
 
-    assert client.sid in stream.turns.readers
+    assert client.sid in stream.scheduler.readers
     world.pause(300)
     for _ in range(5):
         world.sync()
@@ -69,18 +69,18 @@ def test_what_a_turn_leaves_goes_on_at_the_next() -> None:
     fall_behind(world, client, TICKS_MAX)
     push(world)
     world.hosting.around.catch_up = CatchUp(turn_events=1)
-    assert stream.turns.deadline() is None, "without credit it cannot go on"
+    assert stream.scheduler.deadline() is None, "without credit it cannot go on"
     world.now += 1
 
     grant(world, client, 2 * TICKS_MAX)
-    assert client.sid in stream.turns.readers
-    assert stream.turns.interrupted == 1
+    assert client.sid in stream.scheduler.readers
+    assert stream.scheduler.interrupted == 1
     assert world.role.deadline() == world.now + 1
 
     world.now += 1
     world.role.on_deadline(world.now, world.wall)
     world.pump()
-    assert stream.turns.deadline() is None
+    assert stream.scheduler.deadline() is None
     assert client.sid in stream.live
     while client.inbox:
         world.consume(client)
@@ -110,7 +110,7 @@ def test_however_much_a_turn_brings_its_allowance_is_one() -> None:
 
     for _ in range(30):
         world.pause(1)
-    assert not stream.turns.readers
+    assert not stream.scheduler.readers
 
 
 def test_readers_of_one_pubend_do_not_wait_for_those_of_another() -> None:
@@ -122,8 +122,8 @@ def test_readers_of_one_pubend_do_not_wait_for_those_of_another() -> None:
     lo = world.stable
     fall_behind(world, client, 2 * TICKS_MAX)
     world.deliver(replace(world.knowledge(lo, world.stable, raw=True, reply=False), pubend="q@1"))
-    assert client.sid in stream.turns.readers
-    assert client.sid in other.turns.readers
+    assert client.sid in stream.scheduler.readers
+    assert client.sid in other.scheduler.readers
     world.hosting.around.catch_up = CatchUp(turn_events=1)
     world.now += 1
 
@@ -148,7 +148,7 @@ def test_what_arrives_before_its_next_turn_is_the_readers_too() -> None:
     checkpoint(world)
     grant(world, client, 100)
     around = world.hosting.around
-    turns = world.stream.turns
+    turns = world.stream.scheduler
 
     around.catch_up = CatchUp(0, turn_events=0)  # nobody gets a turn
     world.now += 1
@@ -169,13 +169,13 @@ def test_what_arrives_before_its_next_turn_is_the_readers_too() -> None:
 def test_it_is_counted_who_falls_behind_and_who_has_caught_up() -> None:
     world, client, stream = world_with()
     push(world)
-    before = stream.turns.promoted
+    before = stream.scheduler.promoted
     fall_behind(world, client, 1)
     push(world)
     grant(world, client, 100)
 
-    assert stream.turns.demoted == 1, "once, not for each event"
-    assert stream.turns.promoted == before + 1
+    assert stream.scheduler.demoted == 1, "once, not for each event"
+    assert stream.scheduler.promoted == before + 1
 
 
 def test_an_answer_to_an_earlier_reader_is_not_taken_for_its_own() -> None:
@@ -183,10 +183,10 @@ def test_an_answer_to_an_earlier_reader_is_not_taken_for_its_own() -> None:
     world, client, stream = world_with()
     push(world)
     fall_behind(world, client, 3)
-    reader = stream.turns.readers[client.sid]
+    reader = stream.scheduler.readers[client.sid]
     reader.on_read = lambda *_: pytest.fail("it asked for nothing")  # type: ignore[method-assign]
 
-    stream.turns.on_read(client.sid, reader.number - 1, ReadResult(None, [], 0, "bad"), world.now, world.wall)
+    stream.scheduler.on_read(client.sid, reader.number - 1, ReadResult(None, [], 0, "bad"), world.now, world.wall)
     world.feed(AskInterest())
     world.pump()
 
@@ -199,7 +199,7 @@ def test_who_left_has_no_turn_any_more() -> None:
     fall_behind(world, client, 3)
     world.detach(client)
 
-    assert not stream.turns.readers
-    stream.turns.step(client.sid, world.now, world.wall)
-    assert stream.turns.deadline() is None
+    assert not stream.scheduler.readers
+    stream.scheduler.step(client.sid, world.now, world.wall)
+    assert stream.scheduler.deadline() is None
     assert client.sid not in stream.live

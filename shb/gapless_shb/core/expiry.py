@@ -1,4 +1,4 @@
-"""Leases: a durable subscription that nobody consumes for long is given up, and its return is no silent loss.
+"""The expiry of subscriptions: one that nobody consumes for long is given up, and its return is no silent loss.
 
 Off unless `subscription_lease_seconds` is set. Time is what this SHB was up, counted in beats of its monotonic
 timer: a wall clock that jumps, a broker that is down and a process that stands still count for nothing or for
@@ -27,7 +27,7 @@ from gapless.core.ports import ClientSession, Delete, Operation, RecoveryReader,
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import Position, StartAt, Subscribe
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.subscriptions import Subscription
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 LEASES = "shb/leases"
 """`uptime` → milliseconds; subscription id → the uptime at which it was seen to be left."""
@@ -73,7 +73,7 @@ def beat_of(lease_ms: int) -> int:
     return max(1, min(lease_ms // BEATS, BEAT_MS_MAX))
 
 
-class Leases:
+class Expiry:
     """Who was left when, who is on his way back, and who has lapsed."""
 
     def __init__(self, hosting: Hosting, lease_ms: int | None, reader: RecoveryReader) -> None:
@@ -120,7 +120,7 @@ class Leases:
         if self._obsolete:
             self._hosting.write(self._obsolete)
 
-    def on_beat(self, is_awaited: Callable[[int], bool], remove: Callable[[Subscription], None]) -> None:
+    def on_beat(self, is_awaited: Callable[[int], bool], remove: Callable[[SubscriptionRecord], None]) -> None:
         """One more beat has passed: notes who was left, and gives up whose lease has run out.
 
         `is_awaited`: whether somebody waits for a subscription that is being created.
@@ -156,17 +156,17 @@ class Leases:
             and not is_awaited(subscription.sid)
         ]
 
-    def _lapse(self, subscription: Subscription) -> None:
+    def _lapse(self, subscription: SubscriptionRecord) -> None:
         """Its position is written before it is removed: else a crash between the two would lose it."""
         hosting = self._hosting
         client_id, name = subscription.client_id, subscription.name
         on = {stream.pubend: stream.positions[subscription.sid] for stream in hosting.streams.values()}
         # Its token may have named pubends that are not known here yet: there it stands where it began.
         starts = subscription.start | {pubend: position.start for pubend, position in on.items()}
-        settled = subscription.start | {
-            pubend: hosting.streams[pubend].settled(position) for pubend, position in on.items()
+        done = subscription.start | {
+            pubend: hosting.streams[pubend].done_upto(position) for pubend, position in on.items()
         }
-        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, settled, subscription.late_start)
+        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, done, subscription.late_start)
         operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
         self._lapsed.pop((client_id, name), None)
         self._lapsed[client_id, name] = lapsed

@@ -21,19 +21,19 @@ from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import Tick
 from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Consumer
-from gapless_shb.core.positions import Position
+from gapless_shb.core.page_cache import PageCache
+from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.readers import CatchUpReader
-from gapless_shb.core.shelf import Shelf
 
 if TYPE_CHECKING:
     from gapless_shb.core.constream import Constream, Surroundings
 
-_SHELF = 0
+_PAGE_CACHE = 0
 """Stands in the place of a subscription's id, which is never 0, in what is read for all readers."""
-_SHELF_READ_BYTES = 256 << 10
+_PAGE_CACHE_READ_BYTES = 256 << 10
 
 
-class Turns:
+class Scheduler:
     """The readers of one pubend at one SHB."""
 
     def __init__(self, stream: Constream, around: Surroundings, curiosity: CuriosityStream) -> None:
@@ -47,8 +47,8 @@ class Turns:
         self._left = 0
         """How many events readers may still send in this turn."""
         self._reader_count = 0
-        self.shelf = Shelf(
-            stream.pfs, stream.head, self.readers, self._read_shelf, self.fetch, around.catch_up.kept_bytes
+        self.page_cache = PageCache(
+            stream.pfs, stream.head, self.readers, self._read_pages, self.fetch, around.catch_up.kept_bytes
         )
         self._runnable: dict[int, None] = {}
         """The readers that can go on, in the order of their turns."""
@@ -69,11 +69,11 @@ class Turns:
         yield gauges.DEMOTED.gauge(self.demoted, self.pubend)
         yield gauges.PROMOTED.gauge(self.promoted, self.pubend)
         yield gauges.INTERRUPTED.gauge(self.interrupted, self.pubend)
-        yield from self.shelf.gauges(self.pubend)
+        yield from self.page_cache.gauges(self.pubend)
 
     # -------------------------------------------------------------------------------- who has one
 
-    def start(self, consumer: Consumer, position: Position, at: Tick) -> None:
+    def start(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
         """A reader serves the consumer from `at` on, when it gets a turn."""
         self._reader_count += 1
         self.readers[consumer.sid] = CatchUpReader(self, self._reader_count, consumer, position, at)
@@ -132,8 +132,8 @@ class Turns:
             self._left -= max(credit - reader.consumer.credit_events, 1)
             self._stepped(reader)
         self.interrupted += bool(self._runnable)
-        self.shelf.tidy(self._runnable)
-        self.shelf.start_reads()
+        self.page_cache.tidy(self._runnable)
+        self.page_cache.start_reads()
 
     def _stepped(self, reader: CatchUpReader) -> None:
         """Takes note of where a reader stands; where it has reached the head, the constream takes over (T25)."""
@@ -164,7 +164,7 @@ class Turns:
 
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
         """Knowledge arrived: what was asked for, or what passes by."""
-        if not self.readers and not self.shelf.expects:
+        if not self.readers and not self.page_cache.expects:
             return
         if knowledge.stamp is not RAW:
             return
@@ -177,7 +177,7 @@ class Turns:
                 self._runnable[sid] = None
             else:
                 del self._fetching[sid]
-        self._woken(self.shelf.on_knowledge(knowledge))
+        self._woken(self.page_cache.on_knowledge(knowledge))
         self.pump(now, wall)
 
     def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
@@ -186,8 +186,8 @@ class Turns:
             text = f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}"
             self._around.outbox.emit(Alarm(AlarmCode.PFS_UNREADABLE, text, self.pubend))
         reader = self.readers.get(sid)
-        if sid == _SHELF:
-            self._woken(self.shelf.on_read(number, result))
+        if sid == _PAGE_CACHE:
+            self._woken(self.page_cache.on_read(number, result))
         elif reader is not None and reader.number == number:
             reader.on_read(result, now)
             self._runnable[sid] = None
@@ -216,7 +216,7 @@ class Turns:
         """As `Constream.behind`."""
         return self._stream.behind(tick)
 
-    def silent(self, position: Position) -> tuple[Tick, Tick]:
+    def silent(self, position: SubscriptionPosition) -> tuple[Tick, Tick]:
         """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
         self._stream.release(position)
         return position.silent()
@@ -226,9 +226,9 @@ class Turns:
         answered = partial(self.on_read, reader.consumer.sid, reader.number)
         self._around.outbox.read(self.pfs.stream, after, upto, answered)
 
-    def _read_shelf(self, after: Tick, upto: Tick, number: int) -> None:
-        answered = partial(self.on_read, _SHELF, number)
-        self._around.outbox.read(self.pfs.stream, after, upto, answered, _SHELF_READ_BYTES)
+    def _read_pages(self, after: Tick, upto: Tick, number: int) -> None:
+        answered = partial(self.on_read, _PAGE_CACHE, number)
+        self._around.outbox.read(self.pfs.stream, after, upto, answered, _PAGE_CACHE_READ_BYTES)
 
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
         """Asks for what a reader wants, and offers it what comes, also when that is before its next turn."""

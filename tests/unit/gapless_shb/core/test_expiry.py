@@ -10,9 +10,9 @@ from gapless.core.network.facts import PubendMeta, Seen
 from gapless.core.ports import SessionEnded, Set
 from gapless.core.stream.ticks import MILLISECOND
 from gapless.core.wire import messages as m
-from gapless_shb.core import leases
+from gapless_shb.core import expiry
 from gapless_shb.core.broker import Timing
-from gapless_shb.core.leases import LAPSED, LEASES, beat_of
+from gapless_shb.core.expiry import LAPSED, LEASES, beat_of
 from unit.gapless_shb.core.harness import BASE, PUBEND
 from unit.gapless_shb.core.test_subscribing import Desk
 
@@ -82,7 +82,7 @@ def test_it_is_no_longer_of_interest_to_anybody_and_pins_nothing() -> None:
     stream = office.world.stream
     assert sid not in office.world.filters
     assert sid not in stream.positions
-    assert sid not in stream.pinning
+    assert sid not in stream.retention_floor
 
 
 def test_without_leases_nobody_ever_is() -> None:
@@ -408,7 +408,7 @@ class TestItsReturn:
 
 
 def test_only_so_many_positions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "LAPSED_MAX", 2)
+    monkeypatch.setattr(expiry, "LAPSED_MAX", 2)
     office = Office()
     for number, name in enumerate("abc", 1):
         office.come(number, name)
@@ -421,7 +421,7 @@ def test_only_so_many_positions_are_remembered(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_only_so_many_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "LAPSES_MOST", 2)
+    monkeypatch.setattr(expiry, "LAPSES_MOST", 2)
     office = Office()
     for number, name in enumerate("abc", 1):
         office.come(number, name)
