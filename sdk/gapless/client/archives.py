@@ -81,7 +81,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class ArchivePortion:
     """Some of what a subscription selects of a covered part."""
 
     events: list[Event]
@@ -118,7 +118,7 @@ class Selection:
         parts += [Part(low, high, covered=False) for low, high in covered.gaps(start, end)]
         return sorted(parts, key=lambda part: part.start)
 
-    def portions(self, pubend: PubendId, start: Tick, end: Tick) -> Iterator[Portion]:
+    def portions(self, pubend: PubendId, start: Tick, end: Tick) -> Iterator[ArchivePortion]:
         """What is selected of a covered part, portion by portion; the last one says that it is the last.
 
         Raises ArchiveError for what is not of the part.
@@ -135,9 +135,9 @@ class Selection:
                 chosen.append(event)
                 size += len(event.body)
             if len(chosen) >= EVENTS_AT_ONCE or size >= BYTES_AT_ONCE or looked >= LOOKED_AT_ONCE:
-                yield Portion(chosen, upto, is_last=False)
+                yield ArchivePortion(chosen, upto, is_last=False)
                 chosen, size, looked = [], 0, 0
-        yield Portion(chosen, end, is_last=True)
+        yield ArchivePortion(chosen, end, is_last=True)
 
     def _selects(self, event: Event) -> bool:
         """Whether a broker would deliver it now: it has not expired, and matches by topic, properties and headers."""

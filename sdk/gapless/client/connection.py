@@ -13,9 +13,9 @@ from gapless import plugins
 from gapless.client.ack_modes import AckMode
 from gapless.client.addresses import Remote, parse
 from gapless.client.archives import Archive, check_archive, check_network
+from gapless.client.awaitable import AwaitableContext
 from gapless.client.driver import Dialler, Driver
 from gapless.client.embedded import EmbeddedBroker
-from gapless.client.entering import Entering
 from gapless.client.keyed import KeyedPublishing
 from gapless.client.listings import (
     BrokerStatus,
@@ -38,7 +38,7 @@ ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
 def connect(
     address: str, *, client_id: str = "", wait: bool = False, archive: Archive | None = None
-) -> Entering[Connection]:
+) -> AwaitableContext[Connection]:
     """A connection to a broker, to be awaited or entered.
 
     Args:
@@ -76,7 +76,7 @@ def connect(
             await broker.stop()
             raise
 
-    return Entering(begin)
+    return AwaitableContext(begin)
 
 
 async def _open(

@@ -25,7 +25,7 @@ Dialler: TypeAlias = "Callable[[str, Callable[[Link], LinkHandler]], Awaitable[L
 """Connects to an address, as `gapless.spi.Transport.dial` does."""
 
 
-class Owner:
+class Recipient:
     """Who is told what becomes of a publisher, a subscription or a question; each hears what concerns it."""
 
     def on_answered(self, result: Any) -> None:
@@ -44,7 +44,7 @@ class Owner:
         """There is something to take."""
 
 
-class LinkEnd:
+class ClientLinkOwner:
     """Hears one link, for as long as the core cares for it."""
 
     __slots__ = ("_driver", "link", "number")
@@ -83,8 +83,8 @@ class Driver:
         self.closed = False
         self._dial = dial
         self._patient = patient
-        self._owners: dict[int, Owner] = {}
-        self._links: dict[int, LinkEnd] = {}
+        self._recipients: dict[int, Recipient] = {}
+        self._links: dict[int, ClientLinkOwner] = {}
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._opening: asyncio.Future[None] | None = None
         self._all_links_closed: asyncio.Future[None] | None = None
@@ -103,11 +103,11 @@ class Driver:
             e.Unreachable: self._on_unreachable,
             e.Closed: self._on_closed,
             e.Notice: lambda notice: log.warning("%s", notice.text),
-            e.Answered: lambda answered: self._owner(answered.request).on_answered(answered.result),
+            e.Answered: lambda answered: self._recipient(answered.request).on_answered(answered.result),
             e.Failed: self._on_failed,
-            e.Receipted: lambda receipted: self._owner(receipted.publisher).on_receipted(receipted),
-            e.NotPublished: lambda refused: self._owner(refused.publisher).on_not_published(refused),
-            e.Arrived: lambda arrived: self._owner(arrived.subscription).on_arrived(),
+            e.Receipted: lambda receipted: self._recipient(receipted.publisher).on_receipted(receipted),
+            e.NotPublished: lambda refused: self._recipient(refused.publisher).on_not_published(refused),
+            e.Arrived: lambda arrived: self._recipient(arrived.subscription).on_arrived(),
         }
 
     # The connection's life.
@@ -147,20 +147,20 @@ class Driver:
 
     # Whoever has a number.
 
-    def own(self, number: int, owner: Owner) -> None:
-        """What becomes of `number` is told to `owner`."""
-        self._owners[number] = owner
+    def register(self, number: int, recipient: Recipient) -> None:
+        """What becomes of `number` is told to `recipient`."""
+        self._recipients[number] = recipient
 
-    def disown(self, number: int) -> None:
+    def unregister(self, number: int) -> None:
         """Nobody wants to hear of `number` any more."""
-        self._owners.pop(number, None)
+        self._recipients.pop(number, None)
 
     def ask(self, ask: Callable[[int], int]) -> asyncio.Future[Any]:
         """Gives the core a question; the answer will be the future's."""
         self.check_open()
         number = ask(self.now())
-        question = Question(self, number)
-        self._owners[number] = question
+        question = PendingAnswer(self, number)
+        self._recipients[number] = question
         self.touch()
         return question.future
 
@@ -182,7 +182,7 @@ class Driver:
         self.core.on_frames(link, payloads, self.now())
         self.pump()
 
-    def on_link_closed(self, end: LinkEnd, reason: str) -> None:
+    def on_link_closed(self, end: ClientLinkOwner, reason: str) -> None:
         """A link is over."""
         self._links.pop(end.number, None)
         self.core.on_link_down(end.number, reason, self.now())
@@ -228,8 +228,8 @@ class Driver:
         task.add_done_callback(lambda _: self._dialling.pop(dial.link, None))
 
     async def _dial_link(self, dial: e.OpenLink) -> None:
-        def accept(link: Link) -> LinkEnd:
-            end = self._links[dial.link] = LinkEnd(self, dial.link, link)
+        def accept(link: Link) -> ClientLinkOwner:
+            end = self._links[dial.link] = ClientLinkOwner(self, dial.link, link)
             return end
 
         try:
@@ -295,11 +295,11 @@ class Driver:
         self._tell_change()
 
     def _on_failed(self, failed: e.Failed) -> None:
-        self._owners.pop(failed.request, NOBODY).on_failed(failed.error)
+        self._recipients.pop(failed.request, NO_RECIPIENT).on_failed(failed.error)
         self._tell_change()
 
-    def _owner(self, number: int) -> Owner:
-        return self._owners.get(number, NOBODY)
+    def _recipient(self, number: int) -> Recipient:
+        return self._recipients.get(number, NO_RECIPIENT)
 
     def _tell_change(self) -> None:
         changes, self._changes = self._changes, []
@@ -313,7 +313,7 @@ class Driver:
             self._tell_change()
 
 
-class Question(Owner):
+class PendingAnswer(Recipient):
     """A question whose answer is a future's result."""
 
     def __init__(self, driver: Driver, number: int) -> None:
@@ -323,7 +323,7 @@ class Question(Owner):
 
     def on_answered(self, result: Any) -> None:
         """The broker has answered."""
-        self._driver.disown(self._number)
+        self._driver.unregister(self._number)
         if not self.future.done():
             self.future.set_result(result)
 
@@ -333,5 +333,5 @@ class Question(Owner):
             self.future.set_exception(error)
 
 
-NOBODY = Owner()
+NO_RECIPIENT = Recipient()
 """Hears what nobody wants to hear any more."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from gapless.client.archives import Part, Portion, Selection
+from gapless.client.archives import ArchivePortion, Part, Selection
 from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
 
@@ -36,7 +36,7 @@ class Healing:
         self._loop = asyncio.get_running_loop()
         self._parts: deque[Part] | None = None
         """Those that are not read to their end; None: not known yet."""
-        self._portions: Iterator[Portion] | None = None
+        self._portions: Iterator[ArchivePortion] | None = None
         """The rest of the first part."""
         self._reached = gap.start
         self._ready: deque[Piece] = deque()
@@ -74,7 +74,7 @@ class Healing:
 
     # In a thread, never two at once.
 
-    def _read(self) -> Part | Portion | deque[Part]:
+    def _read(self) -> Part | ArchivePortion | deque[Part]:
         """The parts, when they are not known; then the next portion, or the next part where there is none."""
         if self._parts is None:
             return deque(self._selection.parts(self._gap.pubend, self._gap.start, self._gap.end))
@@ -91,7 +91,7 @@ class Healing:
 
     # In the loop.
 
-    def _on_read(self, read: asyncio.Future[Part | Portion | deque[Part]]) -> None:
+    def _on_read(self, read: asyncio.Future[Part | ArchivePortion | deque[Part]]) -> None:
         self._reading = False
         if read.cancelled():
             return
@@ -103,7 +103,7 @@ class Healing:
         else:
             self._on_ready()
 
-    def _put(self, found: Part | Portion | deque[Part]) -> None:
+    def _put(self, found: Part | ArchivePortion | deque[Part]) -> None:
         if isinstance(found, deque):
             self._parts = found
         elif isinstance(found, Part):
@@ -115,7 +115,7 @@ class Healing:
         self._ready.append(Gap(self._gap.pubend, part.start, part.end, self._gap.reason))
         self._next_part(part.end)
 
-    def _put_portion(self, portion: Portion) -> None:
+    def _put_portion(self, portion: ArchivePortion) -> None:
         if portion.events:
             self._ready.append(portion.events)
             self._reached = portion.events[-1].tick

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
-from gapless.client.driver import Driver, Owner
+from gapless.client.driver import Driver, Recipient
 from gapless.errors import GaplessError, SubscriptionError
 
 if TYPE_CHECKING:
     from gapless.core.wire.messages import InUse, Target
 
 
-class Lease(Owner):
+class Lease(Recipient):
     """Held from when it is made until it is left, taken over, or its subscription is removed.
 
     Made by `Connection.lease`. It belongs to the connection: when the broker has not heard of that for three
@@ -31,7 +31,7 @@ class Lease(Owner):
         self._over: asyncio.Future[GaplessError] = driver.loop.create_future()
         driver.check_open()
         self._number = driver.core.ranges.lease(target, owner, in_use, driver.now())
-        driver.own(self._number, self)
+        driver.register(self._number, self)
         driver.touch()
 
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class Lease(Owner):
         """Gives it back. Idempotent."""
         if self._ended is None:
             self._driver.core.ranges.end_lease(self._number, self._driver.now())
-            self._driver.disown(self._number)
+            self._driver.unregister(self._number)
             self._driver.touch()
             self._end(SubscriptionError("the lease was released"))
 

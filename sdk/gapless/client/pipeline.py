@@ -29,7 +29,7 @@ PATIENCE: Final = 0.002
 """Seconds after which a batch is sent although a source that is at hand could give more."""
 
 
-class Portion:
+class ReadAhead:
     """How many messages to read at once: so many that they make a batch."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Pipeline:
     def __init__(self, publisher: BatchSink, encoder: Encoder) -> None:
         self._publisher = publisher
         self._encoder = encoder
-        self._portion = Portion()
+        self._portion = ReadAhead()
         self._messages: list[Message] = []
         """Read, and not given to the core."""
         self._submissions: deque[Submission] = deque()

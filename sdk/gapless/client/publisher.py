@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from typing_extensions import Self
 
-from gapless.client.driver import Driver, Owner
+from gapless.client.driver import Driver, Recipient
 from gapless.client.messages import Encoder, Message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
 from gapless.client.receipts import Receipt, Recovery, Submission
@@ -37,7 +37,7 @@ HEAD_BYTES: Final = 64
 PublisherT = TypeVar("PublisherT", bound="Publisher")
 
 
-class Batch:
+class GatheringBatch:
     """Events of one topic that are not given to the core yet."""
 
     __slots__ = ("body_lengths", "events", "size", "topic", "waiters")
@@ -57,7 +57,7 @@ class Batch:
         return len(self.events) >= BATCH_EVENTS or self.size >= BATCH_BYTES
 
 
-class Publisher(Owner):
+class Publisher(Recipient):
     """Publishes events, in order, each logged once however often the connection breaks.
 
     Made by `Session.publisher`. A publisher with a name goes on where that name stopped, also in another
@@ -76,10 +76,10 @@ class Publisher(Owner):
         """Why something was not published that nobody waits for any more."""
         self._ready: asyncio.Future[PublisherReady] = driver.loop.create_future()
         self._submissions: dict[int, Submission] = {}
-        self._batch: Batch | None = None
+        self._batch: GatheringBatch | None = None
         driver.check_open()
         self._number = driver.core.open_publisher(name, instance, topic, driver.now())
-        driver.own(self._number, self)
+        driver.register(self._number, self)
         driver.touch()
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class Publisher(Owner):
         batch = self._batch
         if batch is None or batch.topic != topic:
             self.ship()
-            batch = self._batch = Batch(topic)
+            batch = self._batch = GatheringBatch(topic)
             self._driver.loop.call_soon(self._ship_if_still, batch)
         waiter: asyncio.Future[Receipt] = self._driver.loop.create_future()
         batch.waiters.append(waiter)
@@ -323,7 +323,7 @@ class Publisher(Owner):
         if not heard and self._unheard is None:
             self._unheard = error
 
-    def _ship_if_still(self, batch: Batch) -> None:
+    def _ship_if_still(self, batch: GatheringBatch) -> None:
         """The turn in which a batch was begun is over."""
         if self._batch is batch:
             self.ship()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from gapless.client.entering import Entering
+from gapless.client.awaitable import AwaitableContext
 from gapless.client.keyed import KeyedPublishing, KeyedReceipt
 from gapless.client.leasing import Lease
 from gapless.client.options import OnConflict, OnGap, Start, check_choice, check_name, wanted
@@ -160,7 +160,7 @@ class RangeCalls:
 
     def lease(
         self, subscription: str | CheckpointToken, owner: str, *, in_use: OnConflict = "error"
-    ) -> Entering[Lease]:
+    ) -> AwaitableContext[Lease]:
         """Takes a subscription for this connection alone, to be awaited or entered: `async with …`.
 
         `owner` says who, to people; the same owner takes it over from himself at once. `in_use`: what to do about
@@ -175,7 +175,7 @@ class RangeCalls:
             await lease.granted()
             return lease
 
-        return Entering(begin)
+        return AwaitableContext(begin)
 
     async def publish(
         self, producer: str, epoch: int, index: int, messages: Iterable[Message], *, topic: str | None = None

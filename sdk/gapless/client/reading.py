@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from typing_extensions import Self
 
 from gapless.client.batches import decode
-from gapless.client.driver import Driver, Owner
+from gapless.client.driver import Driver, Recipient
 from gapless.core.client import Delivery, Gap
 from gapless.errors import GapError, GaplessError, SubscriptionError
 
@@ -23,7 +23,7 @@ ItemT = TypeVar("ItemT")
 """What the iteration yields: Event, and Gap where it was asked for."""
 
 
-class RangeReader(Owner, Generic[ItemT]):
+class RangeReader(Recipient, Generic[ItemT]):
     """Iterates over the events of (start, end] of one pubend, in order. Made by `Connection.read_range`.
 
     It ends behind the last of them. The iteration survives GapError: it goes on behind the gap. Leaving the block, or
@@ -46,7 +46,7 @@ class RangeReader(Owner, Generic[ItemT]):
         self._waiting: asyncio.Future[None] | None = None
         driver.check_open()
         self._number = driver.core.ranges.read(target, pubend, start, end, driver.now())
-        driver.own(self._number, self)
+        driver.register(self._number, self)
         driver.touch()
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class RangeReader(Owner, Generic[ItemT]):
         if self._ended is None:
             self._ended = SubscriptionError("the reading was closed")
             self._driver.core.ranges.end_read(self._number, self._driver.now())
-            self._driver.disown(self._number)
+            self._driver.unregister(self._number)
             self._driver.touch()
             self._wake()
 

@@ -10,8 +10,8 @@ from typing_extensions import Self
 
 from gapless.client.ack_modes import POLICIES, AckMode
 from gapless.client.archives import Archive, selection_of
+from gapless.client.awaitable import AwaitableContext
 from gapless.client.driver import Driver
-from gapless.client.entering import Entering
 from gapless.client.options import OnConflict, OnGap, Start, check_choice, check_name, wanted
 from gapless.client.publisher import Publisher
 from gapless.client.subscription import Subscription
@@ -28,10 +28,10 @@ UNNAMED = "~"
 
 SessionT = TypeVar("SessionT", bound="Session")
 
-Events: TypeAlias = "Entering[Subscription[Event, NoReturn]]"
-EventsSilences: TypeAlias = "Entering[Subscription[Event | Silence, NoReturn]]"
-EventsGaps: TypeAlias = "Entering[Subscription[Event | Gap, Gap]]"
-EventsSilencesGaps: TypeAlias = "Entering[Subscription[Event | Silence | Gap, Gap]]"
+Events: TypeAlias = "AwaitableContext[Subscription[Event, NoReturn]]"
+EventsSilences: TypeAlias = "AwaitableContext[Subscription[Event | Silence, NoReturn]]"
+EventsGaps: TypeAlias = "AwaitableContext[Subscription[Event | Gap, Gap]]"
+EventsSilencesGaps: TypeAlias = "AwaitableContext[Subscription[Event | Silence | Gap, Gap]]"
 
 
 class Session:
@@ -136,7 +136,7 @@ class Session:
         silence: bool = False,
         on_gap: OnGap = "raise",
         in_use: OnConflict = "error",
-    ) -> Entering[Any]:
+    ) -> AwaitableContext[Any]:
         """A subscription to topic patterns, to be awaited or entered; it is created if it does not exist.
 
         Args:
@@ -180,7 +180,7 @@ class Session:
                 subscription.drain()
             return subscription
 
-        return Entering(begin)
+        return AwaitableContext(begin)
 
     def drain(self) -> None:
         """Ends all iterations behind what is in hand: a plain call, fit for signal handlers."""

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from gapless.client.batches import Batch, decode
-from gapless.client.driver import Driver, Owner
+from gapless.client.driver import Driver, Recipient
 from gapless.client.healing import Healing
 from gapless.core.client import Delivery, Gap, Silence
 from gapless.core.stream.events import Event
@@ -37,7 +37,7 @@ GapT = TypeVar("GapT")
 """Gap, where `on_gap="deliver"`; Never otherwise."""
 
 
-class Subscription(Owner, Generic[ItemT, GapT]):
+class Subscription(Recipient, Generic[ItemT, GapT]):
     """Consumes a subscription: `async for event in subscription`, or `subscription.batches()`.
 
     One task at a time iterates. An `anext` that is cancelled loses nothing. The iteration survives
@@ -81,7 +81,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
         core = driver.core.subscription(self._number)
         assert core is not None
         self._core: SubscriptionCore = core
-        driver.own(self._number, self)
+        driver.register(self._number, self)
         driver.touch()
 
     def __repr__(self) -> str:
@@ -195,7 +195,7 @@ class Subscription(Owner, Generic[ItemT, GapT]):
             self._policy.on_abandoned()
             self._end(SubscriptionError("the subscription was closed"))
             self._driver.core.detach(self._number, self._driver.now())
-            self._driver.disown(self._number)
+            self._driver.unregister(self._number)
             self._driver.touch()
 
     def call_soon(self, do: Callable[[], None]) -> None:

@@ -1,16 +1,16 @@
-"""Filters of one topic pattern, or of one constant: a few are asked one by one, many are filed in a `Group`."""
+"""Filters of one topic pattern, or of one constant: a few are asked one by one, many are filed in a `SelectorGroup`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gapless.selectors.columns import Batch
+from gapless.selectors.columns import ColumnBatch
 from gapless.selectors.compile import MaskNode
 from gapless.selectors.predicates import Values
 
 if TYPE_CHECKING:
-    from gapless.selectors.group import Group
+    from gapless.selectors.group import SelectorGroup
 
 FEW_MAX: Final = 16
 """So many filters are asked one by one sooner than they are looked up."""
@@ -61,7 +61,7 @@ class Bucket:
 
     def __init__(self, narrowed: tuple[str, ...] = ()) -> None:
         self._few: tuple[Filed, ...] = ()
-        self._many: Group | None = None
+        self._many: SelectorGroup | None = None
         self._narrowed = narrowed
         """The names whose spans have been looked at on the way here."""
 
@@ -84,7 +84,7 @@ class Bucket:
         else:
             self._few = tuple(filed for filed in self._few if filed.entry is not entry)
 
-    def match(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+    def match(self, batch: ColumnBatch, mask: int, found: dict[Entry, int]) -> int:
         """Adds to `found` which of the events in `mask` each entry selects; how many pairs of both there are."""
         if self._many is not None:
             return self._many.match(batch, mask, found)
@@ -100,15 +100,17 @@ class Bucket:
                 found.append(entry)
 
     def _file(self) -> None:
-        from gapless.selectors.group import Group  # a group is made of buckets
+        from gapless.selectors.group import SelectorGroup  # a group is made of buckets
 
         few, self._few = self._few, ()
-        self._many = Group(self._narrowed)
+        self._many = SelectorGroup(self._narrowed)
         for filed in few:
             self._many.add(filed)
 
 
-def collect(entries: Iterable[tuple[Entry, MaskNode | None]], batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+def collect(
+    entries: Iterable[tuple[Entry, MaskNode | None]], batch: ColumnBatch, mask: int, found: dict[Entry, int]
+) -> int:
     """Adds to `found` which of the events in `mask` each entry selects, each asked by itself."""
     finds = 0
     # One event alone is asked directly, for a mask is of the whole batch.

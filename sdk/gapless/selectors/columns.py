@@ -26,7 +26,7 @@ class _Foreign:
 _FOREIGN: Final = _Foreign()
 
 
-class Column:
+class ValueColumn:
     """The values of one name in the events of a batch.
 
     `groups` maps each number and string to the mask of its events; 1 and 1.0 are one number there. The
@@ -123,7 +123,7 @@ class Column:
         return mask
 
 
-class Batch:
+class ColumnBatch:
     """The properties and headers of some events, and the columns asked for so far."""
 
     def __init__(
@@ -139,14 +139,14 @@ class Batch:
         self.bits = bits
         self.masks: dict[object, int] = {}
         """What shared predicates have worked out for this batch; theirs to keep."""
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, ValueColumn] = {}
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> ValueColumn:
         """The values of a property, or of a header field if it is the name of one."""
         column = self._columns.get(name)
         if column is None:
             source = self.headers if name in HEADER_KINDS else self.properties
-            column = self._columns[name] = Column([mapping.get(name) for mapping in source], self.bits, self.full)
+            column = self._columns[name] = ValueColumn([mapping.get(name) for mapping in source], self.bits, self.full)
         return column
 
     @property

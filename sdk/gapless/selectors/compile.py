@@ -6,10 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from gapless.selectors.columns import Batch
+from gapless.selectors.columns import ColumnBatch
 from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.normal import AllOf, AnyOf, Normal
-from gapless.selectors.predicates import Bound, Computed, EventTest, Is, OneOf, Predicate, Unary, Values, names_header
+from gapless.selectors.predicates import (
+    BoundPredicate,
+    Computed,
+    EventTest,
+    Is,
+    OneOf,
+    Predicate,
+    Unary,
+    Values,
+    names_header,
+)
 
 
 def event_test(normal: Normal) -> EventTest:
@@ -29,7 +39,7 @@ def event_test(normal: Normal) -> EventTest:
     return holds
 
 
-_COSTS: Final[dict[type, int]] = {Is: 0, OneOf: 0, Bound: 1, AllOf: 3, AnyOf: 3, Computed: 4}
+_COSTS: Final[dict[type, int]] = {Is: 0, OneOf: 0, BoundPredicate: 1, AllOf: 3, AnyOf: 3, Computed: 4}
 
 
 def cost(normal: Normal) -> int:
@@ -67,14 +77,14 @@ class SharedPredicate:
             self._test = predicate.event_test()
         return self._test(properties, headers)
 
-    def mask(self, batch: Batch) -> int:
+    def mask(self, batch: ColumnBatch) -> int:
         """The events for which it holds."""
         mask = batch.masks.get(self)
         if mask is None:
             mask = batch.masks[self] = self._new_mask(batch)
         return mask
 
-    def _new_mask(self, batch: Batch) -> int:
+    def _new_mask(self, batch: ColumnBatch) -> int:
         predicate = self.predicate
         if isinstance(predicate, Unary):
             if self._mask is None:
@@ -103,7 +113,7 @@ class AllMasks:
                 return False
         return True
 
-    def mask(self, batch: Batch) -> int:
+    def mask(self, batch: ColumnBatch) -> int:
         """The events for which all parts hold; what cannot matter any more is not asked."""
         mask = batch.full
         for part in self.parts:
@@ -128,7 +138,7 @@ class AnyMasks:
         """Whether some part holds for one event."""
         return any(part.holds(properties, headers) for part in self.parts)
 
-    def mask(self, batch: Batch) -> int:
+    def mask(self, batch: ColumnBatch) -> int:
         """The events for which some part holds."""
         mask = 0
         for part in self.parts:

@@ -16,12 +16,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from gapless.selectors.buckets import FEW_MAX, Bucket, Entry, Filed, collect
-from gapless.selectors.columns import Batch
+from gapless.selectors.columns import ColumnBatch
 from gapless.selectors.compile import AllMasks, MaskNode, SharedPredicate
 from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.masks import select
 from gapless.selectors.normal import ALWAYS
-from gapless.selectors.predicates import Bound, OneOf, Values
+from gapless.selectors.predicates import BoundPredicate, OneOf, Values
 from gapless.selectors.slots import SlotIndex
 from gapless.selectors.spans import LIMIT_MAX, Spans
 from gapless.selectors.values import Value
@@ -52,7 +52,7 @@ class Interval(NamedTuple):
     high: float
 
 
-class Group:
+class SelectorGroup:
     """More entries than a few, and what must hold for each."""
 
     __slots__ = ("_finds_per_event", "_gated", "_gates", "_narrowed", "_open", "_slot_of", "_slots", "_spans")
@@ -95,7 +95,7 @@ class Group:
             assert interval is not None, "gates that it waits behind already have no bounds, so this is what it had"
             self._leave_span(interval, entry)
 
-    def match(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+    def match(self, batch: ColumnBatch, mask: int, found: dict[Entry, int]) -> int:
         """Adds to `found` which of the events in `mask` each entry selects; how many pairs of both there are."""
         finds = self._match_open(batch, mask, found)
         for name, constants in self._gates.items():
@@ -142,7 +142,11 @@ class Group:
         highs: dict[str, float] = {}
         for part in parts:
             bound = part.normal
-            if not isinstance(bound, Bound) or not abs(bound.limit) <= LIMIT_MAX or bound.name in self._narrowed:
+            if (
+                not isinstance(bound, BoundPredicate)
+                or not abs(bound.limit) <= LIMIT_MAX
+                or bound.name in self._narrowed
+            ):
                 continue
             if bound.operator in (">", ">="):
                 lows[bound.name] = max(bound.limit, lows.get(bound.name, bound.limit))
@@ -196,7 +200,7 @@ class Group:
             if not len(index) and self._slots is not None:
                 self._slots.remove(index)
 
-    def _match_open(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+    def _match_open(self, batch: ColumnBatch, mask: int, found: dict[Entry, int]) -> int:
         events = mask.bit_count()
         if self._prefers_slots(events):
             finds = self.match_open_by_slots(batch, mask, found)
@@ -205,7 +209,7 @@ class Group:
         self._finds_per_event = finds // events
         return finds
 
-    def match_open_by_slots(self, batch: Batch, mask: int, found: dict[Entry, int]) -> int:
+    def match_open_by_slots(self, batch: ColumnBatch, mask: int, found: dict[Entry, int]) -> int:
         """Adds to `found` which of the events in `mask` each open entry selects, event by event."""
         indexes = self._slot_indexes()
         finds = 0

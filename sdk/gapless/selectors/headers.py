@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gapless.errors import InvalidMessageError
 from gapless.selectors.topics import check_topic
-from gapless.selectors.values import Kind, Value
+from gapless.selectors.values import Value, ValueKind
 
 if TYPE_CHECKING:
     from gapless.core.stream.events import Event
@@ -49,9 +49,9 @@ class HeaderField:
     """What a selector compares; None is NULL."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ValueKind:
         """Of what selectors compare. A time is a number: milliseconds since 1970."""
-        return Kind.STRING if self.type is str else Kind.NUMBER
+        return ValueKind.STRING if self.type is str else ValueKind.NUMBER
 
 
 def _check_priority(_name: str, value: Any) -> int:
@@ -97,7 +97,7 @@ HEADER_FIELDS: Final = (
 SENT_FIELDS: Final = tuple(field for field in HEADER_FIELDS if field.check is not None)
 """What a sender sets."""
 
-HEADER_KINDS: Final[Mapping[str, Kind]] = {field.jms_name: field.kind for field in HEADER_FIELDS if field.jms_name}
+HEADER_KINDS: Final[Mapping[str, ValueKind]] = {field.jms_name: field.kind for field in HEADER_FIELDS if field.jms_name}
 """The header fields that a selector may name, and their kinds (Jakarta Messaging 3.1 section 3.8.1.1)."""
 
 _READERS: Final = {field.jms_name: field.read for field in HEADER_FIELDS if field.jms_name}

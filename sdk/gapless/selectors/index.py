@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from gapless.selectors.buckets import Bucket, Entry, Filed
-from gapless.selectors.columns import Batch
+from gapless.selectors.columns import ColumnBatch
 from gapless.selectors.compile import MaskCompiler, MaskNode
 from gapless.selectors.filters import Filter
 from gapless.selectors.headers import HeaderRows, HeaderValues
@@ -104,7 +104,7 @@ class BatchMatcher:
             for entry in self._entries_for(topics[0], properties[0], headers[0]):
                 found[entry] = 1
         else:
-            batch = Batch(properties, headers, self._bits_for(len(topics)))
+            batch = ColumnBatch(properties, headers, self._bits_for(len(topics)))
             for bucket, mask in self._buckets_for(topics, batch).items():
                 bucket.match(batch, mask, found)
         return [(mask, entry.keys) for entry, mask in found.items()]
@@ -122,7 +122,7 @@ class BatchMatcher:
             bucket.find(properties, headers, found)
         return dict.fromkeys(found)
 
-    def _buckets_for(self, topics: Sequence[str], batch: Batch) -> dict[Bucket, int]:
+    def _buckets_for(self, topics: Sequence[str], batch: ColumnBatch) -> dict[Bucket, int]:
         """The buckets that some event of the batch is for, and which events those are."""
         masks: dict[str, int] = {}
         if topics and topics.count(topics[0]) == len(topics):

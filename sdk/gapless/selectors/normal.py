@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from gapless.selectors.evaluate import value_of
 from gapless.selectors.predicates import (
     Absent,
-    Bound,
+    BoundPredicate,
     Computed,
     Is,
     NoneOf,
@@ -42,7 +42,7 @@ from gapless.selectors.syntax import (
     Or,
     Signed,
 )
-from gapless.selectors.values import MIRRORED, Kind, Value, compare
+from gapless.selectors.values import MIRRORED, Value, ValueKind, compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _(node: Between, *, wanted: bool) -> Normal:
 def _(node: Membership, *, wanted: bool) -> Normal:
     constants = _in_order(node.choices)
     name = node.identifier.name
-    return _asked(NoneOf(name, Kind.STRING, constants) if node.negated else OneOf(name, constants), wanted=wanted)
+    return _asked(NoneOf(name, ValueKind.STRING, constants) if node.negated else OneOf(name, constants), wanted=wanted)
 
 
 @when.register
@@ -125,7 +125,7 @@ def _(node: Like, *, wanted: bool) -> Normal:
     name, only = node.identifier.name, node.pattern.literal
     if only is None:
         return _asked(Resembles(name, node.pattern, node.negated), wanted=wanted)
-    return _asked(NoneOf(name, Kind.STRING, (only,)) if node.negated else OneOf(name, (only,)), wanted=wanted)
+    return _asked(NoneOf(name, ValueKind.STRING, (only,)) if node.negated else OneOf(name, (only,)), wanted=wanted)
 
 
 @when.register
@@ -176,10 +176,10 @@ def _against_constant(name: str, operator: str, constant: Value, *, wanted: bool
     if operator == "=":
         return _asked(OneOf(name, (constant,)), wanted=wanted)
     if operator == "<>":
-        kind = Kind.STRING if isinstance(constant, str) else Kind.NUMBER
+        kind = ValueKind.STRING if isinstance(constant, str) else ValueKind.NUMBER
         return _asked(NoneOf(name, kind, (constant,)), wanted=wanted)
     assert not isinstance(constant, str), "the parser lets no string be ordered"
-    return _asked(Bound(name, operator, constant), wanted=wanted)
+    return _asked(BoundPredicate(name, operator, constant), wanted=wanted)
 
 
 def _asked(predicate: Unary, *, wanted: bool) -> Normal:

@@ -33,7 +33,7 @@ from gapless.selectors.syntax import (
     is_reserved,
     static_kind,
 )
-from gapless.selectors.values import Kind, Value, negative
+from gapless.selectors.values import Value, ValueKind, negative
 
 CHARACTERS_MAX: Final = 16_384
 """How long a selector may be. The specification sets no limit, but every event pays for every predicate."""
@@ -179,7 +179,7 @@ class _Parser:
         return self._checked_condition(self._parse(level), start)
 
     def _checked_condition(self, node: Node, start: int) -> Node:
-        if static_kind(node) not in (None, Kind.BOOLEAN):
+        if static_kind(node) not in (None, ValueKind.BOOLEAN):
             raise self._error("this is no condition", start)
         return node
 
@@ -204,7 +204,7 @@ class _Parser:
         return self._checked_number(self._parse(level), start)
 
     def _checked_number(self, node: Node, start: int) -> Node:
-        if static_kind(node) not in (None, Kind.NUMBER):
+        if static_kind(node) not in (None, ValueKind.NUMBER):
             raise self._error("this is no number", start)
         return node
 
@@ -248,7 +248,7 @@ class _Parser:
 
     def _text_identifier(self, node: Node, start: int) -> Identifier:
         identifier = self._identifier(node, start)
-        if static_kind(identifier) not in (None, Kind.STRING):
+        if static_kind(identifier) not in (None, ValueKind.STRING):
             raise self._error(f"{identifier.name} is no string", start)
         return identifier
 
@@ -285,7 +285,7 @@ class _Parser:
         if token.kind is TokenKind.IDENTIFIER:
             return self._name()
         if token.kind is TokenKind.STRING:
-            return Literal(Kind.STRING, exact=False, value=self._take().value)
+            return Literal(ValueKind.STRING, exact=False, value=self._take().value)
         if token.kind is TokenKind.NUMBER:
             return self._unsigned_number()
         raise self._error(f"expected a name, a literal or a condition, found {token}", token.position)
@@ -339,7 +339,7 @@ class _Parser:
 
 def _number_literal(value: Value) -> Literal:
     assert isinstance(value, int | float)
-    return Literal(Kind.NUMBER, exact=isinstance(value, int), value=value)
+    return Literal(ValueKind.NUMBER, exact=isinstance(value, int), value=value)
 
 
 def _product(signs: str) -> str:

@@ -14,25 +14,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from gapless.selectors.columns import Batch, Column
+from gapless.selectors.columns import ColumnBatch, ValueColumn
 from gapless.selectors.evaluate import truth_of
 from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.like import LikePattern
 from gapless.selectors.syntax import Node, names_in
-from gapless.selectors.values import ORDERINGS, Kind, Value
+from gapless.selectors.values import ORDERINGS, Value, ValueKind
 
 Values: TypeAlias = Mapping[str, Value]
 ValueTest: TypeAlias = Callable[[Value], bool]
 EventTest: TypeAlias = Callable[[Values, Values], bool]
 """(properties, headers) → whether it holds."""
 
-ColumnMask: TypeAlias = Callable[[Column], int]
-BatchMask: TypeAlias = Callable[[Batch], int]
+ColumnMask: TypeAlias = Callable[[ValueColumn], int]
+BatchMask: TypeAlias = Callable[[ColumnBatch], int]
 
 _NUMBER: Final = (int, float)
 _FEW: Final = 8
 """So many constants are looked through as fast as a set of them is asked."""
-_SIDES: Final = {"<": Column.below, "<=": Column.at_most, ">": Column.above, ">=": Column.at_least}
+_SIDES: Final = {"<": ValueColumn.below, "<=": ValueColumn.at_most, ">": ValueColumn.above, ">=": ValueColumn.at_least}
 
 
 class Predicate:
@@ -96,12 +96,12 @@ class OneOf(Unary):
         """The union of their groups."""
         return self._in_column
 
-    # Methods and no closures, like those of `Bound`: an index has very many of these two.
+    # Methods and no closures, like those of `BoundPredicate`: an index has very many of these two.
 
     def _has(self, value: Value) -> bool:
         return value in self.constants and value is not True and value is not False
 
-    def _in_column(self, column: Column) -> int:
+    def _in_column(self, column: ValueColumn) -> int:
         return column.one_of(self.constants)
 
 
@@ -109,25 +109,25 @@ class OneOf(Unary):
 class NoneOf(Unary):
     """The value is of this kind and none of these: `<>`, `NOT IN`. Sorted, without duplicates."""
 
-    kind: Kind
+    kind: ValueKind
     constants: tuple[str | int | float, ...]
 
     def test(self) -> ValueTest:
         """Whether a value is of the kind and not among them."""
         constants = frozenset(self.constants)
-        types = str if self.kind is Kind.STRING else _NUMBER
+        types = str if self.kind is ValueKind.STRING else _NUMBER
         return lambda value: isinstance(value, types) and not isinstance(value, bool) and value not in constants
 
     def column_mask(self) -> ColumnMask:
         """All of the kind, without their groups."""
         constants = self.constants
-        if self.kind is Kind.STRING:
+        if self.kind is ValueKind.STRING:
             return lambda column: column.strings & ~column.one_of(constants)
         return lambda column: column.numbers & ~column.one_of(constants)
 
 
 @dataclass(frozen=True, slots=True)
-class Bound(Unary):
+class BoundPredicate(Unary):
     """The value is a number on this side of a limit: `<`, `<=`, `>`, `>=`."""
 
     operator: str
@@ -146,7 +146,7 @@ class Bound(Unary):
             return False
         return ORDERINGS[self.operator](value, self.limit)
 
-    def _in_column(self, column: Column) -> int:
+    def _in_column(self, column: ValueColumn) -> int:
         return _SIDES[self.operator](column, self.limit)
 
 
@@ -254,7 +254,7 @@ class Computed(Predicate):
         def holds_for(value: Value) -> bool:
             return holds({}, {name: value}) if is_header else holds({name: value}, {})
 
-        def mask(batch: Batch) -> int:
+        def mask(batch: ColumnBatch) -> int:
             column = batch.column(name)
             # 1 and 1.0 are one group of a column, as are 0.0 and -0.0, and they divide differently.
             return batch.where(holds) if column.has_floats else column.where(holds_for)

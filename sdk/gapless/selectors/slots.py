@@ -19,8 +19,8 @@ from gapless.selectors.compile import event_test
 from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.masks import select
 from gapless.selectors.normal import AllOf, Normal
-from gapless.selectors.predicates import Absent, Bound, EventTest, OneOf, Predicate, Unary, Values, ValueTest
-from gapless.selectors.values import Kind, Value, kind_of
+from gapless.selectors.predicates import Absent, BoundPredicate, EventTest, OneOf, Predicate, Unary, Values, ValueTest
+from gapless.selectors.values import Value, ValueKind, kind_of
 
 ALTERNATIVES_MAX: Final = 8
 """A selector with more alternatives than this is asked as a whole, event by event."""
@@ -159,10 +159,10 @@ class _NameSlots:
         failing = self._absent
         kind = kind_of(value)
         if self._equal_all:
-            holding = 0 if kind is Kind.BOOLEAN else self._equal.get(value, 0)
+            holding = 0 if kind is ValueKind.BOOLEAN else self._equal.get(value, 0)
             failing |= self._equal_all ^ holding
         for bounds in self._bounds.values():
-            failing |= bounds.failing(value) if kind is Kind.NUMBER else bounds.all  # type: ignore[arg-type]
+            failing |= bounds.failing(value) if kind is ValueKind.NUMBER else bounds.all  # type: ignore[arg-type]
         for tested in self._tested.values():
             if not tested.test(value):
                 failing |= tested.slots
@@ -178,7 +178,7 @@ class _NameSlots:
             self._equal_all |= bit
             for constant in predicate.constants:
                 self._equal[constant] = self._equal.get(constant, 0) | bit
-        elif isinstance(predicate, Bound):
+        elif isinstance(predicate, BoundPredicate):
             self._bounds.setdefault(predicate.operator, _Bounds(predicate.operator)).add(predicate.limit, bit)
         else:
             # Also the second equality of a slot: both must hold, and a hash holds one of them.
@@ -192,7 +192,7 @@ class _NameSlots:
         if isinstance(predicate, OneOf):
             for constant in predicate.constants:
                 _clear(self._equal, constant, bit)
-        if isinstance(predicate, Bound) and (bounds := self._bounds.get(predicate.operator)):
+        if isinstance(predicate, BoundPredicate) and (bounds := self._bounds.get(predicate.operator)):
             bounds.remove(predicate.limit, bit)
             if not bounds.all:
                 del self._bounds[predicate.operator]

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from gapless.selectors.headers import HEADER_KINDS
 from gapless.selectors.like import LikePattern
-from gapless.selectors.values import Kind
+from gapless.selectors.values import ValueKind
 
 
 def is_reserved(name: str) -> bool:
@@ -20,7 +20,7 @@ def is_reserved(name: str) -> bool:
 class Literal:
     """A constant as it is written. `exact` tells 1 from 1.0, which are equal and yet divide differently."""
 
-    kind: Kind
+    kind: ValueKind
     exact: bool
     value: bool | int | float | str
 
@@ -83,7 +83,7 @@ class Membership:
 
     def comparisons(self) -> And | Or:
         """What it is short for."""
-        literals = [Literal(Kind.STRING, exact=False, value=choice) for choice in self.choices]
+        literals = [Literal(ValueKind.STRING, exact=False, value=choice) for choice in self.choices]
         if self.negated:
             return And(tuple(Comparison(self.identifier, "<>", literal) for literal in literals))
         return Or(tuple(Comparison(self.identifier, "=", literal) for literal in literals))
@@ -132,19 +132,19 @@ Condition: TypeAlias = Comparison | Between | Membership | Like | NullTest | Not
 
 Node: TypeAlias = Literal | Identifier | Signed | Arithmetic | Condition
 
-TRUE: Final = Literal(Kind.BOOLEAN, exact=False, value=True)
-FALSE: Final = Literal(Kind.BOOLEAN, exact=False, value=False)
+TRUE: Final = Literal(ValueKind.BOOLEAN, exact=False, value=True)
+FALSE: Final = Literal(ValueKind.BOOLEAN, exact=False, value=False)
 
 
-def static_kind(node: Node) -> Kind | None:
+def static_kind(node: Node) -> ValueKind | None:
     """The kind a node's value is bound to have; None if only the event can tell. A condition is a boolean."""
     if isinstance(node, Literal):
         return node.kind
     if isinstance(node, Identifier):
         return HEADER_KINDS.get(node.name)
     if isinstance(node, Signed | Arithmetic):
-        return Kind.NUMBER
-    return Kind.BOOLEAN
+        return ValueKind.NUMBER
+    return ValueKind.BOOLEAN
 
 
 def names_in(node: object) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ Value: TypeAlias = bool | int | float | str | None
 Truth: TypeAlias = bool | None
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What may be compared with what: values of one kind, and nothing else."""
 
     BOOLEAN = "a boolean"
@@ -25,14 +25,14 @@ class Kind(Enum):
     STRING = "a string"
 
 
-def kind_of(value: object) -> Kind | None:
+def kind_of(value: object) -> ValueKind | None:
     """The kind of a value; None for NULL, and for what cannot be a property and so is unlike everything."""
     if isinstance(value, str):
-        return Kind.STRING
+        return ValueKind.STRING
     if isinstance(value, bool):
-        return Kind.BOOLEAN
+        return ValueKind.BOOLEAN
     if isinstance(value, int | float):
-        return Kind.NUMBER
+        return ValueKind.NUMBER
     return None
 
 
@@ -62,7 +62,7 @@ def compare(left: Value, operator: str, right: Value) -> Truth:
         return left == right
     if operator == "<>":
         return left != right
-    return kind is Kind.NUMBER and ORDERINGS[operator](left, right)  # type: ignore[arg-type]
+    return kind is ValueKind.NUMBER and ORDERINGS[operator](left, right)  # type: ignore[arg-type]
 
 
 def negation(truth: Truth) -> Truth:
@@ -107,7 +107,7 @@ def wrapped(number: float) -> int | float:
 
 
 def _is_number(value: Value) -> bool:
-    return kind_of(value) is Kind.NUMBER
+    return kind_of(value) is ValueKind.NUMBER
 
 
 _OPERATIONS: Final[dict[str, Callable[[float, float], int | float]]] = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from typing_extensions import Self
 
 from gapless.client.messages import Encoder, Message
-from gapless.client.pipeline import Portion, cut
+from gapless.client.pipeline import ReadAhead, cut
 from gapless.selectors.headers import PRIORITY
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Publisher:
         """
         encoder = Encoder(self._publisher.topic)
         bytes_max = self._publisher.limits.max_event_bytes
-        portion = Portion()
+        portion = ReadAhead()
         parts: deque[Future[list[Receipt]]] = deque()
         source = iter(messages)
         error: Exception | None = None

@@ -10,7 +10,7 @@ import pytest
 
 import gapless
 from gapless.client import archives
-from gapless.client.archives import Part, Portion, Selection, check_archive, check_network
+from gapless.client.archives import ArchivePortion, Part, Selection, check_archive, check_network
 from gapless.core.stream.events import Extras
 from gapless.core.stream.ticks import STEP
 from unit.gapless.client.fake_archive import FakeArchive, events_of
@@ -72,7 +72,7 @@ def test_a_gap_falls_into_parts() -> None:
     assert selection.parts(PUBEND, tick(4), tick(5)) == [Part(tick(4), tick(5), covered=True)]
 
 
-def portions(broker: FakeBroker, *, topics: tuple[str, ...] = ("#",), selector: str = "") -> list[Portion]:
+def portions(broker: FakeBroker, *, topics: tuple[str, ...] = ("#",), selector: str = "") -> list[ArchivePortion]:
     selection = Selection(FakeArchive(broker), topics, selector)
     return list(selection.portions(PUBEND, BASE, broker.streams[PUBEND].newest))
 
@@ -81,7 +81,9 @@ def test_a_portion_is_what_the_subscription_selects() -> None:
     broker = logged(10)
     [portion] = portions(broker, topics=("t.a",), selector="n > 4")
 
-    assert portion == Portion([event for event in events_of(broker) if event.body in b"579"], tick(9), is_last=True)
+    assert portion == ArchivePortion(
+        [event for event in events_of(broker) if event.body in b"579"], tick(9), is_last=True
+    )
 
 
 def test_header_fields_are_selected_by() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gapless.client.driver import Driver, Owner
+from gapless.client.driver import Driver, Recipient
 from gapless.core.client import ClientCore, ClientSettings
 from gapless.core.client.effects import SendFrames
 from gapless.core.wire import messages as m
@@ -126,11 +126,11 @@ async def test_a_bug_in_one_place_keeps_nothing_back_from_others() -> None:
     run = driver(network)
     await run.start()
 
-    class Broken(Owner):
+    class Broken(Recipient):
         def on_answered(self, result: object) -> None:
             raise ZeroDivisionError
 
-    run.own(run.core.list_pubends(run.now()), Broken())
+    run.register(run.core.list_pubends(run.now()), Broken())
     answer = run.ask(run.core.list_pubends)
     with pytest.raises(ZeroDivisionError):
         run.core.on_frames(run.core._outbox.link, _answers(network, run), run.now())

@@ -45,10 +45,10 @@ class StandIn:
     def touch(self) -> None:
         """Nothing is done."""
 
-    def own(self, number: int, owner: Any) -> None:
+    def register(self, number: int, owner: Any) -> None:
         self.reader = owner
 
-    def disown(self, number: int) -> None:
+    def unregister(self, number: int) -> None:
         self.reader = None
 
     def read(self, *_: Any) -> int:

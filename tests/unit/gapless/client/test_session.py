@@ -114,4 +114,4 @@ async def test_a_session_does_not_keep_what_is_over(network: FakeNetwork) -> Non
 
         assert len(session._subscriptions) == 1
         assert len(session._publishers) == 1
-        assert len(session._driver._owners) == 0
+        assert len(session._driver._recipients) == 0

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.selectors.columns import Batch, Column
-from gapless.selectors.values import Kind, Value, kind_of
+from gapless.selectors.columns import ColumnBatch, ValueColumn
+from gapless.selectors.values import Value, ValueKind, kind_of
 from unit.gapless.selectors.strategies import NUMBERS, values
 
 BITS = [1 << event for event in range(64)]
 
 
-def column(*row: object) -> Column:
-    return Column(row, BITS, (1 << len(row)) - 1)  # type: ignore[arg-type]
+def column(*row: object) -> ValueColumn:
+    return ValueColumn(row, BITS, (1 << len(row)) - 1)  # type: ignore[arg-type]
 
 
-def where(row: Sequence[Value], *kinds: Kind | None) -> int:
+def where(row: Sequence[Value], *kinds: ValueKind | None) -> int:
     return sum(1 << event for event, value in enumerate(row) if kind_of(value) in kinds)
 
 
@@ -50,10 +50,10 @@ def test_booleans_are_no_numbers() -> None:
 def test_strings_and_numbers(row: list[Value]) -> None:
     found = column(*row)
 
-    assert found.strings == where(row, Kind.STRING)
-    assert found.numbers == where(row, Kind.NUMBER)
+    assert found.strings == where(row, ValueKind.STRING)
+    assert found.numbers == where(row, ValueKind.NUMBER)
     assert found.null == where(row, None)
-    assert found.true | found.false == where(row, Kind.BOOLEAN)
+    assert found.true | found.false == where(row, ValueKind.BOOLEAN)
 
 
 @given(st.lists(values, max_size=20), st.sampled_from(NUMBERS))
@@ -101,7 +101,7 @@ def test_floats_are_told(row: tuple[Value, ...], *, expected: bool) -> None:
 
 
 def test_a_batch_makes_a_column_once() -> None:
-    batch = Batch([{"a": 1}, {}], [{}] * 2, BITS)
+    batch = ColumnBatch([{"a": 1}, {}], [{}] * 2, BITS)
 
     assert batch.column("a") is batch.column("a")
     assert batch.column("a").groups == {1: 0b01}
@@ -110,8 +110,8 @@ def test_a_batch_makes_a_column_once() -> None:
 
 def test_header_fields_come_from_the_headers() -> None:
     properties: list[dict[str, Value]] = [{"JMSPriority": 9, "a": 1}, {}]
-    with_headers = Batch(properties, [{"a": 2}, {"JMSPriority": 4}], BITS)
-    without = Batch(properties, [{}, {}], BITS)
+    with_headers = ColumnBatch(properties, [{"a": 2}, {"JMSPriority": 4}], BITS)
+    without = ColumnBatch(properties, [{}, {}], BITS)
 
     assert with_headers.column("JMSPriority").groups == {4: 0b10}
     assert with_headers.column("a").groups == {1: 0b01}

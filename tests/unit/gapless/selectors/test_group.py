@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from gapless.selectors import group as groups
 from gapless.selectors.buckets import FEW_MAX, Entry, Filed
-from gapless.selectors.columns import Batch
+from gapless.selectors.columns import ColumnBatch
 from gapless.selectors.compile import MaskCompiler
-from gapless.selectors.group import Group
+from gapless.selectors.group import SelectorGroup
 from gapless.selectors.selector import Selector
 from gapless.selectors.values import Value
 from unit.gapless.selectors.strategies import events, headers, selectors, truth
@@ -21,14 +21,16 @@ def entry(expression: str) -> Entry:
     return Entry((expression,), COMPILER.acquire(Selector(expression).normal) if expression else None)
 
 
-def group_of(entries: list[Entry]) -> Group:
-    group = Group()
+def group_of(entries: list[Entry]) -> SelectorGroup:
+    group = SelectorGroup()
     for one in entries:
         group.add(Filed(one, one.node))
     return group
 
 
-def found_alone(group: Group, properties: dict[str, Value], fields: dict[str, Value] | None = None) -> list[Entry]:
+def found_alone(
+    group: SelectorGroup, properties: dict[str, Value], fields: dict[str, Value] | None = None
+) -> list[Entry]:
     found: list[Entry] = []
     group.find(properties, fields or {}, found)
     return found
@@ -54,7 +56,7 @@ def test_both_forms_find_what_the_rules_select(
         for expression in data.draw(st.lists(selectors, max_size=3)):
             entries.append(entry(expression))
             group.add(Filed(entries[-1], entries[-1].node))
-    batch = Batch([properties for properties, _ in rows], [fields for _, fields in rows], BITS)
+    batch = ColumnBatch([properties for properties, _ in rows], [fields for _, fields in rows], BITS)
     mask = data.draw(st.integers(1, batch.full))
     expected: dict[Entry, int] = {}
     for one in entries:
@@ -77,7 +79,7 @@ def test_both_forms_find_what_the_rules_select(
 
 
 def test_what_it_finds_joins_what_was_found_before() -> None:
-    batch = Batch([{"a": 1}, {"a": 1}, {}], [{}] * 3, BITS)
+    batch = ColumnBatch([{"a": 1}, {"a": 1}, {}], [{}] * 3, BITS)
 
     for one in (entry("a = 1"), entry("a > 0"), entry("a BETWEEN 0 AND 2")):
         found = {one: 0b100}
@@ -121,7 +123,7 @@ def test_nothing_is_left_behind(expression: str, count: int) -> None:
 
 
 def test_many_filters_without_a_gate_are_matched_by_slots() -> None:
-    batch = Batch([{"a": event, "b": event} for event in range(256)], [{}] * 256, BITS)
+    batch = ColumnBatch([{"a": event, "b": event} for event in range(256)], [{}] * 256, BITS)
     few = group_of([entry(f"a > {n} AND b < {n + 2}") for n in range(FEW_MAX)])
     many = group_of([entry(f"a > {n} AND b < {n + 2}") for n in range(3000)])
     gated = group_of([entry(f"a = {n} AND b > {n}") for n in range(3000)])
@@ -150,8 +152,8 @@ def test_slots_are_shared_by_so_many_and_used_again(monkeypatch: pytest.MonkeyPa
 def test_slots_are_left_when_they_find_too_much() -> None:
     """What they cost follows what they find, so the last batch tells what to expect of the next."""
     group = group_of([entry(f"a > {n}") for n in range(1000)])
-    sparse = Batch([{"a": 1} for _ in range(256)], [{}] * 256, BITS)
-    dense = Batch([{"a": 1000} for _ in range(256)], [{}] * 256, BITS)
+    sparse = ColumnBatch([{"a": 1} for _ in range(256)], [{}] * 256, BITS)
+    dense = ColumnBatch([{"a": 1000} for _ in range(256)], [{}] * 256, BITS)
     group.match(sparse, sparse.full, {})
     assert group._prefers_slots(256)
 

@@ -22,7 +22,7 @@ from gapless.selectors.headers import (
     milliseconds,
     sent_headers,
 )
-from gapless.selectors.values import Kind
+from gapless.selectors.values import ValueKind
 
 NOW = datetime(2026, 5, 17, 12, 0, 0, 123000, tzinfo=timezone.utc)
 NAMES = tuple(field.name for field in SENT_FIELDS)
@@ -93,7 +93,9 @@ def test_what_is_null_is_not_in_the_mapping() -> None:
 def test_kinds_are_those_of_the_values() -> None:
     values = event(Extras(correlation_id="c", type="q")).headers
 
-    assert {name: Kind.STRING if isinstance(values[name], str) else Kind.NUMBER for name in values} == HEADER_KINDS
+    assert {
+        name: ValueKind.STRING if isinstance(values[name], str) else ValueKind.NUMBER for name in values
+    } == HEADER_KINDS
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,18 @@ from hypothesis import given
 from gapless.selectors.compile import event_test
 from gapless.selectors.normal import ALWAYS, NEVER, AllOf, AnyOf, Normal, normal_form, when
 from gapless.selectors.parser import parse
-from gapless.selectors.predicates import Absent, Bound, Computed, Is, NoneOf, OneOf, Present, Refuted, Resembles
-from gapless.selectors.values import Kind, Value
+from gapless.selectors.predicates import (
+    Absent,
+    BoundPredicate,
+    Computed,
+    Is,
+    NoneOf,
+    OneOf,
+    Present,
+    Refuted,
+    Resembles,
+)
+from gapless.selectors.values import Value, ValueKind
 from unit.gapless.selectors.strategies import events, headers, selectors, truth
 
 
@@ -36,20 +46,20 @@ def test_it_holds_exactly_where_the_condition_is_wanted(
         ("NOT a = TRUE", Refuted("a", Is("a", wanted=True))),
         ("a = 'x'", OneOf("a", ("x",))),
         ("'x' = a", OneOf("a", ("x",))),
-        ("a <> 2", NoneOf("a", Kind.NUMBER, (2,))),
+        ("a <> 2", NoneOf("a", ValueKind.NUMBER, (2,))),
         ("NOT a = 'x'", Refuted("a", OneOf("a", ("x",)))),
-        ("5 < a", Bound("a", ">", 5)),
-        ("a > 2 * 3 - 1", Bound("a", ">", 5)),
-        ("a >= -5.5", Bound("a", ">=", -5.5)),
+        ("5 < a", BoundPredicate("a", ">", 5)),
+        ("a > 2 * 3 - 1", BoundPredicate("a", ">", 5)),
+        ("a >= -5.5", BoundPredicate("a", ">=", -5.5)),
         ("a IN ('y', 'x', 'y')", OneOf("a", ("x", "y"))),
         ("a LIKE 'x'", OneOf("a", ("x",))),
-        ("a NOT LIKE 'x'", NoneOf("a", Kind.STRING, ("x",))),
+        ("a NOT LIKE 'x'", NoneOf("a", ValueKind.STRING, ("x",))),
         ("a LIKE 'x%'", Resembles("a", parse("a LIKE 'x%'").pattern, negated=False)),  # type: ignore[union-attr]
         ("a IS NULL", Absent("a")),
         ("NOT a IS NULL", Present("a")),
         ("NOT a IS NOT NULL", Absent("a")),
-        ("a BETWEEN 1 AND 2", AllOf((Bound("a", "<=", 2), Bound("a", ">=", 1)))),
-        ("a NOT BETWEEN 1 AND 2", AnyOf((Bound("a", "<", 1), Bound("a", ">", 2)))),
+        ("a BETWEEN 1 AND 2", AllOf((BoundPredicate("a", "<=", 2), BoundPredicate("a", ">=", 1)))),
+        ("a NOT BETWEEN 1 AND 2", AnyOf((BoundPredicate("a", "<", 1), BoundPredicate("a", ">", 2)))),
         ("a = b", Computed(parse("a = b"), wanted=True)),
         ("NOT a + 1 > 2", Computed(parse("a + 1 > 2"), wanted=False)),
         ("a = 0.0 / 0", Computed(parse("a = 0.0 / 0"), wanted=True)),

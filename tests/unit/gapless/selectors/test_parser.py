@@ -11,14 +11,14 @@ from gapless.errors import InvalidSelectorError
 from gapless.selectors.normal import normal_form
 from gapless.selectors.parser import CHARACTERS_MAX, NESTING_MAX, parse
 from gapless.selectors.syntax import TRUE, And, Arithmetic, Comparison, Identifier, Literal, Not, NullTest, Or, Signed
-from gapless.selectors.values import Kind
+from gapless.selectors.values import ValueKind
 from unit.gapless.selectors.strategies import selectors
 
 A, B, C = Identifier("a"), Identifier("b"), Identifier("c")
 
 
 def number(value: float) -> Literal:
-    return Literal(Kind.NUMBER, exact=isinstance(value, int), value=value)
+    return Literal(ValueKind.NUMBER, exact=isinstance(value, int), value=value)
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t\r\n\f "])

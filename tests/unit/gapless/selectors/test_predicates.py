@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gapless.selectors.columns import Batch
+from gapless.selectors.columns import ColumnBatch
 from gapless.selectors.like import LikePattern
 from gapless.selectors.parser import parse
 from gapless.selectors.predicates import (
     Absent,
-    Bound,
+    BoundPredicate,
     Computed,
     Is,
     NoneOf,
@@ -20,7 +20,7 @@ from gapless.selectors.predicates import (
     Resembles,
     Unary,
 )
-from gapless.selectors.values import Kind, Value
+from gapless.selectors.values import Value, ValueKind
 from unit.gapless.selectors.strategies import NUMBERS, TEXTS, VALUES, events, headers
 
 BITS = [1 << event for event in range(64)]
@@ -29,9 +29,9 @@ UNARY: list[Unary] = [
     OneOf("a", ("x",)),
     OneOf("a", (1, "x", "y")),
     OneOf("a", (0,)),
-    NoneOf("a", Kind.STRING, ("x", "y")),
-    NoneOf("a", Kind.NUMBER, (1,)),
-    *(Bound("a", operator, limit) for operator in ("<", "<=", ">", ">=") for limit in (1, 0.5, 2**53 + 1)),
+    NoneOf("a", ValueKind.STRING, ("x", "y")),
+    NoneOf("a", ValueKind.NUMBER, (1,)),
+    *(BoundPredicate("a", operator, limit) for operator in ("<", "<=", ">", ">=") for limit in (1, 0.5, 2**53 + 1)),
     Resembles("a", LikePattern.parse("x%"), negated=False),
     Resembles("a", LikePattern.parse("%y_"), negated=True),
     Is("a", wanted=True),
@@ -39,7 +39,7 @@ UNARY: list[Unary] = [
     Absent("a"),
     Present("a"),
     OneOf("JMSType", ("x",)),
-    Refuted("JMSPriority", Bound("JMSPriority", ">", 4)),
+    Refuted("JMSPriority", BoundPredicate("JMSPriority", ">", 4)),
 ]
 REFUTED: list[Unary] = [Refuted(predicate.name, predicate) for predicate in UNARY[:-4]]
 COMPUTED: list[Predicate] = [
@@ -54,7 +54,7 @@ COMPUTED: list[Predicate] = [
 def test_both_forms_agree(predicate: Predicate, rows: list[tuple[dict[str, Value], dict[str, Value]]]) -> None:
     test = predicate.event_test()
     expected = sum(BITS[event] for event, row in enumerate(rows) if test(*row))
-    batch = Batch([properties for properties, _ in rows], [fields for _, fields in rows], BITS)
+    batch = ColumnBatch([properties for properties, _ in rows], [fields for _, fields in rows], BITS)
 
     assert predicate.batch_mask()(batch) == expected
 
@@ -73,10 +73,10 @@ def typed(*values: Value) -> set[tuple[type, Value]]:
     ("predicate", "expected"),
     [
         (OneOf("a", (1, "x")), typed(1, 1.0, "x")),
-        (NoneOf("a", Kind.STRING, ("x",)), typed(*(text for text in TEXTS if text != "x"))),
-        (NoneOf("a", Kind.NUMBER, (0,)), typed(*(number for number in NUMBERS if number != 0))),
-        (Bound("a", ">", 2), typed(*(number for number in NUMBERS if number > 2))),
-        (Bound("a", "<=", 0), typed(*(number for number in NUMBERS if number <= 0))),
+        (NoneOf("a", ValueKind.STRING, ("x",)), typed(*(text for text in TEXTS if text != "x"))),
+        (NoneOf("a", ValueKind.NUMBER, (0,)), typed(*(number for number in NUMBERS if number != 0))),
+        (BoundPredicate("a", ">", 2), typed(*(number for number in NUMBERS if number > 2))),
+        (BoundPredicate("a", "<=", 0), typed(*(number for number in NUMBERS if number <= 0))),
         (Is("a", wanted=True), typed(True)),
         (Is("a", wanted=False), typed(False)),
         (Absent("a"), typed(None)),
@@ -98,6 +98,6 @@ def test_equal_predicates_are_equal_and_unlike_ones_are_not() -> None:
 
 def test_what_depends_on_one_name_is_computed_once_for_each_value() -> None:
     predicate = Computed(parse("a * 2 = 4"), wanted=True)
-    batch = Batch([{"a": event % 3} for event in range(12)], [{}] * 12, BITS)
+    batch = ColumnBatch([{"a": event % 3} for event in range(12)], [{}] * 12, BITS)
 
     assert predicate.batch_mask()(batch) == sum(BITS[event] for event in range(12) if event % 3 == 2)

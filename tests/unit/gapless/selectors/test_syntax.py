@@ -5,7 +5,7 @@ import pytest
 from gapless.selectors.like import LikePattern
 from gapless.selectors.parser import parse
 from gapless.selectors.syntax import Identifier, Like, Literal, Node, is_reserved, names_in, static_kind
-from gapless.selectors.values import Kind
+from gapless.selectors.values import ValueKind
 
 
 def test_names_come_once_each_in_the_order_of_the_text() -> None:
@@ -37,14 +37,14 @@ def test_which_names_are_reserved(name: str, *, reserved: bool) -> None:
     ("node", "kind"),
     [
         (Identifier("a"), None),
-        (Identifier("JMSPriority"), Kind.NUMBER),
-        (Identifier("JMSType"), Kind.STRING),
-        (Literal(Kind.STRING, exact=False, value="x"), Kind.STRING),
-        (parse("a = 1"), Kind.BOOLEAN),
-        (parse("TRUE"), Kind.BOOLEAN),
+        (Identifier("JMSPriority"), ValueKind.NUMBER),
+        (Identifier("JMSType"), ValueKind.STRING),
+        (Literal(ValueKind.STRING, exact=False, value="x"), ValueKind.STRING),
+        (parse("a = 1"), ValueKind.BOOLEAN),
+        (parse("TRUE"), ValueKind.BOOLEAN),
     ],
 )
-def test_the_kind_that_needs_no_event(node: Node, kind: Kind | None) -> None:
+def test_the_kind_that_needs_no_event(node: Node, kind: ValueKind | None) -> None:
     assert static_kind(node) is kind
 
 

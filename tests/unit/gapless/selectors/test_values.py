@@ -5,7 +5,7 @@ from enum import IntEnum
 
 import pytest
 
-from gapless.selectors.values import Kind, Truth, Value, calculate, compare, kind_of, negation, negative
+from gapless.selectors.values import Truth, Value, ValueKind, calculate, compare, kind_of, negation, negative
 
 
 class Level(IntEnum):
@@ -15,16 +15,16 @@ class Level(IntEnum):
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        (True, Kind.BOOLEAN),
-        (1, Kind.NUMBER),
-        (1.0, Kind.NUMBER),
-        (Level.HIGH, Kind.NUMBER),
-        ("1", Kind.STRING),
+        (True, ValueKind.BOOLEAN),
+        (1, ValueKind.NUMBER),
+        (1.0, ValueKind.NUMBER),
+        (Level.HIGH, ValueKind.NUMBER),
+        ("1", ValueKind.STRING),
         (None, None),
         (b"1", None),
     ],
 )
-def test_a_value_has_one_kind(value: object, kind: Kind | None) -> None:
+def test_a_value_has_one_kind(value: object, kind: ValueKind | None) -> None:
     assert kind_of(value) is kind
 
 

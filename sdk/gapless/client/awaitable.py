@@ -19,7 +19,7 @@ class Leavable(Protocol):
 Entered = TypeVar("Entered", bound=Leavable)
 
 
-class Entering(Generic[Entered]):
+class AwaitableContext(Generic[Entered]):
     """Nothing happens until it is awaited or entered."""
 
     def __init__(self, begin: Callable[[], Awaitable[Entered]]) -> None:
