@@ -209,6 +209,7 @@ class Answers:
             del span.ranges[0]
 
     def _reply(self, reply_to: Hashable, lo: Tick, hi: Tick, data: EventBatch) -> None:
+        assert lo < hi <= self._log.stable, "nothing is answered that is not decided"
         knowledge = Knowledge(self._log.pubend, lo, hi, data, self._log.lost, reply=True)
         self._outbox.emit(Know(knowledge, reply_to))
 

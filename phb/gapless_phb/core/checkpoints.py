@@ -85,6 +85,7 @@ class Checkpoints:
         operations.append(Set(self._log.tables.checkpoints, rows.key(self._number), rows.encode(self._asked)))
 
         def durable(now: int, wall: int) -> None:
+            assert covered >= self.tick, "no checkpoint covers less than the one before"
             self.tick = covered
             self._running = False
             then(now, wall)

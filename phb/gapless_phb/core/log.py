@@ -135,6 +135,7 @@ class Log:
         `then` hears the log's answer, and says so to `appended`.
         """
         tick = self.clock.take(pub.events.count, now, wall)
+        assert tick > self.last_assigned, "ticks ascend"
         batch = Batch(publisher, pub.epoch, pub.first, tick, pub.events, headers, crc, reply_to)
         record = Record(publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, crc)
         raw = encode_record(self.tag, record)
@@ -237,6 +238,7 @@ class Log:
         recovery that does not know it was given up, and knowledge says `lost` only once that is durable.
         The chop ends at a record, so that a storage which remembers its end by what is left knows it.
         """
+        assert upto > self.lost_asked, "what is lost never falls"
         self.lost_asked = upto
 
         def durable(_now: int, _wall: int) -> None:

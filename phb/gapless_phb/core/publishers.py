@@ -180,6 +180,7 @@ class Publisher:
     def log(self, epoch: int, batch: Batched) -> None:
         """A batch is durable, that was sent in an epoch."""
         assert batch.first == self.sequence + 1, f"publisher {self.name!r}: a hole before {batch.first}"
+        assert batch.tick > self.tick, f"publisher {self.name!r}: ticks ascend with sequences"
         self.sequence = batch.first + batch.count - 1
         self.tick = batch.tick + (batch.count - 1) * STEP
         self.recent = self.recent[-_KEPT:] + _BATCHED.pack(batch.first, batch.tick, batch.count, batch.crc)

@@ -89,6 +89,7 @@ class Record:
 
 def encode_record(tag: int, record: Record) -> bytes:
     """A record's bytes."""
+    assert record.previous < record.first_tick, "ticks ascend"
     name = record.publisher.encode()
     columns = record.columns
     head = _HEAD.pack(
@@ -128,6 +129,8 @@ def decode_record(tag: int, index: Tick, raw: bytes) -> Record:
     record = Record(name, epoch, first_sequence, first_tick, previous, columns, crc)
     if record.last_tick != index:
         raise VolumeCorruptError(f"the record at tick {index} was written for tick {record.last_tick}")
+    if first_tick <= previous:
+        raise VolumeCorruptError(f"the record at tick {index} begins before the one before it ends, at {previous}")
     if crc != checksum(columns):
         raise VolumeCorruptError(f"the events of the record at tick {index} are damaged")
     return record

@@ -80,6 +80,8 @@ class Release:
 
         It bounds the release from this step on, before it is durable.
         """
+        known = self.holds.get(shb)
+        assert known is None or version > known.version, "an older row of holds takes the place of no newer one"
         row = Holds(version, {sid: max(tick, self.earliest) for sid, tick in at.items()})
         self.holds[shb] = row
         return row
@@ -99,6 +101,7 @@ class Release:
         delivered = min(delivered, bound, self._log.stable)
         self.delivered = max(self.delivered, delivered)
         self.released = max(self.released, min(released, delivered))
+        assert self.released <= self.delivered <= self._log.stable, "released, delivered, stable: in this order"
 
     @property
     def held(self) -> Tick:

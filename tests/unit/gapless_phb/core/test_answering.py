@@ -315,3 +315,13 @@ def test_however_a_log_is_damaged_nothing_of_it_is_called_silent_and_all_else_is
         assert all(tick in damaged for tick in certain if tick in asked), "what was given up is told"
         assert {tick for tick in there if tick in asked} <= told, "whatever is rotten, all else is told"
         assert not any(tick in damaged for tick in there)
+
+
+def test_an_answer_beyond_what_is_decided_is_noticed() -> None:
+    harness = written(3)
+    harness.ask((0, FOREVER))
+    log = harness.role._pubends[harness.pubend].log
+    log.stable = at(1010) - 1
+
+    with pytest.raises(AssertionError, match="not decided"):
+        harness.read()

@@ -10,6 +10,7 @@ from gapless.core.network.facts import Verdict
 from gapless.core.ports import Set, Write
 from gapless.node.recovery import VolumeReader
 from gapless_phb.core import checkpoints
+from gapless_phb.core.own import Own
 from unit.gapless_phb.harness import TABLES, Harness, outcomes
 
 
@@ -102,3 +103,18 @@ def test_a_crash_between_the_turns_harms_nothing(monkeypatch: pytest.MonkeyPatch
         publisher.opened()
         assert outcomes(publisher.repeat(1, 2))[0].verdict is Verdict.OK
         assert publisher.next >= 3
+
+
+def test_a_checkpoint_that_covers_less_than_the_one_before_is_noticed() -> None:
+    harness = Harness()
+    harness.sync()
+    harness.publisher().send()
+    harness.sync()
+    source = harness.role._pubends[harness.pubend].source
+    assert isinstance(source, Own)
+    source._checkpoints.tick = source.log.newest + 1
+
+    source._checkpoints.begin(lambda _now, _wall: None)
+    harness.pump()
+    with pytest.raises(AssertionError, match="covers less"):
+        harness.sync()

@@ -225,3 +225,21 @@ def test_a_log_that_cannot_keep_our_own_ticks_is_refused(lacks: dict[str, Any]) 
     check_log(LogFacts("orders", 0, 0, VOLUME_LOG))
     with pytest.raises(ConfigurationError, match="'orders' cannot take"):
         check_log(LogFacts("orders", 0, 0, replace(VOLUME_LOG, **lacks)))
+
+
+def test_a_tick_that_is_not_above_the_last_one_is_noticed() -> None:
+    world = LogWorld()
+    world.begin()
+    world.log.last_assigned = at(9000)
+
+    with pytest.raises(AssertionError, match="ticks ascend"):
+        world.append()
+
+
+def test_giving_up_less_than_before_is_noticed() -> None:
+    world = LogWorld()
+    world.begin()
+    world.log.chop(at(900))
+
+    with pytest.raises(AssertionError, match="never falls"):
+        world.log.chop(at(900))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.ticks import STEP
@@ -22,7 +23,9 @@ def opened(one: PublisherTable, name: str = "ann", *, instance: str = "instance"
 
 def append(publisher: Publisher, count: int = 1, ms: int = 1000) -> Batch:
     events: EventColumns = columns([b"x"] * count)
-    batch = Batch(publisher, publisher.epoch, publisher.assigned + 1, at(ms), events, [], 99, "reply")
+    before = publisher.pending[-1].last_tick if publisher.pending else publisher.tick
+    tick = max(at(ms), before + STEP)
+    batch = Batch(publisher, publisher.epoch, publisher.assigned + 1, tick, events, [], 99, "reply")
     publisher.pending.append(batch)
     return batch
 
@@ -280,3 +283,12 @@ class TestForgetting:
         back = one.get("~a")
         assert back is not None
         assert (back.sequence, back.owner(1)) == (3, 10)
+
+
+def test_a_batch_below_the_last_one_of_its_publisher_is_noticed() -> None:
+    one = table()
+    publisher = opened(one)
+    one.on_durable(append(publisher, ms=2000))
+
+    with pytest.raises(AssertionError, match="ticks ascend"):
+        publisher.log(publisher.epoch, Batched(2, at(1000), 1, 99))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import google_crc32c
 import pytest
 
 from gapless.core.stream.ticks import STEP
 from gapless.errors import VolumeCorruptError
+from gapless_phb.core import records
 from gapless_phb.core.records import Record, checksum, decode_record, encode_record, tag_of
 from unit.gapless_phb.harness import at, columns
 
@@ -84,3 +86,19 @@ def test_a_range_of_it_is_cut_out(lo: int, hi: int, found: bytes) -> None:
 def test_other_content_has_another_checksum() -> None:
     assert checksum(columns([b"one"])) != checksum(columns([b"two"]))
     assert checksum(columns([b"ab", b"c"])) != checksum(columns([b"a", b"bc"]))
+
+
+def test_a_record_that_begins_before_the_one_before_it_ends_is_neither_written_nor_read() -> None:
+    wrong = record()
+    raw = bytearray(encode_record(TAG, wrong))
+    wrong.previous = wrong.first_tick
+    with pytest.raises(AssertionError, match="ticks ascend"):
+        encode_record(TAG, wrong)
+
+    head = list(records._HEAD.unpack_from(raw))
+    head[7] = wrong.first_tick
+    records._HEAD.pack_into(raw, 0, *head)
+    checked = records._HEAD.size + len(wrong.publisher)
+    records._CHECKSUM.pack_into(raw, checked, google_crc32c.value(bytes(raw[:checked])))
+    with pytest.raises(VolumeCorruptError, match="begins before"):
+        decode_record(TAG, at(1000, 2), bytes(raw))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gapless.core.outbox import Outbox
 from gapless.core.ports import PubendState
 from gapless.core.stream.ticks import EPOCH_MS, FOREVER, SECOND
@@ -257,3 +259,21 @@ def test_a_policy_is_called_by_what_it_says_or_by_its_class() -> None:
     assert release(PubendSettings()).policy == ""
     assert release(PubendSettings(policy=Nameless())).policy == "Nameless"
     assert "10" in release(PubendSettings(policy=Limits(10))).policy
+
+
+def test_a_source_that_takes_back_what_it_had_decided_is_noticed() -> None:
+    decided = log(stable_ms=80)
+    one = release(of=decided)
+    one.on_released(at(50), at(70), now=1)
+    decided.stable = at(60)
+
+    with pytest.raises(AssertionError, match="in this order"):
+        one.on_released(at(50), at(55), now=2)
+
+
+def test_an_older_row_of_holds_in_place_of_a_newer_one_is_noticed() -> None:
+    one = release()
+    one.hold("shb1", 2, {7: at(10)})
+
+    with pytest.raises(AssertionError, match="older row"):
+        one.hold("shb1", 1, {7: at(5)})
