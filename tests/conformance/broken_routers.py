@@ -27,13 +27,13 @@ from gapless.core.network.facts import (
     Hold,
     Interest,
     Know,
+    LinkRoom,
     Opened,
     Outcome,
     Post,
     Probe,
     Progress,
     Released,
-    Room,
     Save,
     Seen,
     SendFrame,
@@ -551,7 +551,7 @@ class DeliversMailToAnybody(LocalRouter):
 class IgnoresRoom(HostileRouter):
     """It goes on, whoever reads."""
 
-    def room(self, now: int, room: Room) -> Effects:
+    def room(self, now: int, room: LinkRoom) -> Effects:
         return []
 
 

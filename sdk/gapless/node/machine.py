@@ -271,7 +271,7 @@ class Machine:
         before = self._broker_pending.get(number, 0)
         self._broker_pending[number] = pending
         if routing.told_of_room(before, pending):
-            self._happened(self._tell_router, routing.Room(number, pending), NODE)
+            self._happened(self._tell_router, routing.LinkRoom(number, pending), NODE)
 
     def on_broker_link_closed(self, number: int) -> None:
         """A link to another broker is gone."""

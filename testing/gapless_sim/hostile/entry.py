@@ -37,7 +37,7 @@ def line_of(message: OpenRequest | Pub) -> Line:
 
 
 @dataclass(slots=True)
-class Question:
+class Placement:
     """An opening or a batch that was not answered yet."""
 
     message: OpenRequest | Pub
@@ -54,14 +54,14 @@ class Question:
         return line_of(self.message)
 
 
-class Entry:
+class ClientSide:
     """All questions of this node's clients."""
 
     def __init__(self, station: Station, mesh: Mesh, number: int = 0) -> None:
         """`number`: above those of all questions that a router of this process has asked before."""
         self._station = station
         self._mesh = mesh
-        self._questions: dict[int, Question] = {}
+        self._questions: dict[int, Placement] = {}
         self._lines: dict[Line, dict[int, None]] = {}
         """The questions of each line, in order."""
         self._number = number
@@ -131,13 +131,13 @@ class Entry:
             self._station.effects.append(Submitted(reply_to, message.pubend, outcome))
             return
         self._number += 1
-        question = Question(message, reply_to, owner, self._station.now + PATIENCE)
+        question = Placement(message, reply_to, owner, self._station.now + PATIENCE)
         self._questions[self._number] = question
         self._lines.setdefault(question.line, {})[self._number] = None
         self._send(self._number, question)
         self._wait(self._number, question)
 
-    def _send(self, number: int, question: Question) -> None:
+    def _send(self, number: int, question: Placement) -> None:
         is_here = question.owner == self._station.broker
         question.life = self._station.life if is_here else self._lives.get(question.owner, 0)
         line = self._lines[question.line]
@@ -149,7 +149,7 @@ class Entry:
         address = (question.life, self._station.life, number, before, lowest)
         self._mesh.send(question.owner, question.message, address)
 
-    def _wait(self, number: int, question: Question) -> None:
+    def _wait(self, number: int, question: Placement) -> None:
         self._station.timers.set(("question", number), min(self._station.now + question.wait, question.until))
         question.wait *= 2
 
@@ -171,7 +171,7 @@ class Entry:
         outcome = _unanswered(question, reason)
         self._station.effects.append(Submitted(question.reply_to, question.message.pubend, outcome))
 
-    def _take(self, number: int) -> Question:
+    def _take(self, number: int) -> Placement:
         question = self._questions.pop(number)
         self._station.timers.cancel(("question", number))
         line = self._lines[question.line]
@@ -181,7 +181,7 @@ class Entry:
         return question
 
 
-def _unanswered(question: Question, reason: str) -> Outcome:
+def _unanswered(question: Placement, reason: str) -> Outcome:
     """Nobody knows whether a batch was logged; an opening is repeated in any case."""
     if isinstance(question.message, Pub):
         return Outcome(Verdict.UNCERTAIN, reason, question.message.first)

@@ -43,7 +43,7 @@ Said = TypeVar("Said", Interest, Want, Progress)
 
 
 @dataclass(slots=True)
-class Followed:
+class FollowedPubend:
     """A pubend, as far as it was heard of here."""
 
     told: Tick = 0
@@ -64,7 +64,7 @@ class SubscriberSide:
         self._mesh = mesh
         self._shb: ShbId = ""
         self._own = InterestTable()
-        self._pubends: dict[PubendId, Followed] = {}
+        self._pubends: dict[PubendId, FollowedPubend] = {}
         self._late: dict[int, Interest | Want | Progress] = {}
         self._rows: list[Progress] = []
         self._count = 0
@@ -241,10 +241,10 @@ class SubscriberSide:
             knowledge, followed.waiting = followed.waiting, None
             self._deliver(knowledge)
 
-    def _followed(self, pubend: PubendId) -> Followed:
+    def _followed(self, pubend: PubendId) -> FollowedPubend:
         followed = self._pubends.get(pubend)
         if followed is None:
-            followed = self._pubends[pubend] = Followed()
+            followed = self._pubends[pubend] = FollowedPubend()
         return followed
 
     def _deliver_reply(self, knowledge: Knowledge) -> None:
@@ -252,7 +252,7 @@ class SubscriberSide:
         if self._station.hostility.happens("twice"):
             self._deliver(knowledge)
 
-    def _deliver_pushed(self, followed: Followed, knowledge: Knowledge) -> None:
+    def _deliver_pushed(self, followed: FollowedPubend, knowledge: Knowledge) -> None:
         happens = self._station.hostility.happens
         if followed.waiting is not None:
             whole = joined(followed.waiting, knowledge)
@@ -287,7 +287,7 @@ class SubscriberSide:
 
     # ----------------------------------------------------------------------------------------- a cache
 
-    def _remember(self, followed: Followed, knowledge: Knowledge) -> None:
+    def _remember(self, followed: FollowedPubend, knowledge: Knowledge) -> None:
         if not self._station.hostility.has("stale_cache"):
             return
         if followed.cache is None:

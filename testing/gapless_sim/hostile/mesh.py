@@ -11,7 +11,7 @@ from gapless.core.network.seam import Effect
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId
 from gapless_sim.hostile.hostility import Hostility
-from gapless_sim.hostile.timers import MILLISECOND, SECOND, Timers
+from gapless_sim.hostile.timers import MILLISECOND, SECOND, TimerQueue
 
 REDIAL = 2 * SECOND
 """How long a dialled peer may take."""
@@ -31,7 +31,7 @@ class Station:
     hostility: Hostility
     life: int
     """Drawn anew whenever everything was forgotten: what belongs to another life is not answered."""
-    timers: Timers = field(default_factory=Timers)
+    timers: TimerQueue = field(default_factory=TimerQueue)
     effects: list[Effect] = field(default_factory=list)
     now: int = 0
     owners: dict[PubendId, BrokerId] = field(default_factory=dict)

@@ -16,7 +16,7 @@ SILENCE = 1 * SECOND
 
 
 @dataclass(slots=True)
-class Told:
+class PushState:
     """What one broker was told of one pubend."""
 
     told: Tick = 0
@@ -31,7 +31,7 @@ class Pushes:
         self._station = station
         self._mesh = mesh
         self._pubend = pubend
-        self._brokers: dict[BrokerId, Told] = {}
+        self._brokers: dict[BrokerId, PushState] = {}
 
     def told(self, broker: BrokerId) -> Tick:
         """Up to where a broker was told."""
@@ -73,8 +73,8 @@ class Pushes:
         self.drop_silence()
         self._brokers.clear()
 
-    def _told(self, broker: BrokerId) -> Told:
-        return self._brokers.setdefault(broker, Told())
+    def _told(self, broker: BrokerId) -> PushState:
+        return self._brokers.setdefault(broker, PushState())
 
     def _joined(self, broker: BrokerId, silence: Knowledge, following: Knowledge) -> Knowledge:
         """Both in one; where that cannot be, the silence is said now."""
@@ -83,7 +83,7 @@ class Pushes:
             self._mesh.send(broker, silence)
         return whole or following
 
-    def _stop(self, broker: BrokerId, told: Told) -> None:
+    def _stop(self, broker: BrokerId, told: PushState) -> None:
         if told.silent is not None:
             told.silent = None
             self._station.timers.cancel(("silence", self._pubend, broker))

@@ -59,7 +59,7 @@ class Origin:
         return not self.is_given_up(before, line)
 
 
-class Requests:
+class RequestIntake:
     """What entries ask of the pubends of this node."""
 
     def __init__(self, station: Station, mesh: Mesh, pubends: Collection[PubendId]) -> None:

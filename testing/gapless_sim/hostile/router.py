@@ -27,6 +27,7 @@ from gapless.core.network.facts import (
     Interest,
     Know,
     LinkDown,
+    LinkRoom,
     LinkUp,
     Opened,
     OpenRequest,
@@ -35,7 +36,6 @@ from gapless.core.network.facts import (
     Probe,
     Progress,
     Pub,
-    Room,
     Seen,
     Submit,
     SubmitOpen,
@@ -55,12 +55,12 @@ from gapless.core.network.frames import (
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
 from gapless.core.stream.knowledge import Knowledge
 from gapless.errors import ConfigurationError, RemoteProtocolError
-from gapless_sim.hostile.entry import Entry
+from gapless_sim.hostile.entry import ClientSide
 from gapless_sim.hostile.following import SubscriberSide
 from gapless_sim.hostile.hosted import PublisherSide
 from gapless_sim.hostile.hostility import Hostility
 from gapless_sim.hostile.mesh import Mesh, Station
-from gapless_sim.hostile.requests import Requests
+from gapless_sim.hostile.requests import RequestIntake
 from gapless_sim.hostile.timers import SECOND
 
 LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
@@ -86,8 +86,8 @@ class HostileRouter(RouterBase):
         self._mesh: Mesh
         self._hosted: PublisherSide
         self._following: SubscriberSide
-        self._entry: Entry
-        self._requests: Requests
+        self._entry: ClientSide
+        self._requests: RequestIntake
         self._on_message: dict[type, Callable[[BrokerId, Any, Address], None]]
         self._on_timer: dict[str, Callable[..., None]]
 
@@ -108,8 +108,8 @@ class HostileRouter(RouterBase):
         self._mesh = Mesh(station, context.network)
         self._hosted = PublisherSide(station, self._mesh)
         self._following = SubscriberSide(station, self._mesh)
-        self._entry = Entry(station, self._mesh, now)
-        self._requests = Requests(station, self._mesh, self._hosted.pubends)
+        self._entry = ClientSide(station, self._mesh, now)
+        self._requests = RequestIntake(station, self._mesh, self._hosted.pubends)
         self._on_message = self._message_handlers()
         self._on_timer = self._timer_handlers()
         station.now = now
@@ -146,7 +146,7 @@ class HostileRouter(RouterBase):
         self._mesh.link_down(down.link)
         return self._effects()
 
-    def room(self, now: int, room: Room) -> Effects:
+    def room(self, now: int, room: LinkRoom) -> Effects:
         """A link is full, or is not any more."""
         self._mesh.room(room.link, room.pending)
         return []

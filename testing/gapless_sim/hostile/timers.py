@@ -13,7 +13,7 @@ MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
 
 
-class Timers:
+class TimerQueue:
     """At most one deadline per key, in monotonic nanoseconds."""
 
     __slots__ = ("_at", "_count", "_heap")

@@ -6,19 +6,24 @@ in every test of the suite.
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, FunctionType, ModuleType
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import Pub, Want
 from gapless.core.stream.ticks import MILLISECOND
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.clients import columns
-from gapless_testing.routing.harness import HarnessFixtures, RouterHarness
-from gapless_testing.routing.network import PENDING_MAX, Host
+from gapless_testing.routing.harness import RouterFixtures, RouterHarness
+from gapless_testing.routing.network import PENDING_MAX, BrokerHost
 from gapless_testing.routing.service import quiet_worlds
-from gapless_testing.routing.sizes import deep_size
 from gapless_testing.routing.topology import PHB
-from gapless_testing.routing.world import World
+from gapless_testing.routing.world import RouterWorld
 
 TIMES_TOO_MUCH = 2
 """So many times what a router may hold goes through it."""
@@ -26,7 +31,30 @@ BODY = bytes(4096)
 CHECKS = 6
 
 
-def check_sizes(world: World) -> None:
+def deep_size(root: object) -> int:
+    """Bytes of an object and of everything that it alone or with others refers to, but for code.
+
+    Classes, modules and the globals of functions are not counted; what a closure holds is.
+    """
+    seen: set[int] = set()
+    stack: list[object] = [root]
+    total = 0
+    while stack:
+        thing = stack.pop()
+        if id(thing) in seen or isinstance(thing, (type, ModuleType, BuiltinFunctionType)):
+            continue
+        seen.add(id(thing))
+        total += sys.getsizeof(thing)
+        if isinstance(thing, FunctionType):
+            stack.extend(cell for cell in thing.__closure__ or ())
+        elif isinstance(thing, Struct):  # the collector does not know what one with gc=False refers to
+            stack.extend(astuple(thing))
+        else:
+            stack.extend(gc.get_referents(thing))
+    return total
+
+
+def check_sizes(world: RouterWorld) -> None:
     """Raises ContractError if a router holds more than the harness allows."""
     limit = world.network.harness.state_bytes_max
     for host in world.network.hosts.values():
@@ -36,7 +64,7 @@ def check_sizes(world: World) -> None:
             raise ContractError(Clause.BOUNDED, what, host.name, host.now)
 
 
-def repeat(world: World, total: int, action: Callable[[int], None], pause: float) -> None:
+def repeat(world: RouterWorld, total: int, action: Callable[[int], None], pause: float) -> None:
     """Does something many times, and looks at the routers' sizes now and then."""
     for number in range(total):
         action(number)
@@ -51,7 +79,7 @@ def flood_count(harness: RouterHarness, size: int) -> int:
     return harness.state_bytes_max * TIMES_TOO_MUCH // size
 
 
-class BoundsTests(HarnessFixtures):
+class BoundsTests(RouterFixtures):
     """C8."""
 
     def test_events_flood_in_while_everybody_is_there(self, harness: RouterHarness) -> None:
@@ -110,7 +138,7 @@ class BoundsTests(HarnessFixtures):
                 world.network.listen(host)
             world.settle()
 
-    def _flood(self, world: World) -> None:
+    def _flood(self, world: RouterWorld) -> None:
         def publish(number: int) -> None:
             for pubend in world.pubends:
                 pubend.publish(columns("fish", number, 16, BODY))
@@ -121,7 +149,7 @@ class BoundsTests(HarnessFixtures):
         """Wants are not collected for who cannot answer: the SHB asks again."""
         for world, absent in self._without_phbs(harness):
 
-            def ask(number: int, world: World = world) -> None:
+            def ask(number: int, world: RouterWorld = world) -> None:
                 for shb in world.shbs:
                     for pubend, following in shb.streams.items():
                         lo = following.start + 7 * number * MILLISECOND
@@ -135,7 +163,7 @@ class BoundsTests(HarnessFixtures):
         """The latest interest counts, not its history."""
         for world, absent in self._without_phbs(harness):
 
-            def change(_number: int, world: World = world) -> None:
+            def change(_number: int, world: RouterWorld = world) -> None:
                 for shb in world.shbs:
                     shb.change(lambda _filters: None)
 
@@ -147,19 +175,19 @@ class BoundsTests(HarnessFixtures):
         for world, absent in self._without_phbs(harness):
             hosts = [host for host in world.network.hosts.values() if host not in absent]
 
-            def place(number: int, world: World = world, hosts: list[Host] = hosts) -> None:
+            def place(number: int, world: RouterWorld = world, hosts: list[BrokerHost] = hosts) -> None:
                 for host in hosts:
                     self._place(world, host, number)
 
             repeat(world, flood_count(harness, 16 * len(BODY)), place, 0.05)
             self._return(world, absent)
 
-    def _place(self, world: World, host: Host, number: int) -> None:
+    def _place(self, world: RouterWorld, host: BrokerHost, number: int) -> None:
         events, pubend = columns("fish", 1, 16, BODY), world.pubends[0].pubend
         pub = Pub("writer", 1, 16 * number + 1, events, pubend, principal="anonymous")
         host.tell(routing.Submit(pub, ("writer", number)))
 
-    def _without_phbs(self, harness: RouterHarness) -> Iterator[tuple[World, list[Host]]]:
+    def _without_phbs(self, harness: RouterHarness) -> Iterator[tuple[RouterWorld, list[BrokerHost]]]:
         """A quiet world in every network without its PHBs, and who is away; in that of one node, nobody."""
         for world in quiet_worlds(harness):
             hosts = list(world.network.hosts.values())
@@ -168,7 +196,7 @@ class BoundsTests(HarnessFixtures):
                 host.crash()
             yield world, absent
 
-    def _return(self, world: World, absent: list[Host]) -> None:
+    def _return(self, world: RouterWorld, absent: list[BrokerHost]) -> None:
         for host in absent:
             host.start()
         world.settle()

@@ -9,7 +9,7 @@ from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.ticks import PubendId
 from gapless_testing.routing.faults import MS, SECOND
-from gapless_testing.routing.network import Host
+from gapless_testing.routing.network import BrokerHost
 
 PATIENCE = 8 * SECOND
 """So long it waits for a router that was replaced, before it asks the next one."""
@@ -27,7 +27,7 @@ def columns(topic: str, first: int, count: int, body: bytes = b"body") -> EventC
 class PublishingClient:
     """One publisher at one broker. Stopped, it ends what it has begun."""
 
-    def __init__(self, host: Host, name: str, topic: str) -> None:
+    def __init__(self, host: BrokerHost, name: str, topic: str) -> None:
         self.host = host
         self.name = name
         self.topic = topic

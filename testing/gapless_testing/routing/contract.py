@@ -21,7 +21,7 @@ from gapless.core.network.seam import Effect
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.interests import InterestHistory
-from gapless_testing.routing.minima import Membership
+from gapless_testing.routing.minima import Members
 from gapless_testing.routing.placing import Placings
 from gapless_testing.routing.truth import PubendTruth
 
@@ -34,7 +34,7 @@ class Contract:
     def __init__(self) -> None:
         self.truths: dict[PubendId, PubendTruth] = {}
         self.interests: dict[ShbId, InterestHistory] = {}
-        self.memberships: dict[PubendId, Membership] = {}
+        self.memberships: dict[PubendId, Members] = {}
         self.enrolments: dict[tuple[PubendId, ShbId], int] = {}
         """How often routers asked for each SHB to be counted."""
         self._placings = Placings()
@@ -132,7 +132,7 @@ class Contract:
 
     def _on_pubend(self, broker: BrokerId, opened: routing.Opened) -> None:
         meta = opened.meta
-        membership = self.memberships.setdefault(meta.pubend, Membership(meta.pubend, broker))
+        membership = self.memberships.setdefault(meta.pubend, Members(meta.pubend, broker))
         membership.hand_over(broker, meta, opened.members, self._call)
 
     def _on_know(self, _broker: BrokerId, said: routing.Know) -> None:

@@ -10,7 +10,7 @@ SECOND = 1_000 * MS
 
 
 @dataclass
-class Faults:
+class RoutingFaults:
     """What goes wrong, and how often. Nothing, as it is made."""
 
     loss: float = 0.0

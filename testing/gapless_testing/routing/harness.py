@@ -45,7 +45,7 @@ class RouterHarness:
         return {}
 
 
-class HarnessFixtures:
+class RouterFixtures:
     """The fixtures of every part of the suite."""
 
     @pytest.fixture

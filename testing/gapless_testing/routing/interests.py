@@ -11,7 +11,7 @@ from gapless.selectors.filters import Filter
 from gapless_testing.routing.breaches import Clause, ContractError
 
 
-class Wanted(NamedTuple):
+class WantedFilter(NamedTuple):
     """A filter of one subscription, and the version in which it came."""
 
     filter: Filter
@@ -31,7 +31,7 @@ class InterestHistory:
         self.version = 0
         """The highest version announced."""
         self._versions: dict[int, None] = {}
-        self._wanted: dict[int, Wanted] = {}
+        self._wanted: dict[int, WantedFilter] = {}
         self._distinct: dict[Filter, int] | None = None
 
     def announce(self, interest: Interest) -> None:
@@ -81,7 +81,7 @@ class InterestHistory:
         for subscription, wanted in interest.add.items():
             known = self._wanted.get(subscription)
             if known is None or known.filter != wanted:
-                self._wanted[subscription] = Wanted(wanted, interest.version)
+                self._wanted[subscription] = WantedFilter(wanted, interest.version)
                 self._distinct = None
 
     def knows(self, version: int) -> bool:

@@ -32,7 +32,7 @@ from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless_testing.routing.harness import RouterHarness
 from gapless_testing.routing.safety import EVERYTHING
 from gapless_testing.routing.topology import Topology
-from gapless_testing.routing.world import World
+from gapless_testing.routing.world import RouterWorld
 
 SEED = 11
 SECONDS = 6
@@ -65,7 +65,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-class Record:
+class CallDigest:
     """A digest of every call and every effect."""
 
     def __init__(self) -> None:
@@ -143,8 +143,8 @@ def touches(function: Any) -> str:
 
 def live(harness: RouterHarness, topology: Topology, guard: Guard | None = None) -> str:
     """Lives through a world with everything that may go wrong, and returns the digest of all that was said."""
-    record = Record()
-    world = World(harness, topology, SEED, guard=guard)
+    record = CallDigest()
+    world = RouterWorld(harness, topology, SEED, guard=guard)
     world.network.observers.append(record)
     world.network.faults = EVERYTHING
     world.start()

@@ -24,7 +24,7 @@ NOTHING = Minima(-1, -1)
 
 
 @dataclass(slots=True)
-class Membership:
+class Members:
     """One pubend: who is counted there, and what its broker's router may say of them."""
 
     pubend: PubendId

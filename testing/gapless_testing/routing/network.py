@@ -21,7 +21,7 @@ from gapless.core.network.frames import FRAME_BYTES_MAX
 from gapless.core.network.seam import Effect, Router, RouterContext, RouterHandler, Told
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.contract import Contract
-from gapless_testing.routing.faults import MS, SECOND, Faults, strikes
+from gapless_testing.routing.faults import MS, SECOND, RoutingFaults, strikes
 from gapless_testing.routing.harness import RouterHarness
 from gapless_testing.routing.topology import Topology
 
@@ -53,19 +53,19 @@ Observer = Callable[[BrokerId, int, str, Any], None]
 """Sees each fact that a router is told ("told", fact), and each effect ("said", effect)."""
 
 
-class Host:
+class BrokerHost:
     """One broker: its router, the stand-ins around it, and its links."""
 
-    def __init__(self, network: Network, name: BrokerId) -> None:
+    def __init__(self, network: VirtualNetwork, name: BrokerId) -> None:
         self.network = network
         self.name = name
         self.roles = network.topology.brokers[name]
         self.router: Router | None = None
         self._handlers: Mapping[type, RouterHandler] = {}
         self.stand_ins: list[StandIn] = []
-        self.links: dict[int, Link] = {}
+        self.links: dict[int, VirtualLink] = {}
         """The links that its router was told of, by the number they have here."""
-        self.rooms: list[routing.Room] = []
+        self.rooms: list[routing.LinkRoom] = []
         """What it is to be told of its links, after what it is told now."""
         self.saved: dict[str, bytes] = {}
         self.process = 0
@@ -235,17 +235,17 @@ class Host:
 
     # ------------------------------------------------------------------------------ links
 
-    def new_link(self, link: Link) -> int:
+    def new_link(self, link: VirtualLink) -> int:
         """A number for a link that was never used here."""
         self._numbers += 1
         self.links[self._numbers] = link
         return self._numbers
 
 
-class Link:
+class VirtualLink:
     """A link between two brokers, from its coming up to its going down."""
 
-    def __init__(self, network: Network, one: Host, other: Host) -> None:
+    def __init__(self, network: VirtualNetwork, one: BrokerHost, other: BrokerHost) -> None:
         self.network = network
         self.ends = (one, other)
         self.numbers = {one.name: one.new_link(self), other.name: other.new_link(self)}
@@ -260,11 +260,11 @@ class Link:
         """The names of the ends, in order."""
         return _pair(self.ends[0].name, self.ends[1].name)
 
-    def peer(self, host: Host) -> Host:
+    def peer(self, host: BrokerHost) -> BrokerHost:
         """The other end."""
         return self.ends[1] if host is self.ends[0] else self.ends[0]
 
-    def send(self, host: Host, frame: bytes) -> None:
+    def send(self, host: BrokerHost, frame: bytes) -> None:
         """Takes a frame from one end to the other, as well as such a link does, once the other end reads."""
         if not self.alive:
             return
@@ -275,7 +275,7 @@ class Link:
         self._waiting[peer.name].append(frame)
         self._change_pending(peer, len(frame))
 
-    def drain(self, peer: Host) -> None:
+    def drain(self, peer: BrokerHost) -> None:
         """An end reads again: what waits for it goes on, not all of it at once."""
         waiting, total = self._waiting[peer.name], 0
         while self.alive and waiting and total < DRAINED and peer.name not in self.network.deaf:
@@ -287,16 +287,16 @@ class Link:
         if self.alive and waiting:
             self.network.later(10 * MS, lambda: self.drain(peer))
 
-    def _change_pending(self, peer: Host, size: int) -> None:
+    def _change_pending(self, peer: BrokerHost, size: int) -> None:
         host, before = self.peer(peer), self._pending[peer.name]
         pending = self._pending[peer.name] = before + size
         if pending > PENDING_MAX:
             what = f"{pending:,} bytes wait on a link, whose peer does not read"
             raise ContractError(Clause.BOUNDED, what, host.name, host.now)
         if routing.told_of_room(before, pending):
-            host.rooms.append(routing.Room(self.numbers[host.name], pending))
+            host.rooms.append(routing.LinkRoom(self.numbers[host.name], pending))
 
-    def _carry(self, peer: Host, frame: bytes) -> None:
+    def _carry(self, peer: BrokerHost, frame: bytes) -> None:
         network = self.network
         for delay in network.delays():
             at = network.now + delay
@@ -304,11 +304,11 @@ class Link:
                 at = self._arrived[peer.name] = max(at, self._arrived[peer.name])
             network.later(at - network.now, lambda: self._arrive(peer, frame))
 
-    def _arrive(self, host: Host, frame: bytes) -> None:
+    def _arrive(self, host: BrokerHost, frame: bytes) -> None:
         if self.alive:
             host.tell(routing.FrameArrived(self.numbers[host.name], frame))
 
-    def cut(self, *, told: tuple[Host, ...]) -> None:
+    def cut(self, *, told: tuple[BrokerHost, ...]) -> None:
         """Goes down: what is on its way is lost. These ends are told, each in its own time."""
         if not self.alive:
             return
@@ -318,12 +318,12 @@ class Link:
             delay = self.network.random.randrange(1, 400) * MS
             host.later(delay, partial(self._down, host, number))
 
-    def _down(self, host: Host, number: int) -> None:
+    def _down(self, host: BrokerHost, number: int) -> None:
         if host.links.pop(number, None) is not None:
             host.tell(routing.LinkDown(number))
 
 
-class Network:
+class VirtualNetwork:
     """Hosts and links, time, and what goes wrong."""
 
     def __init__(
@@ -333,14 +333,14 @@ class Network:
         self.harness = harness
         self.topology = topology
         self.random = Random(seed)  # noqa: S311 - the same schedule every time
-        self.faults = Faults()
+        self.faults = RoutingFaults()
         self.contract = Contract()
         self.guard: AbstractContextManager[object] = guard or nullcontext()
         self.observers: list[Observer] = []
         self.now = SECOND
         self.streams = harness.make().needs_stream_links
-        self.hosts = {name: Host(self, name) for name in topology.brokers}
-        self._links: dict[tuple[BrokerId, BrokerId], Link] = {}
+        self.hosts = {name: BrokerHost(self, name) for name in topology.brokers}
+        self._links: dict[tuple[BrokerId, BrokerId], VirtualLink] = {}
         self._wanted = {_pair(*pair): None for pair in topology.links}
         self._parted = False
         self.deaf: dict[BrokerId, None] = {}
@@ -392,25 +392,25 @@ class Network:
             self._wanted[_pair(broker, peer)] = None
             self.later(5 * MS, lambda: self._connect(_pair(broker, peer)))
 
-    def hang_up(self, link: Link) -> None:
+    def hang_up(self, link: VirtualLink) -> None:
         """A router closes a link; one that the operator configured comes back."""
         if link.pair not in {_pair(*pair) for pair in self.topology.links}:
             self._wanted.pop(link.pair, None)
         link.cut(told=link.ends)
         self._links.pop(link.pair, None)
 
-    def cut_all(self, host: Host) -> None:
+    def cut_all(self, host: BrokerHost) -> None:
         """A broker's end of all its links is gone: it is not told, the others are."""
         for link in [link for link in self._links.values() if host in link.ends]:
             del self._links[link.pair]
             link.cut(told=(link.peer(host),))
         host.links.clear()
 
-    def deafen(self, host: Host) -> None:
+    def deafen(self, host: BrokerHost) -> None:
         """A broker is there, and reads nothing from any link."""
         self.deaf[host.name] = None
 
-    def listen(self, host: Host) -> None:
+    def listen(self, host: BrokerHost) -> None:
         """It reads again."""
         del self.deaf[host.name]
         for link in list(self._links.values()):
@@ -432,7 +432,7 @@ class Network:
         one, other = (self.hosts[name] for name in pair)
         if self._parted or pair in self._links or not one.up or not other.up:
             return
-        link = self._links[pair] = Link(self, one, other)
+        link = self._links[pair] = VirtualLink(self, one, other)
         for host in link.ends:
             peer = link.peer(host)
             host.tell(routing.LinkUp(link.numbers[host.name], peer.name, peer.roles, peer.routers))
@@ -458,7 +458,7 @@ class Network:
             self.crash_for_a_while(random.choice(list(self.hosts.values())))
         self.later(step, self._trouble)
 
-    def crash_for_a_while(self, host: Host) -> None:
+    def crash_for_a_while(self, host: BrokerHost) -> None:
         """A broker goes down, and comes back some time later."""
         if host.up:
             host.crash()

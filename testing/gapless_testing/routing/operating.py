@@ -9,10 +9,10 @@ from math import isfinite
 from gapless.core.alarms import Alarm
 from gapless.core.gauges import Gauge
 from gapless_testing.routing.breaches import Clause, ContractError
-from gapless_testing.routing.harness import HarnessFixtures, RouterHarness
-from gapless_testing.routing.network import Host
+from gapless_testing.routing.harness import RouterFixtures, RouterHarness
+from gapless_testing.routing.network import BrokerHost
 from gapless_testing.routing.service import quiet_worlds
-from gapless_testing.routing.world import World
+from gapless_testing.routing.world import RouterWorld
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 STEPS = 12
@@ -41,12 +41,12 @@ def check_figures(gauges: Iterable[Gauge]) -> Figures:
     return found
 
 
-class Operator:
+class Overseer:
     """Looks at the figures of all routers of a world, and hears their alarms."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: RouterWorld) -> None:
         self._world = world
-        self._counters: dict[Host, tuple[int, Figures]] = {}
+        self._counters: dict[BrokerHost, tuple[int, Figures]] = {}
         """The life of each router, and its counters as they were last."""
         self.alarms: list[tuple[str, Alarm]] = []
         world.network.observers.append(self._hear)
@@ -69,13 +69,13 @@ class Operator:
             self._counters[host] = host.routers, counters
 
 
-class OperatorTests(HarnessFixtures):
+class OperatorTests(RouterFixtures):
     """What operators are told."""
 
     def test_figures_can_be_read(self, harness: RouterHarness) -> None:
         """They have the names of figures, each comes once, counters never fall, and asking changes nothing."""
         for world in quiet_worlds(harness):
-            operator = Operator(world)
+            operator = Overseer(world)
             for _ in range(STEPS):
                 for pubend in world.pubends:
                     world.publish(pubend, 5)
@@ -85,7 +85,7 @@ class OperatorTests(HarnessFixtures):
     def test_no_alarm_is_raised_where_nothing_is_wrong(self, harness: RouterHarness) -> None:
         """Who cries wolf is not heard later."""
         for world in quiet_worlds(harness):
-            operator = Operator(world)
+            operator = Overseer(world)
             for pubend in world.pubends:
                 world.publish(pubend, 5)
             world.settle()

@@ -16,7 +16,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import MILLISECOND, STEP, PubendId, ShbId, Tick
 from gapless.core.wire.messages import TickRun
 from gapless_testing.routing.faults import MS, SECOND
-from gapless_testing.routing.network import Host
+from gapless_testing.routing.network import BrokerHost
 
 SILENCE_EVERY = SECOND
 CHUNK = 50
@@ -29,7 +29,7 @@ def tick_at(now: int) -> Tick:
 
 
 @dataclass
-class PublisherRow:
+class LoggedPublisher:
     """What the log knows of a publisher, durably."""
 
     epoch: int = 0
@@ -49,7 +49,7 @@ class Pending:
 class PublishingStandIn:
     """One pubend at one broker."""
 
-    def __init__(self, host: Host, pubend: PubendId, number: int = 0) -> None:
+    def __init__(self, host: BrokerHost, pubend: PubendId, number: int = 0) -> None:
         """`number`: the residue of its ticks."""
         self.host = host
         self.pubend = pubend
@@ -70,7 +70,7 @@ class PublishingStandIn:
         self._joining: dict[ShbId, tuple[Tick, int]] = {}
         """From where, and when the router was told (0: not yet)."""
         self._holds: dict[ShbId, Hold] = {}
-        self._publishers: dict[str, PublisherRow] = {}
+        self._publishers: dict[str, LoggedPublisher] = {}
         self._waiting: dict[tuple[str, int], list[Hashable]] = {}
         """Who waits for a batch that is not durable yet."""
 
@@ -239,12 +239,12 @@ class PublishingStandIn:
         if request.pubend not in ("", self.pubend):
             self._submitted(reply_to, request.pubend, Outcome(Verdict.REJECTED, "there is no such pubend here"))
             return
-        row = self._publishers.setdefault(request.publisher, PublisherRow())
+        row = self._publishers.setdefault(request.publisher, LoggedPublisher())
         row.epoch += 1
         self._submitted(reply_to, self.pubend, Outcome(Verdict.OK, sequence=row.last, epoch=row.epoch))
 
     def _submit(self, pub: Pub, reply_to: Hashable) -> None:
-        row = self._publishers.get(pub.publisher, PublisherRow())
+        row = self._publishers.get(pub.publisher, LoggedPublisher())
         waiting = self._waiting.get((pub.publisher, pub.first))
         if waiting is not None:
             waiting.append(reply_to)
@@ -262,7 +262,7 @@ class PublishingStandIn:
             return
         self._soon(lambda: self._submitted(reply_to, pub.pubend, outcome))
 
-    def _log(self, pub: Pub, row: PublisherRow, reply_to: Hashable) -> None:
+    def _log(self, pub: Pub, row: LoggedPublisher, reply_to: Hashable) -> None:
         waiting = self._waiting[pub.publisher, pub.first] = [reply_to]
 
         def durable() -> None:

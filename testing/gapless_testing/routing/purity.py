@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from gapless_testing.routing.breaches import Clause, ContractError
-from gapless_testing.routing.harness import HarnessFixtures, RouterHarness
+from gapless_testing.routing.harness import RouterFixtures, RouterHarness
 from gapless_testing.routing.isolation import live, live_elsewhere
 
 HASH_SEEDS = (1, 2)
 """The order of a set of two is the same in half of all processes; so there are a few."""
 
 
-class PurityTests(HarnessFixtures):
+class PurityTests(RouterFixtures):
     """C6."""
 
     def test_the_same_calls_have_the_same_effects(self, harness: RouterHarness) -> None:

@@ -6,32 +6,34 @@ and raises in the step in which it is broken; when the faults end, everybody mus
 
 from __future__ import annotations
 
-from gapless_testing.routing.faults import MS, SECOND, Faults
-from gapless_testing.routing.harness import HarnessFixtures, RouterHarness
+from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
+from gapless_testing.routing.harness import RouterFixtures, RouterHarness
 from gapless_testing.routing.world import live_through
 
-BAD_LINKS = Faults(loss=0.1, duplicates=0.1, jitter=150 * MS, cut_every=5 * SECOND)
+BAD_LINKS = RoutingFaults(loss=0.1, duplicates=0.1, jitter=150 * MS, cut_every=5 * SECOND)
 """On links that are streams nothing is lost but by going down, and nothing is overtaken."""
-RESTLESS = Faults(change_every=500 * MS, jitter=20 * MS)
-CHANGING_ON_BAD_LINKS = Faults(loss=0.05, duplicates=0.05, jitter=100 * MS, cut_every=8 * SECOND, change_every=500 * MS)
-VANISHING = Faults(vanish_every=2 * SECOND, change_every=2 * SECOND, jitter=5 * MS)
-CRASHING = Faults(crash_every=4 * SECOND, change_every=3 * SECOND, jitter=5 * MS)
-EVERYTHING = Faults(0.05, 0.05, 100 * MS, 8 * SECOND, 6 * SECOND, 6 * SECOND, 1 * SECOND)
+RESTLESS = RoutingFaults(change_every=500 * MS, jitter=20 * MS)
+CHANGING_ON_BAD_LINKS = RoutingFaults(
+    loss=0.05, duplicates=0.05, jitter=100 * MS, cut_every=8 * SECOND, change_every=500 * MS
+)
+VANISHING = RoutingFaults(vanish_every=2 * SECOND, change_every=2 * SECOND, jitter=5 * MS)
+CRASHING = RoutingFaults(crash_every=4 * SECOND, change_every=3 * SECOND, jitter=5 * MS)
+EVERYTHING = RoutingFaults(0.05, 0.05, 100 * MS, 8 * SECOND, 6 * SECOND, 6 * SECOND, 1 * SECOND)
 
 
-def live_through_all(harness: RouterHarness, faults: Faults) -> None:
+def live_through_all(harness: RouterHarness, faults: RoutingFaults) -> None:
     """Lives through these faults in every network, several times."""
     for topology in harness.topologies:
         for seed in range(harness.seeds):
             live_through(harness, topology, seed, faults)
 
 
-class SafetyTests(HarnessFixtures):
+class SafetyTests(RouterFixtures):
     """C1, C2, C4, C5, C7 and C9 under random schedules."""
 
     def test_nothing_goes_wrong(self, harness: RouterHarness) -> None:
         """Events, wants, holds, publishers: everything at once, and all of it well."""
-        live_through_all(harness, Faults())
+        live_through_all(harness, RoutingFaults())
 
     def test_links_go_wrong(self, harness: RouterHarness) -> None:
         """Links go down and come back; those that are no streams lose, repeat and reorder too."""

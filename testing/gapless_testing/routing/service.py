@@ -11,11 +11,11 @@ from gapless.core.stream.ticks import Tick
 from gapless.selectors.filters import Filter
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.clients import columns
-from gapless_testing.routing.faults import MS, SECOND, Faults
-from gapless_testing.routing.harness import HarnessFixtures, RouterHarness
+from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
+from gapless_testing.routing.harness import RouterFixtures, RouterHarness
 from gapless_testing.routing.publishing import SILENCE_EVERY, PublishingStandIn
 from gapless_testing.routing.subscribing import Following, SubscribingStandIn
-from gapless_testing.routing.world import FILTERS, World, naming
+from gapless_testing.routing.world import FILTERS, RouterWorld, naming
 
 WARM_UP = 8
 """Seconds after which everybody knows everybody, and every interest has settled."""
@@ -42,11 +42,11 @@ class Pair:
         return f"{self.shb.shb} of {self.pubend.pubend}"
 
 
-def quiet_worlds(harness: RouterHarness) -> Iterator[World]:
+def quiet_worlds(harness: RouterHarness) -> Iterator[RouterWorld]:
     """A world in every network, in which everybody knows everybody and nothing happens."""
     for topology in harness.topologies:
         with naming(topology, 0):
-            world = World(harness, topology, 0, busy=False)
+            world = RouterWorld(harness, topology, 0, busy=False)
             for client in world.clients:
                 client.stopped = True
             world.start()
@@ -54,7 +54,7 @@ def quiet_worlds(harness: RouterHarness) -> Iterator[World]:
             yield world
 
 
-def pairs(world: World) -> list[Pair]:
+def pairs(world: RouterWorld) -> list[Pair]:
     """Every SHB with every pubend. Raises ContractError if one does not know the other."""
     for shb in world.shbs:
         for pubend in world.pubends:
@@ -64,7 +64,7 @@ def pairs(world: World) -> list[Pair]:
     return [Pair(shb, pubend) for shb in world.shbs for pubend in world.pubends]
 
 
-def wait(world: World, seconds: float, clause: Clause, what: str, happened: Callable[[], bool]) -> None:
+def wait(world: RouterWorld, seconds: float, clause: Clause, what: str, happened: Callable[[], bool]) -> None:
     """Lets time pass until it happened. Raises ContractError if it takes longer."""
     deadline = world.network.now + int(seconds * SECOND)
     while not happened():
@@ -73,7 +73,7 @@ def wait(world: World, seconds: float, clause: Clause, what: str, happened: Call
         world.network.run(STEP)
 
 
-class ServiceTests(HarnessFixtures):
+class ServiceTests(RouterFixtures):
     """C2, C3, C5, C9 and C10, one by one."""
 
     def test_an_shb_is_counted_at_every_pubend(self, harness: RouterHarness) -> None:
@@ -102,7 +102,7 @@ class ServiceTests(HarnessFixtures):
                 wait(world, harness.push_seconds, Clause.PUSH, what, lambda: pair.following.head >= tick)  # noqa: B023
             world.settle()
 
-    def _publish_unasked(self, world: World, topic: str) -> dict[Pair, Tick]:
+    def _publish_unasked(self, world: RouterWorld, topic: str) -> dict[Pair, Tick]:
         everybody = pairs(world)
         for shb in world.shbs:
             shb.asks = False
@@ -151,18 +151,18 @@ class ServiceTests(HarnessFixtures):
     def test_of_a_large_interest_what_is_lost_comes_again(self, harness: RouterHarness) -> None:
         """Where frames may be lost, some of the parts are: all of it is there soon after, all the same."""
         for world in quiet_worlds(harness):
-            world.network.faults = Faults(loss=0.5)
+            world.network.faults = RoutingFaults(loss=0.5)
             self._change(world, LARGE)
             world.run(1)
-            world.network.faults = Faults()
+            world.network.faults = RoutingFaults()
             world.run(WARM_UP)
             self._check_served(world, "meat")
 
-    def _change(self, world: World, more: Mapping[int, Filter]) -> None:
+    def _change(self, world: RouterWorld, more: Mapping[int, Filter]) -> None:
         for shb in world.shbs:
             shb.change(lambda filters: filters.update(more))
 
-    def _check_served(self, world: World, topic: str) -> None:
+    def _check_served(self, world: RouterWorld, topic: str) -> None:
         for pair, tick in self._publish_unasked(world, topic).items():
             what = f"{pair} has not got {tick}, which it wants since {WARM_UP} s before,"
             seconds = world.network.harness.push_seconds

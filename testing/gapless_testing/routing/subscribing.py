@@ -19,7 +19,7 @@ from gapless.selectors.filters import Filter
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.faults import MS, SECOND
 from gapless_testing.routing.interests import matches
-from gapless_testing.routing.network import Host
+from gapless_testing.routing.network import BrokerHost
 
 POLL_EVERY = 100 * MS
 STALLED_AFTER = 3 * SECOND
@@ -30,7 +30,7 @@ LAGS = (0, 0, TICKS_OF_SECOND // 20, TICKS_OF_SECOND)
 TIMES = CuriosityTimes(repeat_max=5 * SECOND)
 
 
-class Reading:
+class Reread:
     """An interval that is asked for unfiltered, as for a subscription that comes from elsewhere."""
 
     def __init__(self, pubend: PubendId, lo: Tick, hi: Tick, now: int) -> None:
@@ -66,7 +66,7 @@ class Following:
     """From which tick on which version of the interest is served."""
     received: list[Tick] = field(default_factory=list)
     """The events that matched, up to `head`."""
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[Reread] = field(default_factory=list)
     delivered: Tick = 0
     """Durable."""
     released: Tick = 0
@@ -82,7 +82,7 @@ class Following:
 class SubscribingStandIn:
     """An SHB with a few subscriptions. What it has at `delivered` is durable; the rest goes in a crash."""
 
-    def __init__(self, host: Host, shb: ShbId) -> None:
+    def __init__(self, host: BrokerHost, shb: ShbId) -> None:
         self.host = host
         self.shb = shb
         self.version = 0
@@ -300,7 +300,7 @@ class SubscribingStandIn:
         """Asks for an interval again, unfiltered."""
         lo, hi = max(following.start, following.head - behind), following.head
         if lo < hi:
-            following.readings.append(Reading(following.meta.pubend, lo, hi, self._now))
+            following.readings.append(Reread(following.meta.pubend, lo, hi, self._now))
 
     # ------------------------------------------------------------------------------ what it should have
 

@@ -10,10 +10,10 @@ from gapless.core.stream.ticks import SECOND as TICKS_OF_SECOND
 from gapless.selectors.filters import Filter
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.clients import PublishingClient, columns
-from gapless_testing.routing.faults import MS, SECOND, Faults
+from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
 from gapless_testing.routing.harness import RouterHarness
 from gapless_testing.routing.interests import matches
-from gapless_testing.routing.network import Network
+from gapless_testing.routing.network import VirtualNetwork
 from gapless_testing.routing.publishing import PublishingStandIn
 from gapless_testing.routing.subscribing import Following, SubscribingStandIn
 from gapless_testing.routing.topology import PHB, SHB, Topology
@@ -29,7 +29,7 @@ FILTERS = (
 )
 
 
-class World:
+class RouterWorld:
     """One network of routers, in use."""
 
     def __init__(
@@ -42,7 +42,7 @@ class World:
         guard: AbstractContextManager[object] | None = None,
     ) -> None:
         """`busy`: events are published and things asked for all the time."""
-        self.network = Network(harness, topology, seed, guard)
+        self.network = VirtualNetwork(harness, topology, seed, guard)
         self.random = self.network.random
         hosts = self.network.hosts
         self.pubends: list[PublishingStandIn] = []
@@ -136,7 +136,7 @@ class World:
 
         Raises ContractError, with what is missing, if that takes longer than the harness allows.
         """
-        self.network.faults = Faults()
+        self.network.faults = RoutingFaults()
         self._stopped = True
         for client in self.clients:
             client.stopped = True
@@ -208,7 +208,7 @@ class World:
 
 
 @contextmanager
-def naming(topology: Topology, seed: int, faults: Faults | None = None) -> Iterator[None]:
+def naming(topology: Topology, seed: int, faults: RoutingFaults | None = None) -> Iterator[None]:
     """Adds to a breach in which world it happened."""
     try:
         yield
@@ -217,10 +217,12 @@ def naming(topology: Topology, seed: int, faults: Faults | None = None) -> Itera
         raise ContractError(breach.clause, f"{breach.what} ({where})", breach.broker, breach.now) from breach
 
 
-def live_through(harness: RouterHarness, topology: Topology, seed: int, faults: Faults, seconds: float = 12) -> World:
+def live_through(
+    harness: RouterHarness, topology: Topology, seed: int, faults: RoutingFaults, seconds: float = 12
+) -> RouterWorld:
     """A world with these faults, from its start until everything is served. Raises ContractError."""
     with naming(topology, seed, faults):
-        world = World(harness, topology, seed)
+        world = RouterWorld(harness, topology, seed)
         world.network.faults = replace(faults)
         world.start()
         world.run(seconds)

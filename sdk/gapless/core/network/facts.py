@@ -409,7 +409,7 @@ LINK_HIGH: Final = 1 << 20
 LINK_LOW: Final = 256 << 10
 
 
-class Room(Struct, frozen=True, gc=False):
+class LinkRoom(Struct, frozen=True, gc=False):
     """So many bytes wait on a link for its peer to read: they rose above `LINK_HIGH`, or fell to it or to `LINK_LOW`.
 
     Above `LINK_HIGH` a router says nothing more there that can wait, until the link is at `LINK_LOW` again: frames that

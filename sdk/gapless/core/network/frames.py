@@ -5,7 +5,7 @@
 A message is a fact of the seam (`gapless.core.network.facts`) wherever there is one, and a few things
 that only routers say to each other. The address is the router's own: to whom the message goes, whom an
 answer goes to, whatever it needs on the way; at most 4,096 strings and integers. A fact travels as it is,
-but for those that hold what msgpack does not know (`gapless.core.network.wire`). Events travel as columns: one row of
+but for those that hold what msgpack does not know. Events travel as columns: one row of
 (tick, length, length of the body) each, then all events one behind the other, as the bytes that their publisher sent;
 nobody encodes one again.
 
@@ -30,7 +30,6 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from gapless.core.network import wire
 from gapless.core.network.facts import (
     Enrol,
     Held,
@@ -116,6 +115,50 @@ class Private(Struct, array_like=True, frozen=True, gc=False, tag=16):
     data: bytes
 
 
+# ------------------------------------------------------------- what cannot travel as it is
+
+
+class KnowledgeWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True, tag=1):
+    """Knowledge: `rows` as `gapless.core.stream.columns.ROW`, `events` one behind the other."""
+
+    pubend: str
+    lo: Real
+    hi: Real
+    lost: Real
+    stamp: dict[str, Real] | None
+    reply: bool
+    rows: bytes
+    events: bytes
+    damaged: bool
+
+
+class InterestWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True, tag=3):
+    """A part of an interest: a filter is its patterns and its selector."""
+
+    shb: str
+    base: Real
+    version: Real
+    start: Real
+    end: Real | None
+    add: dict[Real, tuple[tuple[str, ...], str]]
+    drop: tuple[Real, ...]
+    full: bool
+
+
+class PubWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True, tag=14):
+    """A batch of a publisher: its columns as they came."""
+
+    publisher: str
+    epoch: Real
+    first: Real
+    pubend: str
+    principal: str
+    token: bytes | None
+    keyed: bool
+    lengths: bytes
+    events: bytes
+
+
 Message: TypeAlias = (
     Knowledge
     | Want
@@ -145,9 +188,9 @@ class Frame(NamedTuple):
 
 Envelope: TypeAlias = Annotated[tuple[str | int, ...], Meta(max_length=ADDRESS_MAX)]
 Travelling: TypeAlias = (
-    wire.KnowledgeWire
-    | wire.InterestWire
-    | wire.PubWire
+    KnowledgeWire
+    | InterestWire
+    | PubWire
     | Want
     | InterestSummary
     | InterestQuestion
@@ -232,21 +275,21 @@ def pieces(knowledge: Knowledge) -> Iterator[Knowledge]:
 # ------------------------------------------------------------------------- messages to the wire
 
 
-def _pack_knowledge(said: Knowledge) -> wire.KnowledgeWire:
+def _pack_knowledge(said: Knowledge) -> KnowledgeWire:
     rows, events = b"".join(said.data.row_blobs()), b"".join(said.data.blobs())
     stamp = None if said.stamp is None else dict(said.stamp)
-    return wire.KnowledgeWire(said.pubend, said.lo, said.hi, said.lost, stamp, said.reply, rows, events, said.damaged)
+    return KnowledgeWire(said.pubend, said.lo, said.hi, said.lost, stamp, said.reply, rows, events, said.damaged)
 
 
-def _pack_interest(said: InterestPart) -> wire.InterestWire:
+def _pack_interest(said: InterestPart) -> InterestWire:
     add = {sid: (wanted.topics, wanted.selector) for sid, wanted in said.add.items()}
     drop = tuple(sorted(said.drop))
-    return wire.InterestWire(said.shb, said.base, said.version, said.start, said.end, add, drop, said.full)
+    return InterestWire(said.shb, said.base, said.version, said.start, said.end, add, drop, said.full)
 
 
-def _pack_pub(pub: Pub) -> wire.PubWire:
+def _pack_pub(pub: Pub) -> PubWire:
     events = pub.events
-    return wire.PubWire(
+    return PubWire(
         pub.publisher,
         pub.epoch,
         pub.first,
@@ -270,7 +313,7 @@ _PACK: dict[type, Callable[[Any], Travelling]] = {
 # ----------------------------------------------------------------------- and from it to messages
 
 
-def _unpack_knowledge(parsed: wire.KnowledgeWire) -> Knowledge:
+def _unpack_knowledge(parsed: KnowledgeWire) -> Knowledge:
     if parsed.lo >= parsed.hi:
         raise ValueError("knowledge of nothing")
     data = _batch(parsed.rows, parsed.events) if parsed.rows or parsed.events else EMPTY
@@ -312,7 +355,7 @@ def _filter(topics: tuple[str, ...], selector: str) -> Filter:
     return Filter(topics, selector)
 
 
-def _unpack_interest(parsed: wire.InterestWire) -> InterestPart:
+def _unpack_interest(parsed: InterestWire) -> InterestPart:
     start, end = parsed.start, FOREVER if parsed.end is None else parsed.end
     if end <= start or not all(start <= sid < end for said in (parsed.add, parsed.drop) for sid in said):
         raise ValueError("subscriptions outside of their part")
@@ -321,7 +364,7 @@ def _unpack_interest(parsed: wire.InterestWire) -> InterestPart:
     return InterestPart(parsed.shb, parsed.base, parsed.version, start, parsed.end, add, drop, parsed.full)
 
 
-def _unpack_pub(parsed: wire.PubWire) -> Pub:
+def _unpack_pub(parsed: PubWire) -> Pub:
     """What the events are is for the PHB to check; here only that they are as long as is said."""
     count, rest = divmod(len(parsed.lengths), 8)
     if not count or rest or sum(unpack_from(f"<{2 * count}I", parsed.lengths)[::2]) != len(parsed.events):
@@ -349,12 +392,12 @@ def _check_seen(seen: Seen) -> Seen:
     return seen
 
 
-_COLUMNS = (wire.KnowledgeWire, wire.InterestWire, wire.PubWire)
+_COLUMNS = (KnowledgeWire, InterestWire, PubWire)
 """The large ones, which have no field that may be left out."""
 _UNPACK: dict[type, Callable[[Any], Message]] = {
-    wire.KnowledgeWire: _unpack_knowledge,
-    wire.InterestWire: _unpack_interest,
-    wire.PubWire: _unpack_pub,
+    KnowledgeWire: _unpack_knowledge,
+    InterestWire: _unpack_interest,
+    PubWire: _unpack_pub,
     Want: _check_want,
     Seen: _check_seen,
 }

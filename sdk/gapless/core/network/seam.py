@@ -29,6 +29,7 @@ from gapless.core.network.facts import (
     Interest,
     Know,
     LinkDown,
+    LinkRoom,
     LinkUp,
     NetworkMap,
     Opened,
@@ -37,7 +38,6 @@ from gapless.core.network.facts import (
     Probe,
     Progress,
     Released,
-    Room,
     Save,
     Saved,
     Seen,
@@ -91,7 +91,7 @@ Told: TypeAlias = (
     | LinkUp
     | LinkDown
     | FrameArrived
-    | Room
+    | LinkRoom
     | Opened
     | Know
     | Probe
@@ -144,7 +144,7 @@ class RouterBase:
             LinkUp: self.link_up,
             LinkDown: self.link_down,
             FrameArrived: self.frame,
-            Room: self.room,
+            LinkRoom: self.room,
             Opened: self.pubend,
             Know: self.know,
             Probe: self.probe,
@@ -190,7 +190,7 @@ class RouterBase:
         """A frame arrived."""
         return ()
 
-    def room(self, now: int, room: Room) -> Effects:
+    def room(self, now: int, room: LinkRoom) -> Effects:
         """A link has become full, or has room again; in between, what can wait is not said there (C8)."""
         return ()
 

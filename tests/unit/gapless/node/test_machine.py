@@ -383,7 +383,7 @@ def test_the_router_is_told_when_a_link_is_full_and_when_it_has_room(rig: Rig) -
     rig.turn()
 
     told = [high + 1, high, low, high + 1, 0, high + 1]
-    assert rig.router.told == [*[routing.Room(3, pending) for pending in told], routing.LinkDown(3)]
+    assert rig.router.told == [*[routing.LinkRoom(3, pending) for pending in told], routing.LinkDown(3)]
 
 
 def test_the_deadline_is_the_earliest_of_all_and_only_those_due_are_called(rig: Rig) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.network.frames import Address, Answer
-from gapless_sim.hostile.entry import PATIENCE, REPEAT, Entry
+from gapless_sim.hostile.entry import PATIENCE, REPEAT, ClientSide
 from unit.gapless_sim.hostile.parts import LIFE, P, Parts, pub
 
 FAR = 9
@@ -19,7 +19,7 @@ class Side:
     def __init__(self) -> None:
         self.parts = Parts()
         self.parts.station.owners[P] = "far"
-        self.entry = Entry(self.parts.station, self.parts.mesh)
+        self.entry = ClientSide(self.parts.station, self.parts.mesh)
         self.entry.on_life("far", FAR)
 
     def sent(self) -> list[tuple[str, Address]]:
@@ -56,7 +56,7 @@ def test_no_number_is_used_twice_in_a_process(side: Side) -> None:
     side.entry.place(pub(1), "r2")
     assert [address[2] for _, address in side.sent()] == [1, 2]
 
-    side.entry = Entry(side.parts.station, side.parts.mesh, 1000)
+    side.entry = ClientSide(side.parts.station, side.parts.mesh, 1000)
     side.entry.place(pub(1), "r3")
     assert [address[2] for _, address in side.sent()] == [1001]
 

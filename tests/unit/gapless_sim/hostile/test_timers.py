@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gapless_sim.hostile.timers import Timers
+from gapless_sim.hostile.timers import TimerQueue
 
 
 def test_the_earliest_comes_first_and_those_of_one_time_as_they_were_set() -> None:
-    timers = Timers()
+    timers = TimerQueue()
     for name, at in (("c", 30), ("a", 10), ("b", 10), ("d", 40)):
         timers.set((name,), at)
 
@@ -18,7 +18,7 @@ def test_the_earliest_comes_first_and_those_of_one_time_as_they_were_set() -> No
 
 
 def test_what_is_set_again_or_cancelled_does_not_come_then() -> None:
-    timers = Timers()
+    timers = TimerQueue()
     timers.set(("a",), 10)
     timers.set(("b",), 10)
     timers.set(("a",), 20)
@@ -32,7 +32,7 @@ def test_what_is_set_again_or_cancelled_does_not_come_then() -> None:
 
 
 def test_one_that_is_due_may_cancel_another() -> None:
-    timers = Timers()
+    timers = TimerQueue()
     timers.set(("a",), 10)
     timers.set(("b",), 10)
     due = timers.take_due(10)

@@ -11,7 +11,7 @@ from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Held, Hold, Interest, NetworkMap, Progress, Want
 from gapless.core.network.seam import Effect, Router, RouterBase, RouterContext, RouterHandler
 from gapless_testing.routing import CHAIN, PAIR, RouterHarness, Topology
-from gapless_testing.routing.network import Network
+from gapless_testing.routing.network import VirtualNetwork
 
 Answer = Callable[["ScriptedRouter", str, tuple[Any, ...]], "list[Effect]"]
 
@@ -68,14 +68,14 @@ class ScriptedHarness(RouterHarness):
         return ScriptedRouter(self._answer, streams=self._streams)
 
 
-def network(harness: RouterHarness | None = None, topology: Topology = PAIR, seed: int = 1) -> Network:
+def network(harness: RouterHarness | None = None, topology: Topology = PAIR, seed: int = 1) -> VirtualNetwork:
     """A network that was started, with its links up."""
-    made = Network(harness or ScriptedHarness(), topology, seed)
+    made = VirtualNetwork(harness or ScriptedHarness(), topology, seed)
     made.start()
     return made
 
 
-def router(made: Network, broker: str) -> ScriptedRouter:
+def router(made: VirtualNetwork, broker: str) -> ScriptedRouter:
     """The router that a broker has now."""
     found: Any = made.hosts[broker].router
     assert isinstance(found, ScriptedRouter)

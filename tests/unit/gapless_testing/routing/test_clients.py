@@ -10,7 +10,7 @@ from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Ver
 from gapless_testing.routing import PAIR
 from gapless_testing.routing.clients import PATIENCE, PublishingClient, columns
 from gapless_testing.routing.faults import MS, SECOND
-from gapless_testing.routing.network import Host, Network
+from gapless_testing.routing.network import BrokerHost, VirtualNetwork
 from unit.gapless_testing.routing.scripted import ScriptedHarness, router
 
 RETRY = Outcome(Verdict.RETRY)
@@ -20,8 +20,8 @@ class Client:
     """A client at broker p of a network of scripted routers."""
 
     def __init__(self) -> None:
-        self.network = Network(ScriptedHarness(), PAIR, 1)
-        self.host: Host = self.network.hosts["p"]
+        self.network = VirtualNetwork(ScriptedHarness(), PAIR, 1)
+        self.host: BrokerHost = self.network.hosts["p"]
         self.client = PublishingClient(self.host, "writer", "fish")
         self.host.stand_ins.append(self.client)
         self.network.start()

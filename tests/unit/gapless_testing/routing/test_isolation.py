@@ -21,7 +21,7 @@ from gapless.core.network.facts import Interest, Verdict
 from gapless.core.stream.knowledge import Knowledge
 from gapless_testing.routing import ALONE, RouterHarness
 from gapless_testing.routing.clients import columns
-from gapless_testing.routing.isolation import Record, live, live_elsewhere, plain, touches
+from gapless_testing.routing.isolation import CallDigest, live, live_elsewhere, plain, touches
 from unit.gapless_testing.routing.seam import FISH, events
 
 
@@ -36,7 +36,7 @@ def test_a_value_is_compared_by_what_it_says() -> None:
 
 
 def test_every_step_counts() -> None:
-    one, other = Record(), Record()
+    one, other = CallDigest(), CallDigest()
     for record in (one, other):
         record("p", 1, "wake", ())
     assert str(one) == str(other)

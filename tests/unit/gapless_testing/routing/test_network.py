@@ -19,8 +19,8 @@ from gapless.core.network.facts import (
 )
 from gapless.core.network.seam import Effect
 from gapless_testing.routing import CHAIN, PAIR, Clause, Topology
-from gapless_testing.routing.faults import MS, SECOND, Faults
-from gapless_testing.routing.network import PENDING_MAX, Host, Network
+from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
+from gapless_testing.routing.network import PENDING_MAX, BrokerHost, VirtualNetwork
 from unit.gapless_testing.routing.scripted import ScriptedHarness, ScriptedRouter, network, router
 from unit.gapless_testing.routing.seam import breaks
 
@@ -28,7 +28,7 @@ from unit.gapless_testing.routing.seam import breaks
 class Bystander:
     """A stand-in that notes what happens to it."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: BrokerHost) -> None:
         self.notes: list[object] = []
         host.stand_ins.append(self)
 
@@ -45,11 +45,11 @@ class Bystander:
         self.notes.append(effect)
 
 
-def frames(made: Network, broker: str) -> list[bytes]:
+def frames(made: VirtualNetwork, broker: str) -> list[bytes]:
     return [frame for _, frame in router(made, broker).called("frame")]
 
 
-def send(made: Network, count: int, *, link: int = 1) -> None:
+def send(made: VirtualNetwork, count: int, *, link: int = 1) -> None:
     host = made.hosts["p"]
     for number in range(count):
         host._act(SendFrame(link, b"%d" % number))
@@ -63,7 +63,7 @@ def numbers(count: int) -> list[bytes]:
 
 
 def test_things_happen_in_their_order_and_at_their_time() -> None:
-    made = Network(ScriptedHarness(), PAIR, 1)
+    made = VirtualNetwork(ScriptedHarness(), PAIR, 1)
     seen: list[tuple[str, int]] = []
     for name, delay in (("b", 5), ("a", 3), ("c", 5), ("late", 6)):
         made.later(delay, lambda name=name: seen.append((name, made.now)))  # type: ignore[misc]
@@ -178,7 +178,7 @@ def test_a_good_link(streams: bool) -> None:
 
 def test_a_stream_keeps_its_order_and_loses_nothing() -> None:
     made = network(ScriptedHarness(streams=True))
-    made.faults = Faults(loss=0.5, duplicates=0.5, jitter=100 * MS)
+    made.faults = RoutingFaults(loss=0.5, duplicates=0.5, jitter=100 * MS)
     send(made, 50)
     made.run(SECOND)
 
@@ -187,7 +187,7 @@ def test_a_stream_keeps_its_order_and_loses_nothing() -> None:
 
 def test_other_links_lose_repeat_and_reorder() -> None:
     made = network()
-    made.faults = Faults(loss=0.3, duplicates=0.3, jitter=100 * MS)
+    made.faults = RoutingFaults(loss=0.3, duplicates=0.3, jitter=100 * MS)
     send(made, 100)
     made.run(SECOND)
     arrived = frames(made, "s")
@@ -199,7 +199,7 @@ def test_other_links_lose_repeat_and_reorder() -> None:
 
 def test_a_link_that_goes_down_loses_the_end_of_what_was_sent() -> None:
     made = network(ScriptedHarness(streams=True))
-    made.faults = Faults(jitter=100 * MS)
+    made.faults = RoutingFaults(jitter=100 * MS)
     send(made, 20)
     made.run(60 * MS)
     made.part()
@@ -310,13 +310,13 @@ def test_what_a_router_says_goes_to_who_stands_around_it() -> None:
 @pytest.mark.parametrize(
     ("faults", "kind"),
     [
-        (Faults(cut_every=SECOND), "link_down"),
-        (Faults(vanish_every=SECOND), "vanish"),
-        (Faults(crash_every=SECOND), "crash"),
-        (Faults(), ""),
+        (RoutingFaults(cut_every=SECOND), "link_down"),
+        (RoutingFaults(vanish_every=SECOND), "vanish"),
+        (RoutingFaults(crash_every=SECOND), "crash"),
+        (RoutingFaults(), ""),
     ],
 )
-def test_trouble_comes_as_it_was_ordered(faults: Faults, kind: str) -> None:
+def test_trouble_comes_as_it_was_ordered(faults: RoutingFaults, kind: str) -> None:
     made = network()
     made.faults = faults
     made.run(20 * SECOND)
@@ -330,10 +330,10 @@ def test_trouble_comes_as_it_was_ordered(faults: Faults, kind: str) -> None:
 
 def test_a_seed_makes_the_same_world_again() -> None:
     def live(seed: int) -> list[Any]:
-        made = Network(ScriptedHarness(), CHAIN, seed)
+        made = VirtualNetwork(ScriptedHarness(), CHAIN, seed)
         seen: list[Any] = []
         made.observers.append(lambda broker, now, direction, what: seen.append((broker, now, direction, type(what))))
-        made.faults = Faults(crash_every=SECOND, vanish_every=SECOND, cut_every=SECOND)
+        made.faults = RoutingFaults(crash_every=SECOND, vanish_every=SECOND, cut_every=SECOND)
         made.start()
         made.run(10 * SECOND)
         return seen
@@ -352,7 +352,7 @@ def test_the_guard_is_there_while_a_router_is_called_and_not_otherwise() -> None
         def __exit__(self, *_: object) -> None:
             inside.append(False)
 
-    made = Network(ScriptedHarness(), PAIR, 1, guard=Guard())
+    made = VirtualNetwork(ScriptedHarness(), PAIR, 1, guard=Guard())
     made.start()
 
     assert len(inside) == 2 * sum(len(router(made, broker).calls) for broker in "ps")

@@ -27,7 +27,7 @@ from gapless.core.stream.ticks import FOREVER, STEP
 from gapless_testing.routing import PAIR
 from gapless_testing.routing.clients import columns
 from gapless_testing.routing.faults import MS, SECOND
-from gapless_testing.routing.network import Host, Network
+from gapless_testing.routing.network import BrokerHost, VirtualNetwork
 from gapless_testing.routing.publishing import CHUNK, PublishingStandIn, tick_at
 from unit.gapless_testing.routing.scripted import ScriptedHarness, router
 
@@ -38,8 +38,8 @@ class Phb:
     """A stand-in at broker p of a network of scripted routers."""
 
     def __init__(self) -> None:
-        self.network = Network(ScriptedHarness(), PAIR, 1)
-        self.host: Host = self.network.hosts["p"]
+        self.network = VirtualNetwork(ScriptedHarness(), PAIR, 1)
+        self.host: BrokerHost = self.network.hosts["p"]
         self.pubend = PublishingStandIn(self.host, PUBEND, number=3)
         self.host.stand_ins.append(self.pubend)
         self.network.start()

@@ -27,7 +27,7 @@ from gapless.core.stream.ticks import FOREVER
 from gapless.selectors.filters import Filter
 from gapless_testing.routing import PAIR, Clause
 from gapless_testing.routing.faults import MS
-from gapless_testing.routing.network import Host, Network
+from gapless_testing.routing.network import BrokerHost, VirtualNetwork
 from gapless_testing.routing.subscribing import Following, SubscribingStandIn
 from unit.gapless_testing.routing.scripted import ScriptedHarness, router
 from unit.gapless_testing.routing.seam import FISH, MEAT, PUBEND, breaks, events
@@ -39,9 +39,9 @@ class Shb:
     """A stand-in at broker s of a network of scripted routers."""
 
     def __init__(self) -> None:
-        self.network = Network(ScriptedHarness(), PAIR, 1)
+        self.network = VirtualNetwork(ScriptedHarness(), PAIR, 1)
         self.network.contract.informed("p", 0, Opened(META, {}))
-        self.host: Host = self.network.hosts["s"]
+        self.host: BrokerHost = self.network.hosts["s"]
         self.shb = SubscribingStandIn(self.host, "shb")
         self.shb.filters = {1: FISH}
         self.host.stand_ins.append(self.shb)

@@ -6,21 +6,21 @@ import pytest
 
 from conformance.broken_routers import BrokenHarness
 from gapless_testing.routing import ALONE, DIAMOND, Clause, ContractError
-from gapless_testing.routing.faults import SECOND, Faults
-from gapless_testing.routing.world import World, live_through, naming
+from gapless_testing.routing.faults import SECOND, RoutingFaults
+from gapless_testing.routing.world import RouterWorld, live_through, naming
 from unit.gapless_testing.routing.seam import breaks
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> RouterWorld:
     """A busy world of one broker, that is served well."""
-    made = World(BrokenHarness(), ALONE, 1)
+    made = RouterWorld(BrokenHarness(), ALONE, 1)
     made.start()
     made.run(12)
     return made
 
 
-def test_it_is_busy_and_settles(world: World) -> None:
+def test_it_is_busy_and_settles(world: RouterWorld) -> None:
     (shb,), (pubend,), (client,) = world.shbs, world.pubends, world.clients
     following = shb.streams[pubend.pubend]
     world.settle()
@@ -36,20 +36,20 @@ def test_it_is_busy_and_settles(world: World) -> None:
 
 
 def test_interest_changes_when_it_should() -> None:
-    changing = live_through(BrokenHarness(), ALONE, 1, Faults(change_every=SECOND))
+    changing = live_through(BrokenHarness(), ALONE, 1, RoutingFaults(change_every=SECOND))
     assert changing.shbs[0].version > 5
-    assert live_through(BrokenHarness(), ALONE, 1, Faults()).shbs[0].version == 1
+    assert live_through(BrokenHarness(), ALONE, 1, RoutingFaults()).shbs[0].version == 1
 
 
 def test_every_broker_has_who_belongs_there() -> None:
-    made = World(BrokenHarness(), DIAMOND, 1)
+    made = RouterWorld(BrokenHarness(), DIAMOND, 1)
 
     assert [pubend.pubend for pubend in made.pubends] == ["p-events@1", "q-events@1"]
     assert [shb.shb for shb in made.shbs] == ["q:store", "s:store"]
     assert [client.host.name for client in made.clients] == ["p", "q"]
 
 
-def test_an_event_that_is_missing_at_the_end(world: World) -> None:
+def test_an_event_that_is_missing_at_the_end(world: RouterWorld) -> None:
     """Whatever the observer saw: the application's events are counted too."""
     (following,) = world.shbs[0].streams.values()
     gone = following.received.pop(3)
@@ -58,7 +58,7 @@ def test_an_event_that_is_missing_at_the_end(world: World) -> None:
         world.settle()
 
 
-def test_an_event_too_many_at_the_end(world: World) -> None:
+def test_an_event_too_many_at_the_end(world: RouterWorld) -> None:
     (following,) = world.shbs[0].streams.values()
     following.received.insert(0, following.received[0] - 1)
 
@@ -66,7 +66,7 @@ def test_an_event_too_many_at_the_end(world: World) -> None:
         world.settle()
 
 
-def test_a_batch_that_never_gets_logged(world: World) -> None:
+def test_a_batch_that_never_gets_logged(world: RouterWorld) -> None:
     world.clients[0]._ask = lambda *_: None  # type: ignore[method-assign]
     world.run(1)
 
@@ -77,7 +77,7 @@ def test_a_batch_that_never_gets_logged(world: World) -> None:
 def test_a_breach_says_in_which_world_it_happened() -> None:
     with (
         pytest.raises(ContractError, match=r"what \(topology 'alone', seed 3, Faults\(loss=0.1") as breach,
-        naming(ALONE, 3, Faults(loss=0.1)),
+        naming(ALONE, 3, RoutingFaults(loss=0.1)),
     ):
         raise ContractError(Clause.PUSH, "what", "a", 7)
     assert (breach.value.clause, breach.value.broker, breach.value.now) == (Clause.PUSH, "a", 7)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gapless.core.network import wire
 from gapless.core.network.facts import (
     Enrol,
     Held,
@@ -36,9 +35,12 @@ from gapless.core.network.frames import (
     InterestPart,
     InterestQuestion,
     InterestSummary,
+    InterestWire,
+    KnowledgeWire,
     Message,
     Private,
     ProgressRows,
+    PubWire,
     Travelling,
     decode,
     encode,
@@ -260,7 +262,7 @@ def knowledge_wire(**changes: Any) -> bytes:
         "events": b"".join(data.events),
         "damaged": False,
     }
-    return msgspec.msgpack.encode(((), wire.KnowledgeWire(**{**fields, **changes})))
+    return msgspec.msgpack.encode(((), KnowledgeWire(**{**fields, **changes})))
 
 
 ROWS = b"".join(batch([2, 5]).rows)
@@ -429,7 +431,7 @@ def test_a_part_that_speaks_of_others(start: int, end: int | None, add: list[int
 
 @pytest.mark.parametrize(("topics", "selector"), [((), ""), (("a..b",), ""), (("a",), "n >"), (("a",), "(" * 5000)])
 def test_a_filter_that_cannot_be(topics: tuple[str, ...], selector: str) -> None:
-    frame = msgspec.msgpack.encode(((), wire.InterestWire("s", 0, 1, 0, None, {1: (topics, selector)}, (), False)))
+    frame = msgspec.msgpack.encode(((), InterestWire("s", 0, 1, 0, None, {1: (topics, selector)}, (), False)))
 
     with pytest.raises(RemoteProtocolError):
         decode(frame)
@@ -439,7 +441,7 @@ def test_a_filter_that_cannot_be(topics: tuple[str, ...], selector: str) -> None
     ("lengths", "events"), [(b"", b""), (b"\1\0\0\0", b"x"), (b"\2\0\0\0\0\0\0\0", b"x"), (b"\1" * 12, b"")]
 )
 def test_a_batch_whose_lengths_do_not_add_up(lengths: bytes, events: bytes) -> None:
-    frame = msgspec.msgpack.encode(((), wire.PubWire("loader", 1, 1, "p@1", "ada", None, False, lengths, events)))
+    frame = msgspec.msgpack.encode(((), PubWire("loader", 1, 1, "p@1", "ada", None, False, lengths, events)))
 
     with pytest.raises(RemoteProtocolError, match="do not add up"):
         decode(frame)
