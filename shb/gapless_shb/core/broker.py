@@ -26,8 +26,8 @@ from gapless.core.wire.messages import (
     Unsubscribe,
 )
 from gapless_shb.core import gauges
-from gapless_shb.core.checkpoint import ShbCheckpoints, position_row
-from gapless_shb.core.constream import CatchUp, Constream
+from gapless_shb.core.checkpoint import ShbCheckpoints
+from gapless_shb.core.constream import Constream
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.listing import Listings
@@ -36,6 +36,8 @@ from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.ranges.service import Ranges
 from gapless_shb.core.recovery import recover
+from gapless_shb.core.rows import position_row
+from gapless_shb.core.state import CatchUp
 from gapless_shb.core.subscribing import Subscribing
 from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry
 
@@ -82,7 +84,7 @@ class SubscriberHostingBroker:
         registry = Registry.recover(meta, context.reader.scan(SUBSCRIPTIONS))
         self._hosting = Hosting(self._shb, context.network, context.secret, registry)
         if catch_up is not None:
-            self._hosting.around.catch_up = catch_up
+            self._hosting.catch_up = catch_up
         self._expiry = Expiry(self._hosting, timing.lease_ms, context.reader)
         self._ahead = PositionsAhead(self._hosting, self._end_consumption)
         self._subscribing = Subscribing(self._hosting, self._expiry, self._ahead)
@@ -208,8 +210,8 @@ class SubscriberHostingBroker:
 
     def _discover(self, meta: PubendMeta, at: Tick, now: int, wall: int) -> Constream:
         """A pubend this SHB did not know: subscriptions begin where they were asked to (protocol: late-pubends)."""
-        pfs = Pfs(meta.pubend, meta.grain, at, 0, imprecise=self._hosting.around.catch_up.imprecise)
-        stream = Constream(meta, at, pfs, self._hosting.around)
+        pfs = Pfs(meta.pubend, meta.grain, at, 0, imprecise=self._hosting.catch_up.imprecise)
+        stream = Constream(meta, at, pfs, self._hosting)
         stream.learn(meta)
         self._hosting.streams[meta.pubend] = stream
         rows: list[Operation] = []
@@ -255,7 +257,7 @@ class SubscriberHostingBroker:
         self._subscribing.on_unsubscribe(session, request, now, wall)
 
     def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
-        consumer = self._hosting.around.consumers.get(credit.sid)
+        consumer = self._hosting.consumers.get(credit.sid)
         if consumer is None or consumer.channel.session != session.number:
             return
         if credit.request not in {0, consumer.request}:
@@ -266,7 +268,7 @@ class SubscriberHostingBroker:
                 stream.scheduler.step(credit.sid, now, wall)
 
     def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:
-        consumer = self._hosting.around.consumers.get(request.sid)
+        consumer = self._hosting.consumers.get(request.sid)
         if consumer is None or consumer.channel.session != session.number:
             return  # a zombie's acknowledgement: somebody else may have the subscription (U09)
         for said in request.positions:
@@ -274,7 +276,7 @@ class SubscriberHostingBroker:
         self._hosting.unsaved = True
 
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
-        consumer = self._hosting.around.consumers.get(request.sid)
+        consumer = self._hosting.consumers.get(request.sid)
         if consumer is None or consumer.channel.session != session.number:
             return
         if request.request in {0, consumer.request}:  # else it has been taken over since, in the same session
@@ -286,7 +288,7 @@ class SubscriberHostingBroker:
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
         self._subscribing.on_session_ended(ended.session, now)
         self._ahead.on_session_ended(ended.session.number)
-        channel = self._hosting.around.channels.pop(ended.session.number, None)
+        channel = self._hosting.channels.pop(ended.session.number, None)
         for sid in list(channel.consumers) if channel else ():
             self._end_consumption(sid, now, wall)
         self._ranges.on_session_ended(ended.session, now, wall)
@@ -372,13 +374,13 @@ class SubscriberHostingBroker:
     def gauges(self) -> Iterator[Gauge]:
         """How many it serves, and where it stands with each pubend."""
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
-        yield gauges.CONSUMERS.gauge(len(self._hosting.around.consumers))
+        yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
         for stream in self._streams():
             yield from stream.gauges()
 
     def _say_silence(self) -> None:
         for stream in self._streams():
-            for channel in self._hosting.around.channels.values():
+            for channel in self._hosting.channels.values():
                 channel.tell_idle(stream.pubend, stream.behind(stream.head), stream.live)
 
     def _repeat(self) -> None:

@@ -7,29 +7,25 @@ T28). Who is not live is served by a reader (protocol: constream, readers).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import PubendMeta, Want
-from gapless.core.outbox import Outbox
 from gapless.core.stream.curiosity import CuriosityStream
 from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.stamps import Stamp
-from gapless.core.stream.ticks import FOREVER, STEP, ShbId, Tick, tick_at
-from gapless.selectors.index import BatchMatcher
+from gapless.core.stream.ticks import FOREVER, Tick
 from gapless_shb.core import gauges
-from gapless_shb.core.consumers import Channel, Consumer
+from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.delivery import LiveDelivery
 from gapless_shb.core.fetches import DAMAGED, RETIRED, GapSegment, Lost, Window
-from gapless_shb.core.holds import PubendHolds
 from gapless_shb.core.joining import JoiningSubscriptions
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import SubscriptionPosition
-from gapless_shb.core.retention_floor import RetentionFloor
+from gapless_shb.core.pubend import ServedPubend
 from gapless_shb.core.scheduler import Scheduler
-from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.state import BrokerState
 
 _BUFFER_BYTES = 32 << 20
 """How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
@@ -37,67 +33,15 @@ _SHOWN = 20
 """How many of those that pin a log there are gauges of, at most: the first to look at."""
 
 
-@dataclass(frozen=True, slots=True)
-class CatchUp:
-    """What readers may use, and what they find."""
-
-    kept_bytes: int = 48 << 20
-    """Of what they share, for each pubend."""
-    turn_events: int = 16_384
-    """How many events they send in one turn of the node, about: live deliveries wait no longer than that takes."""
-    imprecise: bool = False
-    """Whether the PFS says only, of many ticks together, who matched any of them."""
-
-
-@dataclass(slots=True)
-class Surroundings:
-    """What all pubends of an SHB share."""
-
-    shb: ShbId
-    matcher: BatchMatcher
-    subscription: Callable[[int], SubscriptionRecord | None]
-    outbox: Outbox
-    consumers: dict[int, Consumer] = field(default_factory=dict)
-    channels: dict[int, Channel] = field(default_factory=dict)
-    catch_up: CatchUp = field(default_factory=CatchUp)
-
-
-class Constream:
+class Constream(ServedPubend):
     """One pubend at one SHB."""
 
-    def __init__(self, meta: PubendMeta, head: Tick, pfs: Pfs, around: Surroundings) -> None:
-        self.meta = meta
-        self.pubend = meta.pubend
-        self.head = head
-        self.newest_event = 0
-        """The last event up to the head; 0: none is known, since this broker started."""
-        self.latest_delivered = head
-        self.released = 0
-        """The highest released(p) ever given to a checkpoint: a start below it needs a hold."""
-        self.reported = 0
-        """The highest released(p) of a durable checkpoint."""
-        self.holds = PubendHolds(around.shb, meta.pubend)
-        self.lost = 0
-        self.enrolled = False
-        self.enrolled_at = 0
-        """From where on the PHB counts this SHB: below that others may have let go of what it needs."""
-        self.pfs = pfs
-        self.positions: dict[int, SubscriptionPosition] = {}
-        self.retention_floor = RetentionFloor()
-        """The positions that are not idle: only these hold released(p) back for long."""
-        self.droppable_holds: dict[int, None] = {}
-        """Whose hold may have done its work: the others are not done with what was reported as released, and pin."""
-        self.live: dict[int, Consumer] = {}
-        self._changed: dict[int, None] = {}
-        self.floors: dict[int, Tick] = {}
-        """Live consumers whose own position is ahead of the head (T11)."""
-        self.open_gaps: dict[int, GapSegment] = {}
-        """What live consumers are not told yet, while the head moves on: more of it may follow."""
-        self._around = around
+    def __init__(self, meta: PubendMeta, head: Tick, pfs: Pfs, state: BrokerState) -> None:
+        super().__init__(meta, head, pfs, state)
         self._istream = KnowledgeStream(meta.pubend, head)
         self._curiosity = CuriosityStream()
-        self.scheduler = Scheduler(self, around, self._curiosity)
-        self._joining = JoiningSubscriptions(around.shb, self._istream)
+        self.scheduler = Scheduler(self, state, self._curiosity)
+        self._joining = JoiningSubscriptions(state.shb, self._istream)
         self._target = head
         """Decided at the pubend up to here, as far as this SHB was told."""
         self._asked_ahead = False
@@ -105,21 +49,6 @@ class Constream:
         self._moved_at = 0
         self.moved = False
         """Whether the head moved since the last checkpoint."""
-
-    def learn(self, meta: PubendMeta) -> None:
-        """What its PHB says of it; an older word, that is late, knows less of voids and seals."""
-        if meta.stable >= self.meta.stable:
-            self.meta = meta
-
-    def enrol(self, at: Tick) -> bool:
-        """The PHB counts this SHB from `at` on, or did before a crash; returns whether that is news.
-
-        A later `at` than before: this SHB was given up (T10) and has been counted anew.
-        """
-        if self.enrolled and at <= self.enrolled_at:
-            return False
-        self.enrolled, self.enrolled_at = True, at
-        return True
 
     def gauges(self) -> Iterator[Gauge]:
         """Where it stands, whom it serves, and who is furthest behind."""
@@ -135,45 +64,6 @@ class Constream:
         yield from self.scheduler.gauges()
 
     # ------------------------------------------------------------------------------------ positions
-
-    def behind(self, tick: Tick) -> Tick:
-        """A position up to which everything is known, as it may be told.
-
-        It never stands at a place of events where there is none: that would look like an event which was lost
-        (`is_lost`). The tick behind the place says the same, for no event can ever stand there.
-        """
-        stands_as_event = self.meta.residue is not None and tick % STEP == self.meta.residue
-        return tick + 1 if stands_as_event and tick != self.newest_event else tick
-
-    def start_of(self, subscription: SubscriptionRecord) -> Tick:
-        """Where a subscription begins here, also if this pubend was found later."""
-        known = subscription.start.get(self.pubend)
-        if known is not None:
-            return known
-        late = subscription.late_start if self.meta.timed else 0  # it is a time
-        return self.behind(max(self.meta.created, late))
-
-    def at(self, wall: int) -> Tick:
-        """The position behind which all events of a wall time and later stand.
-
-        Where ticks are no times only the pubend's host could tell: it is the beginning then, which is never too late.
-        """
-        return max(0, tick_at(wall) - 1) if self.meta.timed else 0
-
-    def done_upto(self, position: SubscriptionPosition) -> Tick:
-        """How far everything is done with, as it may be told."""
-        done = position.done_upto
-        return done if done == position.acked else self.behind(done)
-
-    def is_lost(self, tick: Tick) -> bool:
-        """Whether a token at this tick comes from data that the pubend has lost: from an event in a void.
-
-        Of silence nobody can know: it may be this log's, which goes on over its voids.
-        """
-        residue = self.meta.residue
-        if residue is None or tick % STEP != residue:
-            return False
-        return any(lo < tick <= hi for lo, hi in self.meta.voids)
 
     def move_back(self, sid: int, upto: Tick, version: int) -> None:
         """A position is ahead of everything, and nobody can have come there: it is put where the pubend is."""
@@ -204,41 +94,6 @@ class Constream:
         self.droppable_holds.pop(sid, None)
         self._joining.remove(sid)
         self.pfs.forget(sid)
-
-    def touch(self, sid: int, position: SubscriptionPosition) -> None:
-        """A position changed: finds out whether it is idle, and so goes along with what is delivered."""
-        if position.changed:
-            self._changed[sid] = None
-        if position.is_idle:
-            self.release(position)
-            self.retention_floor.discard(sid)
-        else:
-            self.retention_floor.put(sid, position)
-        if position.held and position.done_upto >= self.reported:
-            self.droppable_holds[sid] = None
-
-    def release(self, position: SubscriptionPosition) -> Tick:
-        """Brings what a position has released up to date, and returns it."""
-        return position.release(self.latest_delivered, self.head, self.released)
-
-    def take_changed(self) -> list[int]:
-        """The durable subscriptions whose positions changed since the last call."""
-        changed, self._changed = self._changed, {}
-        for sid in changed:
-            if sid in self.positions:
-                self.positions[sid].changed = False
-        return [sid for sid in changed if sid in self.positions and self.is_durable(sid)]
-
-    def durable(self, latest_delivered: Tick, released: Tick) -> None:
-        """A checkpoint with these values is durable."""
-        assert released <= latest_delivered <= self.head, "nobody is done with what was not delivered"
-        self.latest_delivered = max(self.latest_delivered, latest_delivered)
-        self.reported = max(self.reported, released)
-
-    def is_durable(self, sid: int) -> bool:
-        """Whether a subscription outlives its session, and so has a place in the PFS."""
-        subscription = self._around.subscription(sid)
-        return subscription is not None and subscription.durable
 
     def acknowledge(self, sid: int, tick: Tick, event: Tick) -> None:
         """The application is done with everything up to `tick`."""
@@ -284,12 +139,6 @@ class Constream:
         """Whether the head has reached all that."""
         return self.head >= self.told_upto
 
-    def go_live(self, consumer: Consumer, at: Tick) -> None:
-        """The consumer has everything up to `at`, and is served with all others from there on."""
-        self.live[consumer.sid] = consumer
-        if at > self.head:
-            self.floors[consumer.sid] = at
-
     def demote(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
         """A live consumer has no credit for what is due: a reader sends it as it gets some (T26)."""
         self.scheduler.demoted += 1
@@ -313,7 +162,7 @@ class Constream:
             self._take_in(knowledge, now, wall)
         except KnowledgeConflict as conflict:
             text = f"two brokers contradict each other about {self.pubend}: {conflict}"
-            self._around.outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
+            self._state.outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
 
     def _take_in(self, knowledge: Knowledge, now: int, wall: int) -> None:
         self.scheduler.on_knowledge(knowledge, now, wall)
@@ -341,9 +190,9 @@ class Constream:
         """Says what is held and what is wanted, for the first time or again, where that is due."""
         row = self.holds.due(now)
         if row is not None:
-            self._around.outbox.emit(row)
+            self._state.outbox.emit(row)
         for ranges, need in self._curiosity.due(now):
-            self._around.outbox.emit(Want(self.pubend, ranges, need, self._around.shb))
+            self._state.outbox.emit(Want(self.pubend, ranges, need, self._state.shb))
 
     def deadline(self, stalled_after: int) -> int:
         """When `on_deadline` wants to be called."""
@@ -358,7 +207,7 @@ class Constream:
         return knowledge.lo > self.head and self._istream.size > _BUFFER_BYTES
 
     def _need(self) -> Stamp:
-        return {self._around.shb: self._joining.version}
+        return {self._state.shb: self._joining.version}
 
     def _advance(self, now: int, wall: int) -> None:
         """Moves the head as far as everything is known; who joins on the way is required from there on."""
@@ -398,7 +247,10 @@ class Constream:
         previous, self.head = self.head, horizon
         if len(batch):
             self.newest_event = batch.ticks[-1]
-            LiveDelivery(self, batch, previous, wall).run(self._around.matcher)
+            delivery = LiveDelivery(self, batch, previous, wall)
+            delivery.run(self._state.matcher, self.scheduler.page_cache)
+            for demoted in delivery.demoted:
+                self.demote(*demoted)
         self._istream.trim(horizon)
         self._joining.passed(horizon)
         self.moved = True
@@ -439,11 +291,6 @@ class Constream:
             position.changed = True
             self.touch(sid, position)
         return horizon
-
-    def send_gap(self, sid: int) -> None:
-        """Sends a live consumer the gap that is open: it ends here."""
-        gap = self.open_gaps.pop(sid)
-        self.live[sid].channel.gap(sid, self.pubend, gap.start, self.behind(gap.end), gap.reason)
 
     def _want_next(self, now: int) -> None:
         if self.head < self._target:

@@ -7,24 +7,22 @@ subscription: the payload of equal matches is joined once and shared by all who 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pages import Page, StepMasks
 from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.pubend import ServedPubend
 from gapless_shb.core.readers import expired_mask
-
-if TYPE_CHECKING:
-    from gapless_shb.core.constream import Constream
 
 
 class LiveDelivery:
     """The events of (previous, head], on their way."""
 
-    def __init__(self, stream: Constream, batch: EventBatch, previous: Tick, wall: int) -> None:
+    def __init__(self, stream: ServedPubend, batch: EventBatch, previous: Tick, wall: int) -> None:
         self._stream = stream
         self._batch = batch
         self._first = batch.ticks[0]
@@ -33,15 +31,17 @@ class LiveDelivery:
         """Expired events are matched and recorded like others, but not sent."""
         self._step = stream.pfs.append(batch.ticks)
         self._payloads: dict[int, bytes] = {}
+        self.demoted: list[tuple[Consumer, SubscriptionPosition, Tick]] = []
+        """Who cannot take what is due, and from where on a reader is to serve him (T26)."""
 
-    def run(self, matcher: BatchMatcher) -> None:
+    def run(self, matcher: BatchMatcher, page_cache: PageCache) -> None:
         """Matches, records and sends."""
         for mask, sids in self._batch.match(self._stream.pubend, matcher):
             self._to_all(mask, sids)
         self._stream.pfs.step_done()
         if self._step.masks:
             page = Page(self._previous, self._batch.ticks, StepMasks(self._step.masks), self._batch)
-            self._stream.scheduler.page_cache.add_live(page)
+            page_cache.add_live(page)
 
     def _to_all(self, mask: int, sids: Iterable[int]) -> None:
         """All subscriptions with one filter."""
@@ -89,7 +89,7 @@ class LiveDelivery:
             position.sent = self._batch.ticks[mask.bit_length() - 1]
         else:
             begin = max(self._previous, self._stream.floors.get(consumer.sid, 0))
-            self._stream.demote(consumer, position, begin)
+            self.demoted.append((consumer, position, begin))
 
 
 def above(ticks: Iterable[Tick], floor: Tick) -> int:

@@ -143,7 +143,7 @@ class Expiry:
 
     def _newly_left(self, is_awaited: Callable[[int], bool]) -> Iterable[int]:
         hosting = self._hosting
-        consumers = hosting.around.consumers
+        consumers = hosting.consumers
         if len(self._left) + len(self._returning) + len(consumers) >= len(hosting.registry):
             return []
         return [

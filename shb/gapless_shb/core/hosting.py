@@ -5,31 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gapless.core.network.facts import Interest
-from gapless.core.outbox import Outbox, Then
+from gapless.core.outbox import Then
 from gapless.core.ports import EndSession, Operation, Tell
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribed
-from gapless.selectors.index import BatchMatcher
-from gapless_shb.core.checkpoint import pubend_row
-from gapless_shb.core.constream import Constream, Surroundings
+from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Channel, Consumer
+from gapless_shb.core.rows import pubend_row
+from gapless_shb.core.state import BrokerState
 from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
 
-class Hosting:
+class Hosting(BrokerState):
     """The state of an SHB, and what every part of it may do with it."""
 
     def __init__(self, shb: ShbId, network: str, secret: bytes, registry: Registry) -> None:
+        super().__init__(shb, registry)
         self.network = network
         self.secret = secret
-        self.registry = registry
         self.streams: dict[PubendId, Constream] = {}
-        self.outbox = Outbox()
         self._unflushed: list[Channel] = []
-        matcher = BatchMatcher()
-        for subscription in registry:
-            matcher.add(subscription.sid, subscription.filter)
-        self.around = Surroundings(shb, matcher, registry.get, self.outbox)
         self._announcing: dict[int, Interest] = {}
         self._announced = 0
         """The highest version that is durable in this life; 0 until `started`."""
@@ -41,7 +36,7 @@ class Hosting:
 
     def tell(self, session: int, message: ServerMessage) -> None:
         """Sends a message to a session, behind everything sent to it before."""
-        channel = self.around.channels.get(session)
+        channel = self.channels.get(session)
         if channel is not None:
             channel.flush()
         self.outbox.emit(Tell(session, message))
@@ -65,7 +60,7 @@ class Hosting:
         version = self.registry.version
         added = {} if add is None else {add.sid: add.filter}
         dropped = frozenset(() if drop is None else (drop.sid,))
-        self._announcing[version] = Interest(self.around.shb, version - 1, version, added, dropped)
+        self._announcing[version] = Interest(self.shb, version - 1, version, added, dropped)
         if drop is not None:
             self._dropping[version] = drop
         self.write(operations, lambda _now, _wall: self.announce(version))
@@ -102,13 +97,13 @@ class Hosting:
             return
         subscriptions = [*self.registry, *self._dropping.values()]
         filters = {s.sid: s.filter for s in subscriptions if s.version <= self._announced}
-        self.outbox.emit(Interest(self.around.shb, 0, self._announced, filters, full=True))
+        self.outbox.emit(Interest(self.shb, 0, self._announced, filters, full=True))
 
     def announce_version(self) -> None:
         """Repeats the version, so that a router that lost a change notices and asks."""
         if not self._announced:
             return
-        self.outbox.emit(Interest(self.around.shb, self._announced, self._announced, {}))
+        self.outbox.emit(Interest(self.shb, self._announced, self._announced, {}))
 
     def take_effects(self) -> list[object]:
         """Everything asked for since the last call: one write first, the rest in order."""
@@ -120,15 +115,15 @@ class Hosting:
 
     def channel(self, session: int) -> Channel:
         """The session's channel."""
-        channel = self.around.channels.get(session)
+        channel = self.channels.get(session)
         if channel is None:
             channel = Channel(session, self.outbox.emit, self._unflushed)
-            self.around.channels[session] = channel
+            self.channels[session] = channel
         return channel
 
     def attach(self, consumer: Consumer, at: Mapping[PubendId, Tick], answer: Subscribed, now: int, wall: int) -> None:
         """Answers the client, then serves the consumer from these positions on."""
-        self.around.consumers[consumer.sid] = consumer
+        self.consumers[consumer.sid] = consumer
         consumer.channel.consumers[consumer.sid] = consumer
         self.tell(consumer.channel.session, answer)
         for pubend, tick in at.items():
@@ -136,7 +131,7 @@ class Hosting:
 
     def attach_to_new(self, stream: Constream, now: int, wall: int) -> None:
         """A pubend was discovered: every consumer begins there where its subscription does."""
-        for consumer in list(self.around.consumers.values()):
+        for consumer in list(self.consumers.values()):
             start = stream.positions[consumer.sid].start
             consumer.channel.flush()
             number = consumer.channel.number(stream.pubend)
@@ -145,7 +140,7 @@ class Hosting:
 
     def detach(self, sid: int) -> Consumer | None:
         """Ends the consumption of a subscription; returns the consumer that had it."""
-        consumer = self.around.consumers.pop(sid, None)
+        consumer = self.consumers.pop(sid, None)
         if consumer is None:
             return None
         consumer.channel.consumers.pop(sid, None)

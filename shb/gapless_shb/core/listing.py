@@ -151,7 +151,7 @@ class Listings:
             subscription.name,
             subscription.topics,
             subscription.selector,
-            sid in self._hosting.around.consumers,
+            sid in self._hosting.consumers,
             [Position(stream.pubend, stream.done_upto(stream.positions[sid])) for stream in streams],
             listing.counts[sid],
             listing.behind.get(sid, 0) / 1000,

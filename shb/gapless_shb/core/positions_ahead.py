@@ -146,7 +146,7 @@ class PositionsAhead:
         def put_right(why: RefusedError, now: int, wall: int) -> None:
             if self._hosting.registry.get(sid) is subscription:
                 self._move_back(stream, subscription, str(why))
-                consumer = self._hosting.around.consumers.get(sid)
+                consumer = self._hosting.consumers.get(sid)
                 if consumer is not None:
                     self._refusing(consumer)(why, now, wall)
 
@@ -210,7 +210,7 @@ class PositionsAhead:
 
     def _refusing(self, consumer: Consumer) -> Callable[[RefusedError, int, int], None]:
         def refuse(why: RefusedError, now: int, wall: int) -> None:
-            if self._hosting.around.consumers.get(consumer.sid) is consumer:
+            if self._hosting.consumers.get(consumer.sid) is consumer:
                 self._hosting.tell(consumer.channel.session, Detached(consumer.sid, why.code, str(why)))
                 self._end(consumer.sid, now, wall)
 

@@ -9,11 +9,11 @@ from gapless.core.network.facts import PubendMeta
 from gapless.core.ports import RoleContext
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.errors import VolumeCorruptError
-from gapless_shb.core.checkpoint import PositionRow, ShbPubendRow, recover_positions, recover_pubends
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
 from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.rows import PositionRow, ShbPubendRow, recover_positions, recover_pubends
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 
@@ -40,11 +40,11 @@ def recover(hosting: Hosting, context: RoleContext) -> None:
 
 def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, row: ShbPubendRow) -> Constream:
     chopped = context.reader.facts(stream_name(pubend)).first
-    pfs = Pfs(pubend, row.grain, row.latest_delivered, chopped, imprecise=hosting.around.catch_up.imprecise)
+    pfs = Pfs(pubend, row.grain, row.latest_delivered, chopped, imprecise=hosting.catch_up.imprecise)
     meta = PubendMeta(
         pubend, "", row.topics, created=row.created, voids=row.voids, residue=row.residue, grain=row.grain
     )
-    stream = Constream(meta, row.latest_delivered, pfs, hosting.around)
+    stream = Constream(meta, row.latest_delivered, pfs, hosting)
     stream.released = stream.reported = row.released
     if row.enrolled_at is not None:
         stream.enrol(row.enrolled_at)

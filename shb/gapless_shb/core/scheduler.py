@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
@@ -23,10 +22,9 @@ from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.pubend import ServedPubend
 from gapless_shb.core.readers import CatchUpReader
-
-if TYPE_CHECKING:
-    from gapless_shb.core.constream import Constream, Surroundings
+from gapless_shb.core.state import BrokerState
 
 _PAGE_CACHE = 0
 """Stands in the place of a subscription's id, which is never 0, in what is read for all readers."""
@@ -36,19 +34,19 @@ _PAGE_CACHE_READ_BYTES = 256 << 10
 class Scheduler:
     """The readers of one pubend at one SHB."""
 
-    def __init__(self, stream: Constream, around: Surroundings, curiosity: CuriosityStream) -> None:
+    def __init__(self, stream: ServedPubend, state: BrokerState, curiosity: CuriosityStream) -> None:
         self.pubend = stream.pubend
         self.pfs = stream.pfs
         self.readers: dict[int, CatchUpReader] = {}
         self._stream = stream
-        self._around = around
+        self._state = state
         self._curiosity = curiosity
         self._turn_at = -1
         self._left = 0
         """How many events readers may still send in this turn."""
         self._reader_count = 0
         self.page_cache = PageCache(
-            stream.pfs, stream.head, self.readers, self._read_pages, self.fetch, around.catch_up.kept_bytes
+            stream.pfs, stream.head, self.readers, self._read_pages, self.fetch, state.catch_up.kept_bytes
         )
         self._runnable: dict[int, None] = {}
         """The readers that can go on, in the order of their turns."""
@@ -119,7 +117,7 @@ class Scheduler:
         messages of a turn let them go on, what is live, and who connects, waits for one such piece of work at most.
         """
         if now != self._turn_at:
-            self._turn_at, self._left = now, self._around.catch_up.turn_events
+            self._turn_at, self._left = now, self._state.catch_up.turn_events
         while self._runnable and self._left > 0:
             sid = next(iter(self._runnable))
             del self._runnable[sid]
@@ -184,7 +182,7 @@ class Scheduler:
         """The PFS was read, for a reader or for all of them."""
         if result.error:
             text = f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}"
-            self._around.outbox.emit(Alarm(AlarmCode.PFS_UNREADABLE, text, self.pubend))
+            self._state.outbox.emit(Alarm(AlarmCode.PFS_UNREADABLE, text, self.pubend))
         reader = self.readers.get(sid)
         if sid == _PAGE_CACHE:
             self._woken(self.page_cache.on_read(number, result))
@@ -224,11 +222,11 @@ class Scheduler:
     def read_pfs(self, reader: CatchUpReader, after: Tick, upto: Tick) -> None:
         """Reads PFS records for a reader."""
         answered = partial(self.on_read, reader.consumer.sid, reader.number)
-        self._around.outbox.read(self.pfs.stream, after, upto, answered)
+        self._state.outbox.read(self.pfs.stream, after, upto, answered)
 
     def _read_pages(self, after: Tick, upto: Tick, number: int) -> None:
         answered = partial(self.on_read, _PAGE_CACHE, number)
-        self._around.outbox.read(self.pfs.stream, after, upto, answered, _PAGE_CACHE_READ_BYTES)
+        self._state.outbox.read(self.pfs.stream, after, upto, answered, _PAGE_CACHE_READ_BYTES)
 
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
         """Asks for what a reader wants, and offers it what comes, also when that is before its next turn."""

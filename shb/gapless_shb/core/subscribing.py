@@ -33,13 +33,13 @@ from gapless_shb.core.admission import (
     checked_filter,
     origin_of,
 )
-from gapless_shb.core.checkpoint import delete_positions, position_row
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
+from gapless_shb.core.rows import delete_positions, position_row
 from gapless_shb.core.subscriptions import SKEW, SubscriptionRecord
 
 
@@ -130,7 +130,7 @@ class Subscribing:
             refused = RefusedError(Code.NOT_FOUND, self._nobody_has(request.client_id, request.name))
             self._hosting.write_then_tell((), session.number, refused.answer(request.request))
             return
-        consumer = self._hosting.around.consumers.get(subscription.sid)
+        consumer = self._hosting.consumers.get(subscription.sid)
         if consumer is not None:
             self._hosting.tell(
                 consumer.channel.session, Detached(subscription.sid, Code.UNSUBSCRIBED, "the subscription was removed")
@@ -148,7 +148,7 @@ class Subscribing:
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
         operations += self._expiry.forget(sid)
-        hosting.around.matcher.remove(sid)
+        hosting.matcher.remove(sid)
         for stream in hosting.streams.values():
             stream.remove(sid)
             if stream.holds.drop(sid, now):
@@ -206,7 +206,7 @@ class Subscribing:
             origin=origin_of(original) if request.start is StartAt.TOKEN else None,
         )
         operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
-        hosting.around.matcher.add(subscription.sid, subscription.filter)
+        hosting.matcher.add(subscription.sid, subscription.filter)
         for pubend, (start, needs_hold) in starts.items():
             position = SubscriptionPosition(start, acked=start, held=needs_hold)
             operations += self._place(hosting.streams[pubend], subscription, position, now)
@@ -329,7 +329,7 @@ class Subscribing:
             self._adopt(session, request, subscription)
             self.may_complete = True
             return
-        holder = self._hosting.around.consumers.get(sid)
+        holder = self._hosting.consumers.get(sid)
         if holder is not None and (holder.instance != session.instance or holder.channel.session == session.number):
             if request.in_use is InUse.ERROR:
                 raise RefusedError(Code.IN_USE, _in_use(holder, session))

@@ -19,7 +19,7 @@ _CHECKPOINT = "gapless_shb.core.checkpoint:checkpoint"
 
 _PAGE_CACHE = "gapless_shb.core.page_cache:PageCache"
 _PAGES = "gapless_shb.core.pages"
-_PROGRESS = "Progress(self._hosting.around.shb, stream.pubend, stream.reported, stream.latest_delivered)"
+_PROGRESS = "Progress(self._hosting.shb, stream.pubend, stream.reported, stream.latest_delivered)"
 _OLD_TOKEN = (
     "an application that returns to a token older than what it acknowledged (it restores a backup), while the PHB"
     " still has the events (min_retain of some seconds)"
@@ -50,7 +50,7 @@ PFS = (
             Replace(
                 f"{_SCHEDULER}._read_pages",
                 "answered = partial(self.on_read, _PAGE_CACHE, number)\n"
-                "self._around.outbox.read(self.pfs.stream, after, upto, answered, 1)",
+                "self._state.outbox.read(self.pfs.stream, after, upto, answered, 1)",
             ),
         ),
         ("I3", "I4"),
@@ -118,7 +118,7 @@ PROGRESS = (
         (
             Replace(
                 f"{_CHECKPOINTS}.report",
-                "progress = Progress(self._hosting.around.shb, stream.pubend, stream.reported, stream.head)\n"
+                "progress = Progress(self._hosting.shb, stream.pubend, stream.reported, stream.head)\n"
                 "self._hosting.outbox.emit(progress)",
             ),
         ),
@@ -137,7 +137,7 @@ PROGRESS = (
                 "delivered, head = stream.latest_delivered, stream.head\n"
                 "    pinned = [position.release(delivered, head) for position in stream.retention_floor.values()]\n"
                 "    released = max(stream.reported, min([delivered, *pinned]))\n"
-                "    progress = Progress(self._hosting.around.shb, stream.pubend, released, delivered)",
+                "    progress = Progress(self._hosting.shb, stream.pubend, released, delivered)",
             ),
         ),
         ("I8", "I5"),

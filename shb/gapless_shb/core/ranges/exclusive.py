@@ -81,7 +81,7 @@ class ExclusiveReaders:
         self._grant(sid, session.number, Leased(request.request, sid))
 
     def _take_from_consumer(self, session: ClientSession, request: TakeLease, sid: int) -> None:
-        consumer = self._hosting.around.consumers.get(sid)
+        consumer = self._hosting.consumers.get(sid)
         if consumer is None:
             return
         if request.in_use is not InUse.TAKEOVER:

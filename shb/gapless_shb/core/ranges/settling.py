@@ -6,11 +6,11 @@ from gapless.core.ports import ClientSession, Operation
 from gapless.core.stream.ticks import Tick
 from gapless.core.wire.messages import AcknowledgeDurably, Code, Done
 from gapless_shb.core.admission import RefusedError, called
-from gapless_shb.core.checkpoint import position_row
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.ranges.targets import Targets
+from gapless_shb.core.rows import position_row
 
 
 class Settling:
@@ -38,7 +38,7 @@ class Settling:
             if said.pubend in streams and said.tick > streams[said.pubend].positions[subscription.sid].acked
         ]
         self._ahead.check(news, called(subscription.name))
-        consumer = self._hosting.around.consumers.get(subscription.sid)
+        consumer = self._hosting.consumers.get(subscription.sid)
         others = {holder} if consumer is None else {holder, consumer.channel.session}
         if others - {None, session.number}:
             reason = f"another consumer has subscription {subscription.name!r}: it alone may say what is done with"

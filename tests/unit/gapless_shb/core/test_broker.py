@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.stream.ticks import STEP
-from gapless_shb.core.constream import CatchUp
+from gapless_shb.core.state import CatchUp
 from unit.gapless_shb.core.harness import CACHED, FORGETFUL, Client
 from unit.gapless_shb.core.test_constream import push, world_with
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gapless.core.ports import Put, Write
 from gapless.node.recovery import VolumeReader
-from gapless_shb.core.checkpoint import recover_positions
+from gapless_shb.core.rows import recover_positions
 from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.test_constream import push, world_with
 

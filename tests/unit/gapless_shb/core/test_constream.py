@@ -10,8 +10,9 @@ from gapless.core.ports import Transmit
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, STEP, tick_at
 from gapless.core.wire import messages as m
-from gapless_shb.core.constream import CatchUp, Constream
+from gapless_shb.core.constream import Constream
 from gapless_shb.core.pfs import Pfs
+from gapless_shb.core.state import CatchUp
 from gapless_shb.core.subscriptions import SubscriptionRecord
 from unit.gapless_shb.core.harness import BASE, CACHED, PUBEND, Client, World
 
@@ -290,7 +291,7 @@ def test_where_ticks_are_no_times_none_is_read_as_one() -> None:
     """A start by time is the beginning there, and what is found later is owed from its creation."""
     world, _, timed = world_with()
     numbered = PubendMeta("orders@1", "broker", created=17, stable=17, grain=1)
-    stream = Constream(numbered, 17, Pfs("orders@1", 1, 17, 0), world.role._hosting.around)
+    stream = Constream(numbered, 17, Pfs("orders@1", 1, 17, 0), world.role._hosting)
     late = SubscriptionRecord(7, "client", "name", 1, ("#",), "", 1, late_start=tick_at(world.wall), start={})
 
     assert (stream.at(world.wall), stream.start_of(late)) == (0, 17)

@@ -62,7 +62,7 @@ def test_bytes_are_credit_too() -> None:
     """A consumer with room for many events but few bytes is served by a reader."""
     world, client, stream = world_with()
     push(world)
-    world.hosting.around.consumers[client.sid].credit_bytes = 10
+    world.hosting.consumers[client.sid].credit_bytes = 10
 
     push(world, 3)
 

@@ -9,8 +9,8 @@ from gapless.core.network.facts import AskInterest, Held, Hold, Seen
 from gapless.core.ports import SessionEnded
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, STEP
 from gapless.core.wire import messages as m
-from gapless_shb.core.checkpoint import position_row
 from gapless_shb.core.constream import Constream
+from gapless_shb.core.rows import position_row
 from unit.gapless_shb.core.harness import BASE, PUBEND
 from unit.gapless_shb.core.test_subscribing import Desk, attached
 
@@ -159,7 +159,7 @@ def test_one_that_exists_is_attached_at_once_and_told_when_its_position_cannot_b
 
     (told,) = detached(desk, 2)
     assert (told.sid, told.code) == (subscribed.sid, m.Code.TOKEN_AHEAD)
-    assert subscribed.sid not in desk.world.hosting.around.consumers
+    assert subscribed.sid not in desk.world.hosting.consumers
 
 
 def acknowledge(desk: Desk, sid: int, tick: int) -> None:
@@ -183,7 +183,7 @@ def test_what_nobody_was_told_is_never_acknowledged() -> None:
     assert stream_of(desk).positions[subscribed.sid].acked == before
     assert [told.code for told in detached(desk, 1)] == [m.Code.TOKEN_AHEAD]
     assert detached(desk, 2) == []
-    assert len(other.around.consumers) == 1, "nobody else is told"
+    assert len(other.consumers) == 1, "nobody else is told"
 
 
 def test_an_acknowledgement_that_was_ahead_of_this_broker_counts_when_the_pubend_has_come_there() -> None:

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.core.stream.ticks import FOREVER, STEP
-from gapless_shb.core.checkpoint import PositionRow
 from gapless_shb.core.pfs import stream_name
 from gapless_shb.core.recovery import _recovered, _with_rows
+from gapless_shb.core.rows import PositionRow
 from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.test_constream import push, world_with
 

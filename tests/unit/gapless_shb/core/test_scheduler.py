@@ -10,7 +10,7 @@ from gapless.core.ports import ReadResult
 from gapless.core.stream.ticks import SECOND
 from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import TICKS_MAX
-from gapless_shb.core.constream import CatchUp
+from gapless_shb.core.state import CatchUp
 from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
@@ -19,7 +19,7 @@ def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
     """T26: nothing is queued for a slow consumer; it goes on from where it stands when it has room."""
     world, client, stream = world_with()
     push(world)
-    consumer = world.hosting.around.consumers[client.sid]
+    consumer = world.hosting.consumers[client.sid]
     consumer.credit_events = 2
     client.credit = 2
 
@@ -45,7 +45,7 @@ def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
 
 def fall_behind(world: World, client: Client, count: int) -> None:
     """The consumer has no credit while so many events come."""
-    world.hosting.around.consumers[client.sid].credit_events = client.credit = 0
+    world.hosting.consumers[client.sid].credit_events = client.credit = 0
     push(world, count)
 
 
@@ -68,7 +68,7 @@ def test_what_a_turn_leaves_goes_on_at_the_next() -> None:
     push(world)
     fall_behind(world, client, TICKS_MAX)
     push(world)
-    world.hosting.around.catch_up = CatchUp(turn_events=1)
+    world.hosting.catch_up = CatchUp(turn_events=1)
     assert stream.scheduler.deadline() is None, "without credit it cannot go on"
     world.now += 1
 
@@ -99,7 +99,7 @@ def test_however_much_a_turn_brings_its_allowance_is_one() -> None:
     for each in (client, *others):
         fall_behind(world, each, TICKS_MAX)
     push(world)
-    world.hosting.around.catch_up = CatchUp(turn_events=1)
+    world.hosting.catch_up = CatchUp(turn_events=1)
     world.now += 1
     for each in (client, *others):
         each.inbox.clear()
@@ -124,7 +124,7 @@ def test_readers_of_one_pubend_do_not_wait_for_those_of_another() -> None:
     world.deliver(replace(world.knowledge(lo, world.stable, raw=True, reply=False), pubend="q@1"))
     assert client.sid in stream.scheduler.readers
     assert client.sid in other.scheduler.readers
-    world.hosting.around.catch_up = CatchUp(turn_events=1)
+    world.hosting.catch_up = CatchUp(turn_events=1)
     world.now += 1
 
     grant(world, client, 8 * TICKS_MAX)
@@ -147,7 +147,7 @@ def test_what_arrives_before_its_next_turn_is_the_readers_too() -> None:
     fall_behind(world, client, 1)
     checkpoint(world)
     grant(world, client, 100)
-    around = world.hosting.around
+    around = world.hosting
     turns = world.stream.scheduler
 
     around.catch_up = CatchUp(0, turn_events=0)  # nobody gets a turn

@@ -12,7 +12,7 @@ from gapless.core.ports import ClientSession, SessionEnded, Set, Tell, Write
 from gapless.core.stream.ticks import FOREVER, SECOND, STEP, tick_at, time_at, wall_at
 from gapless.core.wire import messages as m
 from gapless.node.recovery import VolumeReader
-from gapless_shb.core.checkpoint import recover_positions
+from gapless_shb.core.rows import recover_positions
 from unit.gapless_shb.core.harness import BASE, PUBEND, World
 
 
@@ -371,7 +371,7 @@ def test_a_foreign_or_forged_token_is_refused(token: dict[str, Any], code: m.Cod
     desk.ask(2, positions=[m.Position(PUBEND, BASE)], in_use=m.InUse.TAKEOVER, **token)
 
     assert desk.refused(2).code is code
-    assert desk.world.hosting.around.consumers[subscribed.sid].channel.session == 1
+    assert desk.world.hosting.consumers[subscribed.sid].channel.session == 1
 
 
 def test_a_second_consumer_is_refused_or_waits_or_takes_over() -> None:
@@ -617,7 +617,7 @@ def test_who_was_given_up_and_is_counted_anew_needs_holds_below_that() -> None:
 def test_credit_of_a_consumer_that_was_taken_over_in_the_same_session_is_nobodys() -> None:
     """Found by the simulator (hostile, seed 1365): it was on its way, and the next was sent more than it granted."""
     desk, subscribed = attached()
-    consumers = desk.world.hosting.around.consumers
+    consumers = desk.world.hosting.consumers
     desk.told.clear()
     again = m.Subscribe(
         2, "s", ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.TAKEOVER, 10, 1 << 20

@@ -1,0 +1,92 @@
+"""What an SHB keeps of each pubend, and of each subscription there (protocol: checkpoints, shb-recovery)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from struct import Struct
+
+import msgspec
+
+from gapless.core.ports import Delete, RecoveryReader, Set
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, PubendId, Tick
+from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.pubend import ServedPubend
+
+PUBENDS = "shb/pubends"
+POSITIONS = "shb/positions"
+_SID = Struct(">Q")
+
+
+class ShbPubendRow(msgspec.Struct, array_like=True):
+    """What an SHB keeps of a pubend."""
+
+    created: Tick
+    topics: tuple[str, ...]
+    latest_delivered: Tick
+    released: Tick
+    hold_version: int
+    enrolled_at: Tick | None = None
+    """From where on the PHB counts this SHB, once it has said so; a row of an earlier version does not tell."""
+    former_voids: Ranges = ()
+    former_voids_told: dict[Tick, Tick] = {}
+    """These two were written before 2026-11-23, and are not read any more: silence ended at places of events then."""
+    residue: int | None = None
+    voids: Ranges = ()
+    grain: int = MILLISECOND
+
+
+class PositionRow(msgspec.Struct, array_like=True):
+    """What an SHB keeps of a subscription on a pubend. `since` 0 stands for: still joining."""
+
+    start: Tick
+    acked: Tick
+    quiet_from: Tick
+    since: Tick
+    held: bool
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_pubend = msgspec.msgpack.Decoder(ShbPubendRow).decode
+_decode_position = msgspec.msgpack.Decoder(PositionRow).decode
+
+
+def pubend_row(stream: ServedPubend) -> Set:
+    """The write of a pubend's row: never lower values than an earlier write's, durable or not."""
+    row = ShbPubendRow(
+        stream.meta.created,
+        stream.meta.topics,
+        stream.pfs.sealed_upto,
+        stream.released,
+        stream.holds.version,
+        stream.enrolled_at if stream.enrolled else None,
+        residue=stream.meta.residue,
+        voids=stream.meta.voids,
+        grain=stream.meta.grain,
+    )
+    return Set(PUBENDS, stream.pubend.encode(), _encode(row))
+
+
+def position_row(sid: int, pubend: PubendId, position: SubscriptionPosition) -> Set:
+    """The write of a position."""
+    since = 0 if position.since == FOREVER else position.since
+    row = PositionRow(position.start, position.acked, position.quiet_from, since, position.held)
+    return Set(POSITIONS, _SID.pack(sid) + pubend.encode(), _encode(row))
+
+
+def delete_positions(sid: int, pubends: Iterable[PubendId]) -> list[Delete]:
+    """The removal of all positions of a subscription."""
+    return [Delete(POSITIONS, _SID.pack(sid) + pubend.encode()) for pubend in pubends]
+
+
+def recover_pubends(reader: RecoveryReader) -> Iterator[tuple[PubendId, ShbPubendRow]]:
+    """All pubends an SHB knew."""
+    for key, value in reader.scan(PUBENDS):
+        yield key.decode(), _decode_pubend(value)
+
+
+def recover_positions(reader: RecoveryReader) -> Iterator[tuple[int, dict[PubendId, PositionRow]]]:
+    """The positions of each subscription, in the order of ids, that have changed since it was created."""
+    for key, pairs in groupby(reader.scan(POSITIONS), lambda pair: pair[0][:8]):
+        yield _SID.unpack(key)[0], {key[8:].decode(): _decode_position(value) for key, value in pairs}
