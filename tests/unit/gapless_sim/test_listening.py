@@ -96,7 +96,7 @@ def test_what_took_long_says_so() -> None:
     party = Party(seed=2)
     party.world.network.faults = NetworkFaults(bytewise=0.0, delay=SECOND)
     party.publish(2)
-    party.run(60)
+    party.run(120)
 
     assert any("holds #2@" in line.text and "s ago]" in line.text for line in party.world.trace.lines)
 
