@@ -169,7 +169,7 @@ async def test_both_syncs_lie_between_an_event_and_its_receipt(
 EARLY = {
     "without any sync": "volume.sync = lambda self: None",
     "without the fence": "volume._sync_fence = lambda self: None",
-    "without the log": "Engine.sync_log = lambda self: None",
+    "without the log": "Database.sync_log = lambda self: None",
     "with the fence first": "volume.sync = lambda self: (self._sync_fence(), self._sync_log())",
 }
 """What would make a broker lie, as a line of Python."""
@@ -180,7 +180,7 @@ async def test_the_journal_convicts_a_broker_that_answers_early(tmp_path: Path, 
     """The proof above is one that can fail."""
     program = (
         "from gapless_storage.rocksdb import RocksdbVolume as volume\n"
-        "from gapless_storage._rocksdb.engine import Engine\n"
+        "from gapless_storage._rocksdb.engine import Database\n"
         f"{lie}\n"
         "from gapless.cli import main\nmain()"
     )
