@@ -76,7 +76,7 @@ def test_a_batch_that_never_gets_logged(world: RouterWorld) -> None:
 
 def test_a_breach_says_in_which_world_it_happened() -> None:
     with (
-        pytest.raises(ContractError, match=r"what \(topology 'alone', seed 3, Faults\(loss=0.1") as breach,
+        pytest.raises(ContractError, match=r"what \(topology 'alone', seed 3, RoutingFaults\(loss=0.1") as breach,
         naming(ALONE, 3, RoutingFaults(loss=0.1)),
     ):
         raise ContractError(Clause.PUSH, "what", "a", 7)
