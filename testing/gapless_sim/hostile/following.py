@@ -21,7 +21,15 @@ from gapless.core.network.facts import (
     Seen,
     Want,
 )
-from gapless.core.network.frames import Address, InterestQuestion, InterestSummary, Message, ProgressRows, portions
+from gapless.core.network.frames import (
+    Address,
+    InterestPart,
+    InterestQuestion,
+    InterestSummary,
+    Message,
+    ProgressRows,
+    portions,
+)
 from gapless.core.network.interest import InterestTable, parts_of
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
@@ -116,7 +124,7 @@ class SubscriberSide:
 
     def _tell_interest(self, interest: Interest) -> None:
         """A repeated version goes with a digest, so that whoever has something else notices."""
-        messages: Sequence[Message] = parts_of(interest)
+        messages: Sequence[Message] = self._in_parts(interest)
         if interest.base == interest.version and not interest.full:
             messages = [InterestSummary(interest.shb, *self._own.summary(interest.shb))]
         for broker in self._mesh.with_role("phb"):
@@ -208,8 +216,11 @@ class SubscriberSide:
 
     def _send_whole_interest(self, broker: BrokerId) -> None:
         version, _ = self._own.summary(self._shb)
-        for message in parts_of(Interest(self._shb, 0, version, self._own.filters(self._shb), full=True)):
+        for message in self._in_parts(Interest(self._shb, 0, version, self._own.filters(self._shb), full=True)):
             self._mesh.send(broker, message)
+
+    def _in_parts(self, interest: Interest) -> list[InterestPart]:
+        return parts_of(interest, 1) if self._station.hostility.happens("part_interest") else parts_of(interest)
 
     # ------------------------------------------------------------------------------------------ time
 

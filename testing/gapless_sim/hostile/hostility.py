@@ -26,6 +26,7 @@ BEHAVIOURS: Mapping[str, str] = {
     # Interest.
     "drop_interest": "an announcement of interest goes nowhere",
     "delay_interest": "an announcement of interest is told up to 2 s late",
+    "part_interest": "an interest is sent in parts, one for each subscription",
     "ask_interest": "the whole interest is asked for without need (each second)",
     # Wants.
     "drop_want": "a want goes nowhere",

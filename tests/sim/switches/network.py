@@ -6,6 +6,7 @@ from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _INTEREST = "gapless.core.network.interest:InterestTable"
+_PARTS = "gapless.core.network.interest:InterestParts"
 _KNOWLEDGE = "gapless.core.stream.knowledge:KnowledgeStream"
 _CONSTREAM = "gapless_shb.core.constream:Constream"
 
@@ -24,6 +25,20 @@ INTEREST = (
         ("C1", "I9", "I3"),
         "Subscriptions come and go while announcements are lost or overtaken (hostile: lose, reorder, drop_interest,"
         " delay_interest).",
+    ),
+    Switch(
+        "interest_part_taken_for_whole",
+        ("T4",),
+        "What has come of an interest is taken for the whole of it.",
+        (
+            Edit(
+                f"{_PARTS}.take",
+                "if following is None:\n            return None",
+                "if following is None:\n            break",
+            ),
+        ),
+        ("C1", "I9", "I3"),
+        "Several subscriptions, whose interest is sent in parts (hostile: part_interest).",
     ),
     Switch(
         "change_of_nothing_trusted",

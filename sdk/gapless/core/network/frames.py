@@ -241,13 +241,15 @@ def decode(frame: bytes) -> Frame:
 Row = TypeVar("Row")
 
 
-def portions(rows: Iterable[Row], plain: Callable[[Row], object] = lambda row: row) -> Iterator[list[Row]]:
-    """Rows in portions of at most `PORTION_BYTES`, or of one row; `plain` gives a row as it travels."""
+def portions(
+    rows: Iterable[Row], plain: Callable[[Row], object] = lambda row: row, bytes_max: int = PORTION_BYTES
+) -> Iterator[list[Row]]:
+    """Rows in portions of so many bytes at most, or of one row; `plain` gives a row as it travels."""
     portion: list[Row] = []
     total = 0
     for row in rows:
         size = len(_encode(plain(row)))
-        if portion and total + size > PORTION_BYTES:
+        if portion and total + size > bytes_max:
             yield portion
             portion, total = [], 0
         portion.append(row)

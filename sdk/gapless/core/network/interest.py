@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from gapless.core.network.facts import Interest
-from gapless.core.network.frames import InterestPart, portions
+from gapless.core.network.frames import PORTION_BYTES, InterestPart, portions
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.stamps import RAW, Stamp, covers, restrict
 from gapless.core.stream.ticks import PubendId, ShbId
@@ -53,15 +53,15 @@ def _row_digest(subscription: int, wanted: Filter) -> int:
     return int.from_bytes(blake2b(row, digest_size=8).digest(), "big")
 
 
-def parts_of(interest: Interest) -> list[InterestPart]:
-    """An interest, as it travels: in parts that fit a frame each."""
+def parts_of(interest: Interest, bytes_max: int = PORTION_BYTES) -> list[InterestPart]:
+    """An interest, as it travels: in parts that fit a frame each, or are as small as `bytes_max` asks for."""
     shb, base, version, full = interest.shb, interest.base, interest.version, interest.full
 
     def plain(subscription: int) -> object:
         wanted = interest.add.get(subscription)
         return subscription if wanted is None else (subscription, subscription, wanted.topics, wanted.selector)
 
-    cuts = list(portions(sorted(interest.add.keys() | interest.drop), plain)) or [[]]
+    cuts = list(portions(sorted(interest.add.keys() | interest.drop), plain, bytes_max)) or [[]]
     starts = [0, *[portion[0] for portion in cuts[1:]]]
     return [
         InterestPart(

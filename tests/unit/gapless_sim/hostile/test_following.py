@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.core.network.facts import AskInterest, Held, Hold, Interest, Know, Probe, Progress, PubendMeta, Seen, Want
-from gapless.core.network.frames import InterestQuestion, InterestSummary, ProgressRows
+from gapless.core.network.frames import InterestPart, InterestQuestion, InterestSummary, ProgressRows
 from gapless.core.network.interest import digest
 from gapless.core.network.seam import Effect
 from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
@@ -73,6 +73,16 @@ def test_who_asks_is_told_the_whole(side: Side, shb: str) -> None:
     side.side.on_question("far", InterestQuestion(shb))
 
     assert side.parts.sent() == [Sent("far", whole(full(3, SHB, a="a")), ())]
+
+
+def test_an_interest_may_come_in_many_parts() -> None:
+    side = Side({"part_interest": 1.0})
+    change = Interest(SHB, 3, 4, {7: Filter(("b",)), 8: Filter(("c",))}, frozenset({0}))
+    side.side.interest(change)
+    parts = [sent.message for sent in side.parts.sent() if sent.peer == "far"]
+
+    assert [(part.start, part.end) for part in parts if isinstance(part, InterestPart)] == [(0, 7), (7, 8), (8, None)]
+    assert len(parts) == 3
 
 
 def test_who_asks_for_another_is_told_nothing(side: Side) -> None:
