@@ -47,8 +47,6 @@ class Constream(ServedPubend):
         self._asked_ahead = False
         self._window = Window(meta.grain)
         self._moved_at = 0
-        self.moved = False
-        """Whether the head moved since the last checkpoint."""
 
     def gauges(self) -> Iterator[Gauge]:
         """Where it stands, whom it serves, and who is furthest behind."""
@@ -253,7 +251,6 @@ class Constream(ServedPubend):
                 self.demote(*demoted)
         self._istream.trim(horizon)
         self._joining.passed(horizon)
-        self.moved = True
         if self.floors:
             self.floors = {sid: floor for sid, floor in self.floors.items() if floor > horizon}
 

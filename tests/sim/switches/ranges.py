@@ -90,7 +90,7 @@ READING = (
         "An acknowledgement by position counts as if no event stood below it: whoever goes back is told of silence.",
         (
             Edit(
-                f"{_RANGES}.settling:Settling.on_settle",
+                f"{_RANGES}.service:Ranges._on_acknowledge",
                 "last_event(position, stream.head, said.tick)",
                 "0",
             ),
@@ -105,7 +105,7 @@ READING = (
         "The PFS's last tick is taken for the last event below what is acknowledged, also where it does not know.",
         (
             Replace(
-                f"{_RANGES}.settling:last_event",
+                f"{_RANGES}.service:last_event",
                 "if tick > head:\n    return tick\nreturn min(tick, position.last_tick)",
             ),
         ),

@@ -8,12 +8,15 @@ from typing import Any
 
 from gapless.core.ports import ClientSession, Operation, RequestHandler
 from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import Tick
 from gapless.core.wire.messages import (
     AcknowledgeDurably,
     AskBound,
     AskEarliest,
     AskHeads,
     Attach,
+    Code,
+    Done,
     EndLease,
     EndRead,
     ReadOn,
@@ -22,17 +25,18 @@ from gapless.core.wire.messages import (
     Subscribe,
     TakeLease,
 )
-from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.admission import RefusedError, called
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.ranges.attaching import Attaching
 from gapless_shb.core.ranges.bounds import Bounds
 from gapless_shb.core.ranges.exclusive import ExclusiveReaders
 from gapless_shb.core.ranges.heads import Earliest, Heads
 from gapless_shb.core.ranges.reads import Reads
-from gapless_shb.core.ranges.settling import Settling
 from gapless_shb.core.ranges.targets import Targets
+from gapless_shb.core.rows import position_row
 from gapless_shb.core.subscribing import Subscribing
 
 
@@ -52,7 +56,6 @@ class Ranges:
         self._earliest = Earliest(hosting, targets)
         self._bounds = Bounds(hosting, targets)
         self._reads = Reads(hosting, targets)
-        self._settling = Settling(hosting, targets, ahead)
         self._exclusive = ExclusiveReaders(hosting, targets, self._grant)
 
     def requests(self) -> Mapping[type, RequestHandler]:
@@ -78,7 +81,7 @@ class Ranges:
             ReadRange: guarded(self._reads.on_read_range),
             ReadOn: guarded(self._reads.on_read_on),
             EndRead: guarded(lambda session, request, _, __: self._reads.on_end_read(session, request)),
-            AcknowledgeDurably: guarded(self._on_settle),
+            AcknowledgeDurably: guarded(self._on_acknowledge),
             TakeLease: guarded(lambda session, request, _, __: self._exclusive.on_lease(session, request)),
             EndLease: guarded(self._on_end_lease),
         }
@@ -158,10 +161,33 @@ class Ranges:
         self._exclusive.on_end(session, request)
         self._pass_leases_on(now, wall)
 
-    def _on_settle(self, session: ClientSession, request: AcknowledgeDurably, _now: int, _wall: int) -> None:
-        sid = self._targets.find(session, request.target).sid
+    def _on_acknowledge(self, session: ClientSession, request: AcknowledgeDurably, _now: int, _wall: int) -> None:
+        """Who reads says how far he is done, and hears when that is durable. What is said again changes nothing."""
+        subscription = self._targets.find(session, request.target)
+        self._targets.check_seal(subscription, request.target, request.token_seal)
+        self._targets.check(request.positions, subscription)
+        streams = self._hosting.streams
+        news = [
+            said
+            for said in request.positions
+            if said.pubend in streams and said.tick > streams[said.pubend].positions[subscription.sid].acked
+        ]
+        self._ahead.check(news, called(subscription.name))
+        consumer = self._hosting.consumers.get(subscription.sid)
+        holder = self._exclusive.holder(subscription.sid)
+        others = {holder} if consumer is None else {holder, consumer.channel.session}
+        if others - {None, session.number}:
+            reason = f"another consumer has subscription {subscription.name!r}: it alone may say what is done with"
+            raise RefusedError(Code.IN_USE, reason)
+        rows = self._sign_of_life(subscription.sid)
+        for said in request.positions:
+            stream = self._hosting.streams.get(said.pubend)
+            if stream is not None:
+                position = stream.positions[subscription.sid]
+                stream.acknowledge(subscription.sid, said.tick, last_event(position, stream.head, said.tick))
+                rows.append(position_row(subscription.sid, said.pubend, position))
+        self._hosting.write_then_tell(rows, session.number, Done(request.request))
         self._hosting.unsaved = True
-        self._settling.on_settle(session, request, self._exclusive.holder(sid), self._sign_of_life(sid))
 
     def _grant(self, sid: int, session: int, answer: ServerMessage) -> None:
         """Somebody is there: what was noted of his absence is gone before he hears so."""
@@ -173,3 +199,15 @@ class Ranges:
 
     def _sign_of_life(self, sid: int) -> list[Operation]:
         return self._expiry.forget(sid)
+
+
+def last_event(position: SubscriptionPosition, head: Tick, tick: Tick) -> Tick:
+    """The last event of a subscription at or below a tick; or more, where that is not known, but never less.
+
+    Between it and the tick nothing may stand that the subscription matches: whoever goes back there is told of silence,
+    whatever became of the log. The PFS knows of what is behind `since` and up to the head, and of the last event only;
+    after a crash of this broker an application may be further than the head.
+    """
+    if tick > head:
+        return tick
+    return min(tick, max(position.last_tick, position.since))

@@ -7,7 +7,7 @@ from typing import Any
 from gapless.core.wire import messages as m
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
-from unit.gapless_shb.core.ranges.test_settling import attached
+from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
 
 def attach(selector: str = "", **changes: Any) -> m.Attach:

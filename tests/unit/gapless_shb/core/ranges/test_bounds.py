@@ -13,7 +13,7 @@ from gapless_shb.core.blocks import Block, encode
 from gapless_shb.core.ranges.bounds import Count, divided, shares
 from unit.gapless_shb.core.harness import CACHED, PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld, forgetful
-from unit.gapless_shb.core.ranges.test_settling import attached
+from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
 
 def bound(world: RangeWorld, start: int, max_events: int | None = None, max_bytes: int | None = None) -> int:

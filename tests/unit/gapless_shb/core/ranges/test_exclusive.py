@@ -9,7 +9,7 @@ import pytest
 from gapless.core.ports import ClientSession, SessionEnded
 from gapless.core.wire import messages as m
 from unit.gapless_shb.core.ranges.harness import NAME, SESSIONS, RangeWorld
-from unit.gapless_shb.core.ranges.test_settling import attached
+from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
 OTHER = ClientSession(SESSIONS + 50, "c", "other", "")
 

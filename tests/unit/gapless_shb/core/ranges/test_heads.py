@@ -8,7 +8,7 @@ from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld
-from unit.gapless_shb.core.ranges.test_settling import attached
+from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
 
 def heads(world: RangeWorld, after: int | None, wait_ms: int = 0, *, own: bool = True) -> int:

@@ -7,7 +7,7 @@ from gapless.core.wire import messages as m
 from gapless_shb.core.ranges.reads import READS_MAX
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld
-from unit.gapless_shb.core.ranges.test_settling import attached
+from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
 
 def parts(world: RangeWorld) -> int:

@@ -6,7 +6,7 @@ from gapless.core.wire import messages as m
 from gapless_shb.core.broker import Timing
 from unit.gapless_shb.core.harness import FORGETFUL
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
-from unit.gapless_shb.core.ranges.test_settling import attached
+from unit.gapless_shb.core.ranges.test_acknowledging import attached
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
