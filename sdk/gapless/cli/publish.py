@@ -41,8 +41,8 @@ def publish(
 ) -> None:
     """Publish one event per line of JSON: {"body": "text", "properties": {"name": value}}.
 
-    A body that is no text is {"base64": "…"}; priority, expiration, correlation_id, reply_to and type may
-    stand beside it. A line that is wrong ends it: nothing behind that line is sent.
+    A body that is no text is {"base64": "…"}; priority, type and the other headers of a Message may stand beside
+    it. A line that is wrong ends it: nothing behind that line is sent.
     """
     with opened(file) as descriptor:
         outcome = run(_publish(topic, descriptor, url, client_id, wait))

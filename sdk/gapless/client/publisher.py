@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
-from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from gapless.client.driver import Driver, Recipient
 from gapless.client.messages import Encoder, Message
@@ -23,11 +22,11 @@ from gapless.errors import (
     PublishRejectedError,
     PublishUncertainError,
 )
-from gapless.selectors.headers import PRIORITY
 
 if TYPE_CHECKING:
     from gapless.core.stream.events import Property
     from gapless.core.wire.messages import Welcome
+    from gapless.selectors.headers import SentHeaders
 
 UNANSWERED_BYTES_MAX: Final = 256 << 20
 """So much may wait for its receipts before `send` refuses to take more."""
@@ -104,13 +103,11 @@ class Publisher(Recipient):
         properties: Mapping[str, Property | None] | None = None,
         *,
         topic: str | None = None,
-        priority: int = PRIORITY,
-        expiration: datetime | None = None,
-        correlation_id: str | None = None,
-        reply_to: str | None = None,
-        type: str | None = None,
+        **headers: Unpack[SentHeaders],
     ) -> Receipt:
         """Publishes one event; when it returns, the event is logged.
+
+        `headers` are those of a `Message`: priority, expiration, and the others.
 
         If it is cancelled, the event is published all the same; `flush` waits for it.
 
@@ -118,9 +115,7 @@ class Publisher(Recipient):
         was logged), PublisherFencedError (a newer publisher of this name owns it) and PublishUncertainError
         (the connection was closed before the answer).
         """
-        return await self.submit(
-            Message(body, properties or {}, topic, priority, expiration, correlation_id, reply_to, type)
-        )
+        return await self.submit(Message(body, properties or {}, topic, **headers))
 
     def submit(self, message: Message) -> asyncio.Future[Receipt]:
         """As `send`, for a Message, and without waiting: the receipt is the future's."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 from gapless.errors import InvalidMessageError
 from gapless.selectors.topics import check_topic
@@ -93,6 +93,17 @@ HEADER_FIELDS: Final = (
     HeaderField("delivery_mode", "JMSDeliveryMode", str, PERSISTENT, None, lambda _event: PERSISTENT),
 )
 """All of them. Those that a sender sets come first, in the order in which `Message` and the wire have them."""
+
+
+class SentHeaders(TypedDict, total=False):
+    """What a sender sets, as keyword arguments take it; None is absent."""
+
+    priority: int
+    expiration: datetime | None
+    correlation_id: str | None
+    reply_to: str | None
+    type: str | None
+
 
 SENT_FIELDS: Final = tuple(field for field in HEADER_FIELDS if field.check is not None)
 """What a sender sets."""

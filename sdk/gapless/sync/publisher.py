@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from gapless.client.messages import Encoder, Message
 from gapless.client.pipeline import ReadAhead, cut
-from gapless.selectors.headers import PRIORITY
 
 if TYPE_CHECKING:
     import gapless.client.publisher as awaited
     from gapless.client.receipts import Receipt, Recovery
     from gapless.core.stream.events import Property
+    from gapless.selectors.headers import SentHeaders
     from gapless.sync.runner import Runner
 
 PARTS_MAX = 32
@@ -68,19 +67,15 @@ class Publisher:
         properties: Mapping[str, Property | None] | None = None,
         *,
         topic: str | None = None,
-        priority: int = PRIORITY,
-        expiration: datetime | None = None,
-        correlation_id: str | None = None,
-        reply_to: str | None = None,
-        type: str | None = None,
         timeout: float | None = None,
+        **headers: Unpack[SentHeaders],
     ) -> Receipt:
         """Publishes one event; when it returns, the event is logged. See `gapless.Publisher.send`.
 
         Raises TimeoutError after `timeout` seconds, and says what is in the way. The event is on its way all the
         same, and is logged once when the way is clear: `flush` waits for it.
         """
-        message = Message(body, properties or {}, topic, priority, expiration, correlation_id, reply_to, type)
+        message = Message(body, properties or {}, topic, **headers)
 
         async def send() -> Receipt:
             return await self._publisher.submit(message)

@@ -10,12 +10,17 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from itertools import repeat
 from reprlib import Repr
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 
 from gapless.core.stream.ticks import PubendId, Tick, time_at
 from gapless.selectors.headers import PRIORITY, SENT_FIELDS, HeaderValues, sent_headers
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from gapless.selectors.headers import SentHeaders
 
 Property: TypeAlias = bool | int | float | str
 Properties: TypeAlias = Mapping[str, Property]
@@ -43,6 +48,11 @@ class Extras(msgspec.Struct, array_like=True, frozen=True, gc=False):
     correlation_id: str = ""
     reply_to: str = ""
     type: str = ""
+
+
+def _sent(value: object) -> Any:
+    """A header as it travels."""
+    return max(1, (value - _UNIX) // timedelta(milliseconds=1)) if isinstance(value, datetime) else value
 
 
 class _DocumentedOrder(msgspec.StructMeta):
@@ -77,16 +87,11 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
         *,
         pubend: PubendId = "",
         tick: Tick = 0,
-        priority: int = PRIORITY,
-        expiration: datetime | None = None,
-        correlation_id: str | None = None,
-        reply_to: str | None = None,
-        type: str | None = None,
         delivery_count: int = 1,
+        **headers: Unpack[SentHeaders],
     ) -> Event:
-        """An event such as a broker hands out, with nothing checked."""
-        until = 0 if expiration is None else max(1, (expiration - _UNIX) // timedelta(milliseconds=1))
-        extras = Extras(priority, until, correlation_id or "", reply_to or "", type or "")
+        """An event such as a broker hands out, with nothing checked. `headers` are those of a `Message`."""
+        extras = Extras(**{name: _sent(value) for name, value in headers.items() if value is not None})
         return cls(
             topic, dict(properties or {}), None if extras == Extras() else extras, body, tick, pubend, delivery_count
         )
