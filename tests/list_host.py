@@ -49,7 +49,7 @@ from gapless_phb.core.pubend import Pubend
 from gapless_phb.core.retention import ByteIndex
 from gapless_phb.core.rows import PubendRow, SavedPubend, Tables
 from gapless_phb.core.settings import PubendSettings, Settings
-from gapless_phb.core.source import Place, Timers
+from gapless_phb.core.source import PubendContext, Timers
 
 RECORD_MAX = 1 << 16
 LOOK_EVERY = 20_000_000
@@ -253,12 +253,12 @@ class ListHost:
         self.log = log
         self._outbox = Outbox()
         tables = Tables(context.role)
-        place = Place(context.network, context.broker, tables, Settings(), context.authorizer, self._outbox)
+        shared = PubendContext(context.network, context.broker, tables, Settings(), context.authorizer, self._outbox)
         saved = SavedPubend(0, PubendRow(f"{context.role}@list", 0, topics))
         self._timers = Timers(self._outbox)
         self.source = ListSource(saved.row.pubend, log, self._outbox)
         options = PubendSettings(context.role, min_retain_seconds=0, min_retain_bytes=0)
-        self.pubend = Pubend(place, saved, self.source, options, self._timers, is_new=True, sealed=False)
+        self.pubend = Pubend(shared, saved, self.source, options, self._timers, is_new=True, sealed=False)
         self._read: list[ReadResult] = []
         self._look_at = 0
 

@@ -82,7 +82,7 @@ def test_a_switch_says_who_is_to_find_it_and_how() -> None:
 
 
 def test_a_switch_is_found_by_its_name() -> None:
-    assert switch_named("no_lease") is SWITCHES[0]
+    assert switch_named("no_reservation") is SWITCHES[0]
     with pytest.raises(KeyError):
         switch_named("no_such_switch")
 

@@ -35,7 +35,7 @@ from gapless_phb.core.recovery import Recovered, created, recover
 from gapless_phb.core.retiring import Retiring
 from gapless_phb.core.rows import PubendRow, SavedPubend, Tables, saved_pubends
 from gapless_phb.core.settings import PubendSettings, Settings
-from gapless_phb.core.source import Place, Timers
+from gapless_phb.core.source import PubendContext, Timers
 
 LAST_WALL_TICK = FOREVER - (FOREVER >> 6)
 """A wall clock beyond this (the year 2088) is refused: there would soon be no ticks left."""
@@ -95,7 +95,9 @@ class PublisherHostingBroker:
 
     def _recover(self, context: RoleContext) -> None:
         configured = options_by_name(self.settings.pubends)
-        place = Place(context.network, context.broker, self._tables, self.settings, context.authorizer, self._outbox)
+        shared = PubendContext(
+            context.network, context.broker, self._tables, self.settings, context.authorizer, self._outbox
+        )
         saved = saved_pubends(context.reader, self._tables)
         for old in saved:
             name = name_of(old.row.pubend)
@@ -105,14 +107,14 @@ class PublisherHostingBroker:
                 old.row = replace(old.row, topics=topics)
             found = recover(context.reader, context.network, old)
             sealed = name not in configured
-            self._add(place, found, options, context, sealed=sealed)
+            self._add(shared, found, options, context, sealed=sealed)
         number = max((old.number for old in saved), default=-1) + 1
         members = sorted({*self.settings.members, *(shb for old in saved for shb in old.members)})
         for name, options in configured.items():
             if name not in self._by_name:
                 new = self._create(context, name, options, number, members)
                 found = created(context.reader, new)
-                self._add(place, found, options, context, sealed=False)
+                self._add(shared, found, options, context, sealed=False)
                 number += 1
 
     def _create(
@@ -127,11 +129,11 @@ class PublisherHostingBroker:
         return SavedPubend(number, row, members=dict.fromkeys(members, at))
 
     def _add(
-        self, place: Place, found: Recovered, options: PubendSettings, context: RoleContext, *, sealed: bool
+        self, shared: PubendContext, found: Recovered, options: PubendSettings, context: RoleContext, *, sealed: bool
     ) -> None:
         timers = Timers(self._outbox)
-        own = Own(place, found, timers, sealed=sealed, now=context.now, wall=context.wall)
-        pubend = Pubend(place, found.saved, own, options, timers, is_new=found.is_new, sealed=sealed)
+        own = Own(shared, found, timers, sealed=sealed, now=context.now, wall=context.wall)
+        pubend = Pubend(shared, found.saved, own, options, timers, is_new=found.is_new, sealed=sealed)
         self._clocks.append(own.clock)
         self._pubends[pubend.pubend] = pubend
         self._by_name[name_of(pubend.pubend)] = pubend
@@ -155,7 +157,7 @@ class PublisherHostingBroker:
         return {ListPubends: self._on_list, Retire: self._retiring.on_retire}
 
     def start(self, now: int, wall: int) -> None:
-        """Makes the fresh leases durable; each pubend is opened when its own is."""
+        """Makes fresh reservations durable; each pubend is opened when its own is."""
         for pubend in self._pubends.values():
             pubend.begin(now, wall)
 
@@ -233,7 +235,7 @@ class PublisherHostingBroker:
 
     def _on_open(self, submit: SubmitOpen, now: int, wall: int) -> None:
         request = submit.request
-        pubend, fault = self._place(request)
+        pubend, fault = self._pubend_of(request)
         if pubend is None:
             self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(Verdict.REJECTED, fault)))
         elif request.ending is not None and not request.keyed:
@@ -241,7 +243,7 @@ class PublisherHostingBroker:
         else:
             pubend.source.open_publisher(request, submit.reply_to, now, wall)
 
-    def _place(self, request: OpenRequest) -> tuple[Pubend | None, str]:
+    def _pubend_of(self, request: OpenRequest) -> tuple[Pubend | None, str]:
         """The pubend of a publisher: where it was, else where it is known, else where it is assigned to."""
         if request.pubend:
             return self._pubends.get(request.pubend), self._not_here(request.pubend)

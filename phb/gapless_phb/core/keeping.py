@@ -15,30 +15,30 @@ from gapless.core.ports import Delete, Operation, Set
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import ShbId, Tick
 from gapless_phb.core import gauges, rows
-from gapless_phb.core.answering import Answers
+from gapless_phb.core.log_reader import LogReader
 from gapless_phb.core.release import AckExpected, Release
 from gapless_phb.core.rows import SavedPubend
 from gapless_phb.core.settings import PubendSettings
-from gapless_phb.core.source import SECOND, Place, Source, Timer, Timers
+from gapless_phb.core.source import SECOND, PubendContext, Source, Timer, Timers
 
 
 class Keeping:
     """Enrols, holds, answers, asks for progress, and has the source give up what may go."""
 
     def __init__(
-        self, place: Place, source: Source, saved: SavedPubend, options: PubendSettings, timers: Timers
+        self, context: PubendContext, source: Source, saved: SavedPubend, options: PubendSettings, timers: Timers
     ) -> None:
         """As the rows say. Nothing is answered before the source is ready."""
-        settings = place.settings
+        settings = context.settings
         self.pubend = source.log.pubend
         self._number = saved.number
-        self._tables = place.tables
+        self._tables = context.tables
         self._source = source
         self._log = source.log
-        self._outbox = place.outbox
+        self._outbox = context.outbox
         self._timers = timers
         self.release = Release(options, source.log, saved.members, saved.holds)
-        self._answers = Answers(source.log, place.outbox)
+        self._reader = LogReader(source.log, context.outbox)
         self._ack_expected = AckExpected(
             round(settings.ack_expected_seconds * SECOND), round(settings.ack_expected_seconds_max * SECOND)
         )
@@ -74,7 +74,7 @@ class Keeping:
             return
         if ranges[-1][1] > self._log.stable:
             self._source.promise(now, wall)
-        self._answers.ask(ranges, reply_to)
+        self._reader.ask(ranges, reply_to)
 
     def enrol(self, shb: ShbId) -> None:
         """An SHB wants to be counted: answered when that is durable (protocol: members)."""
@@ -169,6 +169,6 @@ class Keeping:
         for shb, at in release.lowest_holds().items():
             yield gauges.HOLD.gauge(at, name, shb)
             yield gauges.HOLD_BYTES.gauge(index.above(at), name, shb)
-        yield gauges.READS.gauge(len(self._answers), name)
-        yield gauges.READ_RECORDS.gauge(self._answers.read_records, name)
-        yield gauges.READ_BYTES.gauge(self._answers.read_bytes, name)
+        yield gauges.READS.gauge(len(self._reader), name)
+        yield gauges.READ_RECORDS.gauge(self._reader.read_records, name)
+        yield gauges.READ_BYTES.gauge(self._reader.read_bytes, name)

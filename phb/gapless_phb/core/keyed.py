@@ -18,8 +18,8 @@ from gapless.core.ports import Set
 from gapless.core.stream.columns import EventColumns
 from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless_phb.core import rows
-from gapless_phb.core.intake import Intake
 from gapless_phb.core.log import Log
+from gapless_phb.core.publish_handler import PublishHandler
 from gapless_phb.core.publishers import PublisherTable
 from gapless_phb.core.records import checksum
 from gapless_phb.core.validation import SEQUENCE_MAX, BatchCheck, fault_of_name
@@ -40,7 +40,7 @@ class Keyed:
         marks: Mapping[str, Mark],
         log: Log,
         table: PublisherTable,
-        intake: Intake,
+        intake: PublishHandler,
         check: BatchCheck,
         outbox: Outbox,
         *,
@@ -51,7 +51,7 @@ class Keyed:
         self._marks = dict(marks)
         self._log = log
         self._table = table
-        self._intake = intake
+        self._publishing = intake
         self._check = check
         self._outbox = outbox
         self._sealed = sealed
@@ -88,7 +88,7 @@ class Keyed:
             duplicate = Outcome(Verdict.OK, "logged before", last)
             self._outbox.write([], lambda _now, _wall: self._answer(reply_to, duplicate))
             return None
-        refusal = refusal or self._intake.backlog(pub)
+        refusal = refusal or self._publishing.backlog(pub)
         if refusal:
             return Outcome(Verdict.RETRY, refusal, pub.first)
         try:
@@ -105,7 +105,7 @@ class Keyed:
         self._outbox.write([Set(self._log.tables.keyed, key, rows.encode((pub.epoch, last)))])
         logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend, principal=pub.principal)
         self._log.append(
-            publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall, self._intake.on_appended
+            publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall, self._publishing.on_appended
         )
         return None
 
@@ -116,7 +116,7 @@ class Keyed:
         if self._table.get(logged_name(producer)) is None:
             if self._sealed:
                 return f"pubend {self._log.pubend} is no longer configured, and takes no new producers"
-            if not self._intake.has_room():
+            if not self._publishing.has_room():
                 return f"pubend {self._log.pubend} knows as many publishers as it may (phb.max_publishers)"
         try:
             if topic is not None:

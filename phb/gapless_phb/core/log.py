@@ -1,12 +1,12 @@
-"""The log of one pubend: its growing end and its vanishing beginning (protocol: log, silence-lease, release).
+"""The log of one pubend: its growing end and its vanishing beginning (protocol: log, tick-reservation, release).
 
     lost                       newest      stable        last assigned
       |   records, durable        |   silence |   pending      |   never used
     --+---------------------------+-----------+----------------+------------------> ticks
 
 Rules for this file. Nothing above `stable` has been said to anybody, and nothing at or below it will ever
-change. Nothing leaves before it is durable: an event with its record, a silence with the lease that keeps
-every later incarnation above it.
+change. Nothing leaves before it is durable: an event with its record, a silence with the reservation of ticks
+that keeps every later incarnation above it.
 
 The ticks are this broker's own. So it stands on a log that takes the indices that are proposed, that nobody else
 appends to, and that shares one write with the tables; of any other it is refused.
@@ -28,7 +28,7 @@ from gapless.errors import ConfigurationError
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.damage import Damage
-from gapless_phb.core.publishers import Batch, Publisher
+from gapless_phb.core.publishers import PendingBatch, PublisherState
 from gapless_phb.core.records import Record, decode_record, encode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
 
@@ -59,7 +59,7 @@ class Log:
         number: int,
         clock: TickClock,
         outbox: Outbox,
-        lease_span: Tick,
+        reservation_span: Tick,
     ) -> None:
         """The empty log of a new pubend; `recover` sets the positions of an old one."""
         self.pubend = pubend
@@ -70,7 +70,7 @@ class Log:
         self.clock = clock
         self._key = rows.key(number)
         self._outbox = outbox
-        self._lease_span = lease_span
+        self._reservation_span = reservation_span
         self.index = ByteIndex()
         self.damage = Damage(pubend)
         self.lost: Tick = 0
@@ -83,45 +83,45 @@ class Log:
         """Everything at or below it is decided, durable and told."""
         self.ready = False
         """Whether what recovery found is durable; before, nothing may be said of it."""
-        self.lease: Tick = 0
+        self.reserved: Tick = 0
         """Durable: silence may be asserted up to here, for no incarnation will log at or below it (T2)."""
-        self._lease_asked: Tick = 0
+        self._reserved_asked: Tick = 0
         self.last_assigned: Tick = 0
         """The last tick that has an event, durable or not; the next record is linked to it."""
         self.said_at = 0
         """When something was decided last, in monotonic nanoseconds."""
-        self.pending: deque[Batch] = deque()
+        self.pending: deque[PendingBatch] = deque()
         """On its way to the disk, in order."""
         self.pending_bytes = 0
-        self.untold: list[Batch] = []
+        self.untold: list[PendingBatch] = []
         """Durable, and not yet told."""
 
-    def recover(self, newest: Tick, lost: Tick, lease: Tick, index: ByteIndex, damage: Damage) -> None:
+    def recover(self, newest: Tick, lost: Tick, reserved: Tick, index: ByteIndex, damage: Damage) -> None:
         """Takes the positions that were found at start-up. Says nothing yet."""
         self.damage = damage
         self.newest = self.last_assigned = newest
         self.lost = self.lost_asked = lost
-        self.lease = self._lease_asked = lease
+        self.reserved = self._reserved_asked = reserved
         self.index = index
 
     # ------------------------------------------------------------------------------------ the growing end
 
     def begin(self, stable: Tick, time: Tick, then: Then) -> None:
-        """Adopts what recovery found: a fresh lease is durable before anything is said of it (T44).
+        """Adopts what recovery found: a fresh reservation is durable before anything is said of it (T44).
 
         A failed group commit may have left its record in the log after all. The write that carries the
-        lease is synced behind that record, so from then on it is as durable as any.
+        reservation is synced behind that record, so from then on it is as durable as any.
         """
 
         def adopted(now: int, wall: int) -> None:
             self.stable, self.ready, self.said_at = stable, True, now
             then(now, wall)
 
-        self._extend_lease(time, adopted)
+        self._reserve(time, adopted)
 
     def append(
         self,
-        publisher: Publisher,
+        publisher: PublisherState,
         pub: Pub,
         headers: list[Header],
         crc: int,
@@ -129,14 +129,14 @@ class Log:
         now: int,
         wall: int,
         then: ThenAppended,
-    ) -> Batch:
-        """Gives a batch its ticks and asks for its record, with a fresh lease when the last one grows old.
+    ) -> PendingBatch:
+        """Gives a batch its ticks and asks for its record, with a fresh reservation when the last one grows old.
 
         `then` hears the log's answer, and says so to `appended`.
         """
         tick = self.clock.take(pub.events.count, now, wall)
         assert tick > self.last_assigned, "ticks ascend"
-        batch = Batch(publisher, pub.epoch, pub.first, tick, pub.events, headers, crc, reply_to)
+        batch = PendingBatch(publisher, pub.epoch, pub.first, tick, pub.events, headers, crc, reply_to)
         record = Record(publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, crc)
         raw = encode_record(self.tag, record)
         self.pending.append(batch)
@@ -145,10 +145,10 @@ class Log:
         self.last_assigned = batch.last_tick
         self.index.add(batch.last_tick, len(raw))
         self._outbox.append(self.stream, batch.last_tick, raw, then)
-        self.renew_lease(self.clock.latest)
+        self.renew_reservation(self.clock.latest)
         return batch
 
-    def appended(self, indices: Sequence[Tick], now: int) -> list[Batch]:
+    def appended(self, indices: Sequence[Tick], now: int) -> list[PendingBatch]:
         """The log has the oldest pending batches, durably, under these indices. Returns them; they are not told yet."""
         batches = [self.pending.popleft() for _ in indices]
         for index, batch in zip(indices, batches, strict=True):
@@ -158,11 +158,11 @@ class Log:
         self.said_at = now
         return batches
 
-    def announce(self) -> list[Batch]:
+    def announce(self) -> list[PendingBatch]:
         """Tells what has become durable as one piece of knowledge; returns the batches to acknowledge.
 
         Silence between events is decided with them, but never across a batch that is still pending and
-        never beyond the durable lease: a pending batch may be lost in a crash, and the wall clock may then
+        never beyond what is durably reserved: a pending batch may be lost in a crash, and the wall clock may then
         put another event where its silence was (T40).
         """
         batches, self.untold = self.untold, []
@@ -171,41 +171,41 @@ class Log:
             undecided = self.pending[0].tick if self.pending else self.last_assigned + 1
             data = EventBatch.concatenate([batch.events for batch in batches])
             self.newest = newest
-            self._say(max(newest, min(undecided - 1, self.lease)), data)
+            self._say(max(newest, min(undecided - 1, self.reserved)), data)
         return batches
 
     def promise(self, now: int, wall: int) -> None:
-        """Decides that there is silence up to the present, if nothing is pending (protocol: silence-lease; T2).
+        """Decides that there is silence up to the present, if nothing is pending (protocol: tick-reservation; T2).
 
         The silence of a tick says that it will never be used, by this incarnation (the clock is told) or
-        by a later one (the lease is durable).
+        by a later one (the reservation is durable).
         """
         assert not self.untold, "what is durable is told first"
         if self.pending or not self.ready:
             return
         time = self.clock.read(now, wall)
-        upto = min(time, self.lease)
+        upto = min(time, self.reserved)
         if upto > self.stable:
             self.clock.promise(upto)
             self._say(upto, EMPTY)
         self.said_at = now
-        self.renew_lease(time)
+        self.renew_reservation(time)
 
-    def renew_lease(self, time: Tick) -> None:
-        """Asks for a lease from `time` on when less than half of the last one is left."""
-        if self._lease_asked - time < self._lease_span // 2:
-            self._extend_lease(time, None)
+    def renew_reservation(self, time: Tick) -> None:
+        """Asks for a reservation from `time` on when less than half of the last one is left."""
+        if self._reserved_asked - time < self._reservation_span // 2:
+            self._reserve(time, None)
 
-    def _extend_lease(self, time: Tick, then: Then | None) -> None:
-        lease = self._lease_asked = max(time + self._lease_span, self._lease_asked)
+    def _reserve(self, time: Tick, then: Then | None) -> None:
+        reserved = self._reserved_asked = max(time + self._reservation_span, self._reserved_asked)
 
         def durable(now: int, wall: int) -> None:
-            self.lease = lease
+            self.reserved = reserved
             if then is not None:
                 then(now, wall)
 
         operations: list[Operation] = [
-            Set(self.tables.leases, self._key, rows.encode(lease)),
+            Set(self.tables.reservations, self._key, rows.encode(reserved)),
             Set(self.tables.ages, self._key, rows.encode(self.clock.aged)),
         ]
         self._outbox.write(operations, durable)

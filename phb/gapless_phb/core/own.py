@@ -1,4 +1,4 @@
-"""A pubend whose ticks this broker gives out itself: a clock, a lease for silence, and publishers (protocol: log).
+"""A pubend whose ticks this broker gives out itself: a clock, reserved ticks, and publishers (protocol: log).
 
 It takes batches in, has them logged, tells what is durable with the silence between, and answers the publishers.
 """
@@ -14,11 +14,11 @@ from gapless.core.stream.ticks import SECOND, Tick
 from gapless_phb.core import gauges, source
 from gapless_phb.core.checkpoints import Checkpoints
 from gapless_phb.core.clock import TickClock
-from gapless_phb.core.intake import Intake
 from gapless_phb.core.keyed import Keyed, logged_name
 from gapless_phb.core.log import Log
+from gapless_phb.core.publish_handler import PublishHandler
 from gapless_phb.core.recovery import Recovered
-from gapless_phb.core.source import Place, Timer, Timers
+from gapless_phb.core.source import PubendContext, Timer, Timers
 from gapless_phb.core.validation import BatchCheck
 
 
@@ -27,7 +27,7 @@ class Own:
 
     def __init__(
         self,
-        place: Place,
+        context: PubendContext,
         recovered: Recovered,
         timers: Timers,
         *,
@@ -36,23 +36,25 @@ class Own:
         wall: int,
     ) -> None:
         """As recovery found or made it. `sealed`: not configured, so closed to new publishers."""
-        saved, settings, outbox = recovered.saved, place.settings, place.outbox
+        saved, settings, outbox = recovered.saved, context.settings, context.outbox
         self._outbox = outbox
         self._timers = timers
         self._last = recovered.last
         self._is_new = recovered.is_new
         doubt = round(settings.clock_doubt_seconds * source.SECOND)
         self.clock = TickClock(saved.number, recovered.last, recovered.certain(wall), doubt, now, wall)
-        lease_span = round(settings.lease_seconds * SECOND)
-        self.log = Log(place.network, saved.row.pubend, place.tables, saved.number, self.clock, outbox, lease_span)
-        self.log.recover(recovered.newest, saved.lost, saved.lease, recovered.index, recovered.damage)
+        reservation_span = round(settings.lease_seconds * SECOND)
+        self.log = Log(
+            context.network, saved.row.pubend, context.tables, saved.number, self.clock, outbox, reservation_span
+        )
+        self.log.recover(recovered.newest, saved.lost, saved.reserved, recovered.index, recovered.damage)
         self.on_grown: Callable[[int], None] = _nobody
         self._publishers = recovered.table
         self._publishers.begin(now)
         self._checkpoints = Checkpoints(saved.number, self.log, self._publishers, outbox, settings)
         self._checkpoints.recover(saved.checkpoint)
-        check = BatchCheck(saved.row.topics, settings.max_event_bytes, place.authorizer)
-        self._intake = Intake(
+        check = BatchCheck(saved.row.topics, settings.max_event_bytes, context.authorizer)
+        self._publishing = PublishHandler(
             saved.number,
             self.log,
             self._publishers,
@@ -68,14 +70,14 @@ class Own:
             saved.keyed,
             self.log,
             self._publishers,
-            self._intake,
+            self._publishing,
             check,
             outbox,
             sealed=sealed,
         )
         self._silence_every = round(settings.silence_seconds * source.SECOND)
         timers.on(Timer.SILENCE, self._on_silence)
-        timers.on(Timer.LEASE, lambda now, _wall: self._forget_gone(now))
+        timers.on(Timer.FORGETTING, lambda now, _wall: self._forget_gone(now))
 
     # ------------------------------------------------------------------------------------------- beginning
 
@@ -85,7 +87,7 @@ class Own:
         return (self._last, time - 1) if not self._is_new and time - 1 > self._last else None
 
     def begin(self, ready: Then, now: int, wall: int) -> None:
-        """Adopts what recovery found, under a fresh lease; `ready` is called when that is durable."""
+        """Adopts what recovery found, under a fresh reservation; `ready` is called when that is durable."""
         self.log.begin(self._last, self.clock.read(now, wall), ready)
 
     def start(self, now: int, wall: int) -> None:
@@ -113,7 +115,7 @@ class Own:
         elif request.keyed:
             self._keyed.open(request, reply_to)
         else:
-            self._intake.open(request, reply_to, now, wall)
+            self._publishing.open(request, reply_to, now, wall)
 
     def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
         """A publisher sent a batch; `refusal`: why nothing new can be taken now, or ""."""
@@ -121,7 +123,7 @@ class Own:
             outcome = Outcome(Verdict.UNCERTAIN, self.log.damage.refusal)
             self._outbox.emit(Submitted(reply_to, self.log.pubend, outcome))
             return
-        taker = self._keyed if pub.keyed else self._intake
+        taker = self._keyed if pub.keyed else self._publishing
         taker.submit(pub, reply_to, refusal, now, wall)
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
@@ -129,15 +131,15 @@ class Own:
         if self.log.damage.refusal:  # nothing is written of publishers now: it will be forgotten when its time has come
             self._outbox.emit(Submitted(reply_to, self.log.pubend, Outcome(Verdict.OK)))
             return
-        self._intake.end(request, reply_to, now)
+        self._publishing.end(request, reply_to, now)
         self._forget_gone(now)
 
     def _forget_gone(self, now: int) -> None:
         if self.log.damage.refusal:
             return
-        due = self._intake.forget_gone(now)
+        due = self._publishing.forget_gone(now)
         if due is not None:
-            self._timers.wake(Timer.LEASE, due)
+            self._timers.wake(Timer.FORGETTING, due)
 
     # ---------------------------------------------------------------------- durable, then told, then receipted
 
@@ -152,7 +154,7 @@ class Own:
         for batch in self.log.appended(indices, now):
             self._publishers.on_durable(batch)
             if batch.publisher.closed:
-                self._intake.forget(batch.publisher)
+                self._publishing.forget(batch.publisher)
 
     def announce_durable(self) -> None:
         """Tells the network what is durable and not yet told; then gives the publishers their receipts.
@@ -161,7 +163,7 @@ class Own:
         answered there is nothing here to tell.
         """
         for batch in self.log.announce():
-            self._intake.acknowledge(batch)
+            self._publishing.acknowledge(batch)
         if self._checkpoints.is_due:
             self._checkpoints.begin(_nothing)
 
@@ -206,7 +208,7 @@ class Own:
         yield gauges.LOST.gauge(log.lost, name)
         yield gauges.NEWEST.gauge(log.newest, name)
         yield gauges.STABLE.gauge(log.stable, name)
-        yield gauges.LEASE.gauge(log.lease, name)
+        yield gauges.RESERVED.gauge(log.reserved, name)
         yield gauges.PENDING_BATCHES.gauge(len(log.pending), name)
         yield gauges.PENDING_BYTES.gauge(log.pending_bytes, name)
         yield gauges.PUBLISHERS.gauge(len(self._publishers), name)

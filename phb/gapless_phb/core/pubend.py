@@ -15,7 +15,7 @@ from gapless_phb.core import gauges, rows
 from gapless_phb.core.keeping import Keeping
 from gapless_phb.core.rows import SavedPubend
 from gapless_phb.core.settings import PubendSettings
-from gapless_phb.core.source import Place, Source, Timers
+from gapless_phb.core.source import PubendContext, Source, Timers
 
 
 class Pubend:
@@ -23,7 +23,7 @@ class Pubend:
 
     def __init__(
         self,
-        place: Place,
+        context: PubendContext,
         saved: SavedPubend,
         source: Source,
         options: PubendSettings,
@@ -39,12 +39,12 @@ class Pubend:
         self.sealed = sealed
         self.source = source
         self.log = source.log
-        self.keeping = Keeping(place, source, saved, options, timers)
+        self.keeping = Keeping(context, source, saved, options, timers)
         self.release = self.keeping.release
         self._timers = timers
         self._is_new = is_new
-        self._place = place
-        self._outbox = place.outbox
+        self._context = context
+        self._outbox = context.outbox
 
     @property
     def meta(self) -> PubendMeta:
@@ -52,14 +52,14 @@ class Pubend:
         row = self.row
         return PubendMeta(
             self.pubend,
-            self._place.broker,
+            self._context.broker,
             row.topics,
             None,
             row.created,
             self.sealed,
             row.voids,
             self.log.stable,
-            # A start by time stands at the last remainder, and is never to be taken for an event's place.
+            # A start by time stands at the last remainder, and is never to be taken for an event's context.
             self.number if self.number < STEP - 1 and self.log.grain == MILLISECOND else None,
             self.log.grain,
         )
@@ -72,9 +72,9 @@ class Pubend:
         """
         void = self.source.void(now, wall)
         if void is not None:
-            voids = (*self.row.voids, void)[-self._place.settings.void_limit :]
+            voids = (*self.row.voids, void)[-self._context.settings.void_limit :]
             self.row = replace(self.row, voids=voids)
-        operations: list[Operation] = [Set(self._place.tables.pubends, rows.key(self.number), rows.encode(self.row))]
+        operations: list[Operation] = [Set(self._context.tables.pubends, rows.key(self.number), rows.encode(self.row))]
         if self._is_new:
             operations += self.keeping.members
         self._outbox.write(operations)

@@ -47,7 +47,7 @@ def term_of(epoch: int) -> int:
     return epoch >> _TERM_BITS
 
 
-class Batch:
+class PendingBatch:
     """A batch that has its ticks and is on its way to the disk."""
 
     __slots__ = (
@@ -66,7 +66,7 @@ class Batch:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: PublisherState,
         epoch: int,
         first: int,
         tick: Tick,
@@ -94,7 +94,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Batched:
+class LoggedBatch:
     """A batch that a publisher has logged: enough to answer it again when it is repeated."""
 
     first: int
@@ -104,7 +104,7 @@ class Batched:
     crc: int
 
 
-class Publisher:
+class PublisherState:
     """What a pubend knows of one publisher. Durable but for `pending` and `closed`."""
 
     __slots__ = (
@@ -135,12 +135,12 @@ class Publisher:
         """The last W batches, packed: there may be 100,000 publishers, and few ever repeat themselves."""
         self.owners: tuple[tuple[int, int], ...] = ()
         """(first sequence, term): from there on an instance has logged what was logged. The last OWNERS ones."""
-        self.pending: deque[Batch] = deque()
+        self.pending: deque[PendingBatch] = deque()
         self.closed = False
         """Whether it is forgotten as soon as nothing of it is pending."""
 
     @classmethod
-    def restored(cls, name: str, row: PublisherRow) -> Publisher:
+    def restored(cls, name: str, row: PublisherRow) -> PublisherState:
         """A publisher as its row says."""
         publisher = cls(name)
         publisher.epoch, publisher.instance, publisher.attempt = row.epoch, row.instance, row.attempt
@@ -177,7 +177,7 @@ class Publisher:
         """Whether an opening repeats the last one, or comes late: it gets the same answer (protocol: publishers)."""
         return self.instance == instance and attempt <= self.attempt
 
-    def log(self, epoch: int, batch: Batched) -> None:
+    def log(self, epoch: int, batch: LoggedBatch) -> None:
         """A batch is durable, that was sent in an epoch."""
         assert batch.first == self.sequence + 1, f"publisher {self.name!r}: a hole before {batch.first}"
         assert batch.tick > self.tick, f"publisher {self.name!r}: ticks ascend with sequences"
@@ -189,11 +189,11 @@ class Publisher:
             assert not self.owners or self.owners[-1][1] < term, f"publisher {self.name!r}: an older term logs"
             self.owners = (*self.owners[1 - OWNERS :], (batch.first, term))
 
-    def on_durable(self, batch: Batch) -> None:
+    def on_durable(self, batch: PendingBatch) -> None:
         """Its oldest pending batch is durable."""
         oldest = self.pending.popleft()
         assert oldest is batch, "batches become durable in the order they were appended"
-        self.log(batch.epoch, Batched(batch.first, batch.tick, batch.count, batch.crc))
+        self.log(batch.epoch, LoggedBatch(batch.first, batch.tick, batch.count, batch.crc))
 
     def owner(self, sequence: int) -> int | None:
         """The term of the instance whose event has a sequence; None when none has, or nobody knows any more."""
@@ -202,14 +202,14 @@ class Publisher:
             return next((term_of(batch.epoch) for batch in used), None)
         return next((term for first, term in reversed(self.owners) if first <= sequence), None)
 
-    def find_pending(self, first: int) -> Batch | None:
+    def find_pending(self, first: int) -> PendingBatch | None:
         """The pending batch that begins with a sequence."""
         return next((batch for batch in self.pending if batch.first == first), None)
 
-    def find_logged(self, first: int) -> Batched | None:
+    def find_logged(self, first: int) -> LoggedBatch | None:
         """The batch of the window that begins with a sequence."""
         found = (row for row in _BATCHED.iter_unpack(self.recent) if row[0] == first)
-        return next((Batched(*row) for row in found), None)
+        return next((LoggedBatch(*row) for row in found), None)
 
     def knows(self, epoch: int, first: int, count: int, crc: int) -> bool:
         """Whether this very batch, of the instance of that epoch, is pending, or logged within the window."""
@@ -223,7 +223,7 @@ class Publisher:
         return int(_BATCHED.unpack_from(self.recent)[0]) if self.recent else self.sequence + 1
 
 
-def runs_of(batch: Batch | Batched) -> tuple[TickRun, ...]:
+def runs_of(batch: PendingBatch | LoggedBatch) -> tuple[TickRun, ...]:
     """The ticks of a batch, as the publisher is told."""
     return (TickRun(batch.tick, STEP, batch.count),)
 
@@ -237,7 +237,7 @@ class PublisherTable:
 
     def __init__(self, rows: Mapping[str, PublisherRow], epochs: int) -> None:
         """The table as it was saved; `epochs`: the highest epoch ever given."""
-        self._publishers = {name: Publisher.restored(name, row) for name, row in rows.items()}
+        self._publishers = {name: PublisherState.restored(name, row) for name, row in rows.items()}
         self._epochs = max([epochs, *(publisher.epoch for publisher in self._publishers.values())])
         self._changed: dict[str, None] = {}
         self._gone: dict[str, int] = {}
@@ -266,7 +266,7 @@ class PublisherTable:
         """When the session of the one ended that is to be forgotten next."""
         return next(iter(self._gone.values()), None)
 
-    def get(self, name: str) -> Publisher | None:
+    def get(self, name: str) -> PublisherState | None:
         """The publisher of that name, if it is known."""
         return self._publishers.get(name)
 
@@ -274,9 +274,9 @@ class PublisherTable:
         """The broker has started: every session has ended, and may be resumed."""
         self._gone = {name: now for name in self._publishers if is_temporary(name)}
 
-    def open(self, name: str, instance: str, attempt: int, at: Tick) -> Publisher:
+    def open(self, name: str, instance: str, attempt: int, at: Tick) -> PublisherState:
         """Begins a new epoch for a publisher, known or new, and a new term for another instance."""
-        publisher = self._publishers.setdefault(name, Publisher(name))
+        publisher = self._publishers.setdefault(name, PublisherState(name))
         epoch, term = publisher.epoch + 1, term_of(publisher.epoch)
         if not term or publisher.instance != instance or term_of(epoch) != term:
             epoch = (term_of(self._epochs) + 1) << _TERM_BITS
@@ -286,12 +286,12 @@ class PublisherTable:
         self._gone.pop(name, None)
         return publisher
 
-    def on_durable(self, batch: Batch) -> None:
+    def on_durable(self, batch: PendingBatch) -> None:
         """The oldest pending batch of its publisher is durable."""
         batch.publisher.on_durable(batch)
         self._changed[batch.publisher.name] = None
 
-    def replay(self, name: str, epoch: int, batch: Batched, *, with_holes: bool) -> bool:
+    def replay(self, name: str, epoch: int, batch: LoggedBatch, *, with_holes: bool) -> bool:
         """Recovery found a batch in the log. False: the batch before it is neither there nor in the row.
 
         `with_holes`: a part of the log before it cannot be read, and may have had that one. The row of a publisher
@@ -302,7 +302,7 @@ class PublisherTable:
         known = self._publishers.get(name)
         if is_temporary(name) and (known is None or term_of(known.epoch) != term_of(epoch)):
             return True
-        publisher = self._publishers.setdefault(name, Publisher(name))
+        publisher = self._publishers.setdefault(name, PublisherState(name))
         if batch.first <= publisher.sequence:
             return True
         if batch.first != publisher.sequence + 1:
@@ -318,7 +318,7 @@ class PublisherTable:
         self._changed[name] = None
         return True
 
-    def take_changed(self, limit: int) -> list[Publisher]:
+    def take_changed(self, limit: int) -> list[PublisherState]:
         """Up to `limit` publishers whose rows are due; they count as unchanged from now on."""
         names = [name for _, name in zip(range(limit), self._changed)]  # noqa: B905  # the shorter one ends it
         for name in names:
@@ -327,12 +327,12 @@ class PublisherTable:
 
     # Those without a name.
 
-    def leave(self, publisher: Publisher, now: int) -> None:
+    def leave(self, publisher: PublisherState, now: int) -> None:
         """The session of a publisher has ended; its client may resume it."""
         assert publisher.is_temporary, "a name is known for ever"
         self._gone.setdefault(publisher.name, now)
 
-    def forget(self, publisher: Publisher) -> bool:
+    def forget(self, publisher: PublisherState) -> bool:
         """Forgets a publisher without a name; False while a batch of it is on its way to the disk."""
         assert publisher.is_temporary, "a name is known for ever"
         if publisher.pending:

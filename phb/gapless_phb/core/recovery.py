@@ -18,7 +18,7 @@ from gapless.core.stream.ticks import Tick, tick_at
 from gapless.errors import RecordsDamagedError, VolumeCorruptError
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.log import check_log, stream_of
-from gapless_phb.core.publishers import Batched, PublisherTable
+from gapless_phb.core.publishers import LoggedBatch, PublisherTable
 from gapless_phb.core.records import Record, decode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
 from gapless_phb.core.rows import SavedPubend
@@ -39,7 +39,7 @@ class Recovered:
     @property
     def last(self) -> Tick:
         """No tick at or below it may be used (again): it is used, or silence up to it may have been said."""
-        return max(self.newest, self.saved.lease, self.saved.row.created)
+        return max(self.newest, self.saved.reserved, self.saved.row.created)
 
     def certain(self, wall: int) -> Tick:
         """The present up to which events have surely grown old (C01)."""
@@ -135,7 +135,7 @@ def _replay(recovered: Recovered, record: Record, hole: Tick, *, with_holes: boo
         raise VolumeCorruptError(
             f"the log of {pubend} lacks what was between ticks {recovered.newest} and {record.first_tick}"
         )
-    batch = Batched(record.first_sequence, record.first_tick, record.count, record.crc)
+    batch = LoggedBatch(record.first_sequence, record.first_tick, record.count, record.crc)
     with_holes = with_holes or bool(recovered.saved.fault)
     if not recovered.table.replay(record.publisher, record.epoch, batch, with_holes=with_holes):
         raise VolumeCorruptError(

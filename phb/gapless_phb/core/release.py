@@ -13,7 +13,7 @@ from gapless_phb.core.source import Facts
 
 
 @dataclass(slots=True)
-class Joining:
+class PendingMember:
     """An SHB that is being enrolled: its `at` bounds the release until the minima count it (T41)."""
 
     at: Tick
@@ -38,7 +38,7 @@ class Release:
         self._log = log
         self.members = dict(members)
         self.holds = dict(holds)
-        self._joining: dict[ShbId, Joining] = {}
+        self._joining: dict[ShbId, PendingMember] = {}
         self.released: Tick = 0
         """T_r: every member, and so every durable subscription, is done with everything up to here."""
         self.delivered: Tick = 0
@@ -60,7 +60,7 @@ class Release:
     def join(self, shb: ShbId) -> Tick:
         """An SHB asks to be enrolled: from this step on nothing above the returned tick is released (T41)."""
         at = max(self._log.stable, self.earliest)
-        self._joining[shb] = Joining(at)
+        self._joining[shb] = PendingMember(at)
         return at
 
     def enrolled(self, shb: ShbId, now: int) -> Tick:

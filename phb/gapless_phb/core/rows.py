@@ -23,10 +23,10 @@ class Tables:
     def __init__(self, role: str) -> None:
         self.pubends = f"{role}.pubends"
         """number → PubendRow."""
-        self.leases = f"{role}.leases"
+        self.reservations = f"{role}.leases"
         """number → tick: no event was or will be logged at or below it that is not logged already."""
         self.ages = f"{role}.ages"
-        """number → tick: the present by which events were as old as they surely were, a lease ago at most."""
+        """number → tick: the present by which events were as old as they surely were, a reservation ago at most."""
         self.lost = f"{role}.lost"
         """number → tick: the pubend no longer knows what was at or below it."""
         self.members = f"{role}.members"
@@ -123,7 +123,7 @@ class SavedPubend:
 
     number: int
     row: PubendRow
-    lease: Tick = 0
+    reserved: Tick = 0
     lost: Tick = 0
     members: Mapping[ShbId, Tick] = field(default_factory=dict)
     holds: Mapping[ShbId, Holds] = field(default_factory=dict)
@@ -145,7 +145,7 @@ def saved_pubends(reader: RecoveryReader, tables: Tables) -> list[SavedPubend]:
 def _saved(reader: RecoveryReader, tables: Tables, number: int, row: PubendRow) -> SavedPubend:
     prefix = key(number)
     saved = SavedPubend(number, row)
-    saved.lease = max((_tick(value) for _, value in reader.scan(tables.leases, prefix)), default=0)
+    saved.reserved = max((_tick(value) for _, value in reader.scan(tables.reservations, prefix)), default=0)
     saved.aged = max((_tick(value) for _, value in reader.scan(tables.ages, prefix)), default=None)
     saved.lost = max((_tick(value) for _, value in reader.scan(tables.lost, prefix)), default=0)
     saved.members = {name: _tick(value) for name, value in _named(reader, tables.members, prefix)}

@@ -56,7 +56,7 @@ class Settings:
     silence_seconds: float = 1.0
     """SIL: how soon an idle pubend says that it is silent."""
     lease_seconds: float = 2.0
-    """How far ahead of the present silence may be promised (protocol: silence-lease)."""
+    """How far ahead of the present silence may be promised (protocol: tick-reservation)."""
     ack_expected_seconds: float = 3.0
     """AET: how long an event may wait for an acknowledgement before it is asked for."""
     ack_expected_seconds_max: float = 48.0

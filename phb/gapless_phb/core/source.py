@@ -31,7 +31,7 @@ SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PubendContext:
     """Where pubends live: the same for all of a broker."""
 
     network: str
@@ -48,7 +48,7 @@ class Timer(Enum):
     SILENCE = "SIL: say that nothing happened"
     ACKNOWLEDGEMENT = "AET: ask for progress"
     RELEASE = "chop what may go"
-    LEASE = "forget publishers without a name that do not come back"
+    FORGETTING = "forget publishers without a name that do not come back"
 
 
 class Timers:

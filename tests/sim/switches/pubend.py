@@ -7,8 +7,8 @@ from sim.switches.switch import Switch
 
 _LOG = "gapless_phb.core.log:Log"
 _OWN = "gapless_phb.core.own:Own"
-_ANSWERS = "gapless_phb.core.answering:Answers"
-_INTAKE = "gapless_phb.core.intake:Intake"
+_READER = "gapless_phb.core.log_reader:LogReader"
+_HANDLER = "gapless_phb.core.publish_handler:PublishHandler"
 _RECOVERY = "gapless_phb.core.recovery"
 _PUBLISHERS = "gapless_phb.core.publishers"
 
@@ -24,43 +24,43 @@ _PIECES = "pieces = [(lo, end)] if first <= lost else [(lo, min(end, lost)), (ma
 
 SILENCE = (
     Switch(
-        "no_lease",
+        "no_reservation",
         ("T2", "before silence"),
         "A restarted pubend does not know up to where it had asserted silence, and uses those ticks again.",
         (
             Replace(f"{_RECOVERY}:Recovered.last", "return max(self.newest, self.saved.row.created)"),
-            # The ticks between lease and present are void all the same, or every token in them would be refused.
-            Edit(f"{_OWN}.void", "time - 1 > self._last else", "time - 1 > max(self._last, self.log.lease) else"),
-            Edit(f"{_OWN}.void", "(self._last, time - 1)", "(max(self._last, self.log.lease), time - 1)"),
+            # The ticks between reservation and present are void all the same, or every token in them would be refused.
+            Edit(f"{_OWN}.void", "time - 1 > self._last else", "time - 1 > max(self._last, self.log.reserved) else"),
+            Edit(f"{_OWN}.void", "(self._last, time - 1)", "(max(self._last, self.log.reserved), time - 1)"),
         ),
         ("I12", "I3"),
         "An idle PHB that says silence; it crashes, restarts at once with a wall clock some 100 ms to 2 s back, and"
         " is published to at once: the event gets a tick inside that silence.",
     ),
     Switch(
-        "silence_beyond_lease",
+        "silence_beyond_reservation",
         ("T2", "before silence"),
-        "An idle pubend asserts silence up to the present, whatever its durable lease says.",
-        (Edit(f"{_LOG}.promise", "upto = min(time, self.lease)", "upto = time"),),
+        "An idle pubend asserts silence up to the present, whatever is durably reserved.",
+        (Edit(f"{_LOG}.promise", "upto = min(time, self.reserved)", "upto = time"),),
         ("I12", "I3"),
-        "An idle PHB whose disk stalls for longer than the lease lasts (2 s; less with a shorter lease_seconds), or"
-        " a PHB that is paused that long; a crash before the next lease is durable, a wall clock that steps back by"
-        " more than the restart takes, and a publish at once.",
+        "An idle PHB whose disk stalls for longer than the reservation lasts (2 s; less with a shorter lease_seconds),"
+        " or a PHB that is paused that long; a crash before the next reservation is durable, a wall clock that steps"
+        " back by more than the restart takes, and a publish at once.",
     ),
     Switch(
-        "lease_used_before_durable",
+        "reservation_used_before_durable",
         ("T2", "before silence"),
-        "A lease counts from when it is asked for, and not from when it is durable.",
+        "A reservation counts from when it is asked for, and not from when it is durable.",
         (
             Edit(
-                f"{_LOG}._extend_lease",
-                "lease = self._lease_asked = max(",
-                "lease = self.lease = self._lease_asked = max(",
+                f"{_LOG}._reserve",
+                "reserved = self._reserved_asked = max(",
+                "reserved = self.reserved = self._reserved_asked = max(",
             ),
         ),
         ("I12", "I3"),
-        "As silence_beyond_lease: a crash while the write of a lease is under way, after silence above the lease"
-        " before was said (a sync that takes more than lease_seconds / 2), and a wall clock that steps back.",
+        "As silence_beyond_reservation: a crash while the write of a reservation is under way, after silence above the"
+        " one before was said (a sync that takes more than lease_seconds / 2), and a wall clock that steps back.",
     ),
     Switch(
         "silence_across_pending",
@@ -80,19 +80,19 @@ SILENCE = (
         " SHB asks for what lies beyond stable (an SHB that restarts, or DCT).",
     ),
     Switch(
-        "settle_beyond_lease",
+        "announced_beyond_reservation",
         ("T40", "before silence"),
-        "Silence up to the next pending batch is asserted with a durable one, also beyond the durable lease.",
+        "Silence up to the next pending batch is asserted with a durable one, also beyond what is durably reserved.",
         (
             Edit(
                 f"{_LOG}.announce",
-                "self._say(max(newest, min(undecided - 1, self.lease)), data)",
+                "self._say(max(newest, min(undecided - 1, self.reserved)), data)",
                 "self._say(max(newest, undecided - 1), data)",
             ),
         ),
         ("I12", "I3"),
-        "Batch A waits for a sync that takes longer than the lease lasts; batch B is published meanwhile, in a later"
-        " write; A's sync ends, then a crash before B's does; a restart with the wall clock back between A and B,"
+        "Batch A waits for a sync that takes longer than the reservation lasts; batch B is published meanwhile, in a"
+        " later write; A's sync ends, then a crash before B's does; a restart with the wall clock back between A and B,"
         " and a publish at once.",
     ),
 )
@@ -104,7 +104,7 @@ DAMAGE = (
         "What cannot be read, or was given up, is answered as if there were nothing.",
         (
             Edit(
-                "gapless_phb.core.answering:Answers.ask",
+                "gapless_phb.core.log_reader:LogReader.ask",
                 "Knowledge.of_damage(self._log.pubend, lo, hi, self._log.lost)",
                 "Knowledge(self._log.pubend, lo, hi, EMPTY, self._log.lost, reply=True)",
             ),
@@ -136,7 +136,7 @@ ANSWERS = (
         "The pubend answers a want for ticks that it has given up with silence, and not with lost.",
         (
             Replace(
-                f"{_ANSWERS}._reply",
+                f"{_READER}._reply",
                 "knowledge = Knowledge(self._log.pubend, lo, hi, data, 0, reply=True)\n"
                 "self._outbox.emit(Know(knowledge, reply_to))",
             ),
@@ -150,17 +150,17 @@ ANSWERS = (
         ("T43",),
         "What a read of the log did not return is silence or lost by what was lost when the read was asked for.",
         (
-            Edit(f"{_ANSWERS}._read", "self._log.newest)\n", "self._log.newest)\n    lost = self._log.lost\n"),
+            Edit(f"{_READER}._read", "self._log.newest)\n", "self._log.newest)\n    lost = self._log.lost\n"),
             Edit(
-                f"{_ANSWERS}._read",
+                f"{_READER}._read",
                 "        self._on_read(wanted, upto, result, now)",
                 "        self._sampled = lost\n"
                 "        self._on_read(wanted, upto, result, now)\n"
                 "        del self._sampled",
             ),
-            Edit(f"{_ANSWERS}._answer", "lost = self._log.lost", "lost = self._sampled"),
-            Edit(f"{_ANSWERS}._answer", _PIECES, "pieces = [(lo, end)]"),
-            Edit(f"{_ANSWERS}._reply", "self._log.lost", "vars(self).get('_sampled', self._log.lost)"),
+            Edit(f"{_READER}._answer", "lost = self._log.lost", "lost = self._sampled"),
+            Edit(f"{_READER}._answer", _PIECES, "pieces = [(lo, end)]"),
+            Edit(f"{_READER}._reply", "self._log.lost", "vars(self).get('_sampled', self._log.lost)"),
         ),
         ("I12", "C1", "I3"),
         "Early release with a subscriber that catches up just then: a chop is written between a read of the PHB's"
@@ -170,7 +170,7 @@ ANSWERS = (
         "read_by_last_tick",
         ("T50",),
         "Of a record that reaches beyond the end of a wanted range nothing is returned: its events are silence.",
-        (Edit(f"{_ANSWERS.removesuffix('Answers')}_within", ".first_tick > hi:", ".last_tick > hi:"),),
+        (Edit(f"{_READER.removesuffix('LogReader')}_within", ".first_tick > hi:", ".last_tick > hi:"),),
         ("I12", "C1", "I3"),
         "Batches of several events, of which a subscriber that catches up matches some but not the last: the PFS"
         " makes it want single ticks inside of a record.",
@@ -181,7 +181,7 @@ ANSWERS = (
         "Answers to wants do not say that they are answers, so they travel on as if they were said first.",
         (
             Replace(
-                f"{_ANSWERS}._reply",
+                f"{_READER}._reply",
                 "knowledge = Knowledge(self._log.pubend, lo, hi, data, self._log.lost, reply=False)\n"
                 "self._outbox.emit(Know(knowledge, reply_to))",
             ),
@@ -200,7 +200,7 @@ LOGGING = (
         "A batch is acknowledged when it is written, and told when it is durable.",
         (
             Edit(
-                f"{_INTAKE}._take",
+                f"{_HANDLER}._take",
                 "    self._log.append(publisher, pub, headers, crc, reply_to, now, wall, self.on_appended)\n",
                 "    batch = self._log.append(publisher, pub, headers, crc, reply_to, now, wall, self.on_appended)\n"
                 "    self.acknowledge(batch)\n"
@@ -212,7 +212,7 @@ LOGGING = (
         " closes, or it publishes nothing more under that sequence).",
     ),
     Switch(
-        "landed_before_sync",
+        "told_before_sync",
         ("before PublishAck",),
         "A batch is told and acknowledged when it is written: neither waits for the sync.",
         (
@@ -293,7 +293,7 @@ LOGGING = (
                 "            [Set(self.tables.lost, self._key, rows.encode(upto))], durable\n"
                 "        ),",
             ),
-            Edit(f"{_ANSWERS}._answer", _PIECES, "pieces = [(lo, end)]"),
+            Edit(f"{_READER}._answer", _PIECES, "pieces = [(lo, end)]"),
         ),
         ("I12", "C1", "I3"),
         "Early release with a subscriber below it that catches up: the PHB crashes between the two writes, or"
@@ -307,9 +307,9 @@ PUBLISHERS = (
         ("T39",),
         "A batch may leave a hole behind it, and whatever is below the highest sequence counts as logged.",
         (
-            Edit(f"{_INTAKE}._take", "if pub.first > following:", "if pub.first < 1:"),
+            Edit(f"{_HANDLER}._take", "if pub.first > following:", "if pub.first < 1:"),
             Edit(
-                "gapless_phb.core.publishers:Publisher.log",
+                "gapless_phb.core.publishers:PublisherState.log",
                 "assert batch.first == self.sequence + 1,",
                 "assert batch.first > self.sequence,",
             ),
@@ -319,7 +319,7 @@ PUBLISHERS = (
                 "if batch.first < 1:",
             ),
             Edit(
-                f"{_INTAKE.removesuffix('Intake')}_repeated",
+                f"{_HANDLER.removesuffix('PublishHandler')}_repeated",
                 'return Outcome(Verdict.INVALID, f"events {pub.first} to {last} were sent before, with other content",'
                 " pub.first)",
                 "found = publisher.find_logged(publisher.known_from)\n"
@@ -337,7 +337,7 @@ PUBLISHERS = (
         "A batch of an earlier opening of its publisher is taken like one of the newest.",
         (
             Edit(
-                f"{_INTAKE}._take",
+                f"{_HANDLER}._take",
                 "pub.epoch != publisher.epoch and not publisher.knows(",
                 "not publisher.epoch and not publisher.knows(",
             ),
@@ -353,13 +353,13 @@ PUBLISHERS = (
         "A batch with the sequences and the content of a logged one is a repetition of it, whoever sent that.",
         (
             Replace(
-                f"{_PUBLISHERS}:Publisher.knows",
+                f"{_PUBLISHERS}:PublisherState.knows",
                 "batch = self.find_pending(first) or self.find_logged(first)\n"
                 "is_its_own = True\n"
                 "return batch is not None and is_its_own and (batch.count, batch.crc) == (count, crc)",
             ),
             Edit(
-                f"{_INTAKE.removesuffix('Intake')}_repeated",
+                f"{_HANDLER.removesuffix('PublishHandler')}_repeated",
                 "if publisher.owner(pub.first) != term_of(pub.epoch):",
                 "if pub.first < 0:",
             ),
@@ -374,7 +374,7 @@ PUBLISHERS = (
         "A publisher that the broker has forgotten is opened as a new one, and logs again what it had no answer for.",
         (
             Edit(
-                f"{_INTAKE}.open",
+                f"{_HANDLER}.open",
                 "if publisher is None and request.epoch and is_temporary(request.publisher):",
                 "if publisher is None and request.epoch < 0:",
             ),
@@ -388,8 +388,8 @@ PUBLISHERS = (
         ("T21",),
         "The end of a publisher is not noted: one without a name is known for ever.",
         (
-            Edit(f"{_INTAKE}.end", "self._table.leave(publisher, now)", "pass"),
-            Edit(f"{_INTAKE}.end", "publisher.closed = request.ending is Ending.CLOSED", "publisher.closed = False"),
+            Edit(f"{_HANDLER}.end", "self._table.leave(publisher, now)", "pass"),
+            Edit(f"{_HANDLER}.end", "publisher.closed = request.ending is Ending.CLOSED", "publisher.closed = False"),
         ),
         ("V3",),
         "Publishers without a name that come and go at a broker that does not restart.",
@@ -400,7 +400,7 @@ PUBLISHERS = (
         "An opening is answered at once: neither its epoch nor what was assigned before it is durable.",
         (
             Edit(
-                f"{_INTAKE}.open",
+                f"{_HANDLER}.open",
                 "    self._outbox.write([Set(self._log.tables.publishers, key, rows.encode(publisher.row))], durable)",
                 "    self._outbox.write([Set(self._log.tables.publishers, key, rows.encode(publisher.row))])\n"
                 "    durable(now, wall)",

@@ -45,7 +45,7 @@ def test_time_below_a_millisecond_is_the_monotonic_clocks() -> None:
 
 
 def test_reading_often_loses_nothing() -> None:
-    """Each reading begins at the same place, so the roundings do not add up."""
+    """Each reading begins at the same context, so the roundings do not add up."""
     one, other = clock(), clock()
     for now in range(0, 3_000_001, 7):
         one.read(now, EPOCH_MS)

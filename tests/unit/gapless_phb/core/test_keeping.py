@@ -16,7 +16,7 @@ from gapless_phb.core.records import Record
 from gapless_phb.core.retention import ByteIndex
 from gapless_phb.core.rows import PubendRow, SavedPubend
 from gapless_phb.core.settings import Settings
-from gapless_phb.core.source import SECOND, Place, Source, Timers
+from gapless_phb.core.source import SECOND, PubendContext, Source, Timers
 from unit.gapless_phb.harness import NO_RETENTION, TABLES
 
 PUBEND = "orders.0@topic"
@@ -61,10 +61,10 @@ class World:
     def __init__(self) -> None:
         self.outbox: Outbox = Outbox()
         self.source = NumberedSource()
-        place = Place("network", "broker", TABLES, Settings(), AllowAll(), self.outbox)
+        context = PubendContext("network", "broker", TABLES, Settings(), AllowAll(), self.outbox)
         self.timers = Timers(self.outbox)
         saved = SavedPubend(0, PubendRow(PUBEND, 0, ("#",)))
-        self.keeping = Keeping(place, cast("Source", self.source), saved, NO_RETENTION, self.timers)
+        self.keeping = Keeping(context, cast("Source", self.source), saved, NO_RETENTION, self.timers)
         self.keeping.start(0)
 
     def said(self) -> list[object]:

@@ -18,7 +18,7 @@ from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.log import Log, check_log
-from gapless_phb.core.publishers import Batch, Publisher
+from gapless_phb.core.publishers import PendingBatch, PublisherState
 from gapless_phb.core.records import checksum, decode_record
 from gapless_phb.core.retention import ByteIndex
 from unit.gapless_phb.harness import TABLES, at, columns, lines
@@ -35,7 +35,7 @@ class LogWorld:
         clock = TickClock(0, at(1000), at(1000), 0, 0, EPOCH_MS + 1000)
         self.log = Log("network", PUBEND, TABLES, 0, clock, self.outbox, 2 * SECOND)
         self.log.recover(0, 0, 0, ByteIndex(), Damage(PUBEND))
-        self.publisher = Publisher("ann")
+        self.publisher = PublisherState("ann")
         self.ms = 1000
         self.writes: list[Write] = []
 
@@ -52,7 +52,7 @@ class LogWorld:
     def wall(self) -> int:
         return EPOCH_MS + self.ms
 
-    def append(self, count: int = 1) -> Batch:
+    def append(self, count: int = 1) -> PendingBatch:
         events = columns([b"x"] * count)
         pub = Pub("ann", 1, self.publisher.assigned + 1, events, PUBEND, principal="anonymous")
         headers = events.check()
@@ -71,7 +71,7 @@ class LogWorld:
                 said.append(effect)
         return said
 
-    def durable(self) -> list[Batch]:
+    def durable(self) -> list[PendingBatch]:
         """The oldest write is durable; what it decides is told."""
         write = self.writes.pop(0)
         for append in appends(write):
@@ -91,9 +91,9 @@ def test_nothing_is_said_before_the_first_lease_is_durable() -> None:
     world.log.promise(0, world.wall)
 
     assert world.take() == []
-    states = [(world.log.ready, world.log.stable, world.log.lease)]
+    states = [(world.log.ready, world.log.stable, world.log.reserved)]
     world.durable()
-    states.append((world.log.ready, world.log.stable, world.log.lease))
+    states.append((world.log.ready, world.log.stable, world.log.reserved))
 
     assert states == [(False, 0, 0), (True, at(1000), at(3000))]
 
@@ -154,7 +154,7 @@ def test_a_lease_is_written_with_events_only_when_the_last_one_grows_old() -> No
         world.append()
         world.take()
         operations = world.writes.pop().operations
-        leases += [ms for one in operations if isinstance(one, Set) and one.table == TABLES.leases]
+        leases += [ms for one in operations if isinstance(one, Set) and one.table == TABLES.reservations]
 
     assert leases == [2001, 3002]
 

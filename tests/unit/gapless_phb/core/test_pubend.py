@@ -34,7 +34,7 @@ class TestBeginning:
         harness.sync()
         assert harness.row(TABLES.pubends) is not None
         assert harness.row(TABLES.members, "shb1") == rows.encode(at(1000))
-        assert harness.row(TABLES.leases) == rows.encode(at(3000))
+        assert harness.row(TABLES.reservations) == rows.encode(at(3000))
 
     def test_one_whose_creation_a_crash_took_never_was(self) -> None:
         harness = Harness()

@@ -8,7 +8,16 @@ import pytest
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.ticks import STEP
 from gapless_phb.core import rows
-from gapless_phb.core.publishers import OWNERS, WINDOW, Batch, Batched, Publisher, PublisherTable, runs_of, term_of
+from gapless_phb.core.publishers import (
+    OWNERS,
+    WINDOW,
+    LoggedBatch,
+    PendingBatch,
+    PublisherState,
+    PublisherTable,
+    runs_of,
+    term_of,
+)
 from gapless_phb.core.rows import PublisherRow
 from unit.gapless_phb.harness import at, columns, epoch, spell_epoch
 
@@ -17,15 +26,15 @@ def table() -> PublisherTable:
     return PublisherTable({}, 0)
 
 
-def opened(one: PublisherTable, name: str = "ann", *, instance: str = "instance") -> Publisher:
+def opened(one: PublisherTable, name: str = "ann", *, instance: str = "instance") -> PublisherState:
     return one.open(name, instance, 1, at(1000))
 
 
-def append(publisher: Publisher, count: int = 1, ms: int = 1000) -> Batch:
+def append(publisher: PublisherState, count: int = 1, ms: int = 1000) -> PendingBatch:
     events: EventColumns = columns([b"x"] * count)
     before = publisher.pending[-1].last_tick if publisher.pending else publisher.tick
     tick = max(at(ms), before + STEP)
-    batch = Batch(publisher, publisher.epoch, publisher.assigned + 1, tick, events, [], 99, "reply")
+    batch = PendingBatch(publisher, publisher.epoch, publisher.assigned + 1, tick, events, [], 99, "reply")
     publisher.pending.append(batch)
     return batch
 
@@ -56,8 +65,8 @@ def test_t44_a_row_holds_durable_sequences_only() -> None:
     assert (publisher.assigned, publisher.sequence) == (5, 3)
     assert publisher.row.sequence == 3
     assert publisher.row.tick == at(1000, 2)
-    again = Publisher.restored("ann", publisher.row)
-    assert (again.find_logged(1), again.find_logged(4)) == (Batched(1, at(1000), 3, 99), None)
+    again = PublisherState.restored("ann", publisher.row)
+    assert (again.find_logged(1), again.find_logged(4)) == (LoggedBatch(1, at(1000), 3, 99), None)
     one.on_durable(second)
     assert publisher.row.sequence == 5
 
@@ -68,7 +77,7 @@ def test_batches_are_found_by_their_first_sequence() -> None:
     first, second = append(publisher, 3), append(publisher, 2, ms=1001)
     one.on_durable(first)
 
-    assert publisher.find_logged(1) == Batched(1, at(1000), 3, 99)
+    assert publisher.find_logged(1) == LoggedBatch(1, at(1000), 3, 99)
     assert publisher.find_logged(2) is None
     assert publisher.find_pending(4) is second
     assert [(run.first, run.step, run.count) for run in runs_of(second)] == [(at(1001), STEP, 2)]
@@ -103,19 +112,19 @@ def test_replay_takes_what_follows_skips_what_is_known_and_sees_what_is_missing(
     one = table()
     opened(one)
 
-    assert one.replay("ann", epoch(1), Batched(1, at(1000), 3, 5), with_holes=False)
-    assert one.replay("ann", epoch(1), Batched(1, at(1000), 3, 5), with_holes=False)
-    assert not one.replay("ann", epoch(1), Batched(5, at(1001), 1, 5), with_holes=False)
-    assert one.replay("ann", epoch(1), Batched(4, at(1001), 1, 5), with_holes=False)
-    assert not one.replay("bob", epoch(1), Batched(2, at(1002), 1, 5), with_holes=False)
+    assert one.replay("ann", epoch(1), LoggedBatch(1, at(1000), 3, 5), with_holes=False)
+    assert one.replay("ann", epoch(1), LoggedBatch(1, at(1000), 3, 5), with_holes=False)
+    assert not one.replay("ann", epoch(1), LoggedBatch(5, at(1001), 1, 5), with_holes=False)
+    assert one.replay("ann", epoch(1), LoggedBatch(4, at(1001), 1, 5), with_holes=False)
+    assert not one.replay("bob", epoch(1), LoggedBatch(2, at(1002), 1, 5), with_holes=False)
 
 
 def test_where_the_log_has_holes_replay_goes_on_behind_what_is_missing() -> None:
     one = table()
     opened(one)
-    assert one.replay("ann", epoch(1), Batched(1, at(1000), 3, 5), with_holes=False)
+    assert one.replay("ann", epoch(1), LoggedBatch(1, at(1000), 3, 5), with_holes=False)
 
-    assert one.replay("ann", epoch(1), Batched(7, at(1001), 2, 5), with_holes=True)
+    assert one.replay("ann", epoch(1), LoggedBatch(7, at(1001), 2, 5), with_holes=True)
 
     ann = one.get("ann")
     assert ann is not None
@@ -123,9 +132,9 @@ def test_where_the_log_has_holes_replay_goes_on_behind_what_is_missing() -> None
 
 
 def test_what_was_in_a_hole_belongs_to_whoever_logged_behind_it() -> None:
-    """Who sends it again is told that it was logged, and not that another instance has taken its place."""
+    """Who sends it again is told that it was logged, and not that another instance has taken its context."""
     one = table()
-    assert one.replay("ann", epoch(1), Batched(7, at(1001), 2, 5), with_holes=True)
+    assert one.replay("ann", epoch(1), LoggedBatch(7, at(1001), 2, 5), with_holes=True)
 
     ann = one.get("ann")
     assert ann is not None
@@ -267,7 +276,7 @@ class TestForgetting:
         """T21: the row is durable before the first batch, so where there is none it was deleted."""
         one = table()
 
-        assert one.replay("~a", epoch(7), Batched(5, at(1000), 3, 5), with_holes=False)
+        assert one.replay("~a", epoch(7), LoggedBatch(5, at(1000), 3, 5), with_holes=False)
         assert (one.get("~a"), len(one), one.changed) == (None, 0, 0)
         assert opened(one).epoch == epoch(8)
 
@@ -278,8 +287,8 @@ class TestForgetting:
         publisher = opened(one, "~a", instance="another")
         one = PublisherTable({"~a": publisher.row}, epoch(10))
 
-        assert one.replay("~a", epoch(1), Batched(7, at(1000), 3, 5), with_holes=False)
-        assert one.replay("~a", publisher.epoch, Batched(1, at(1001), 3, 5), with_holes=False)
+        assert one.replay("~a", epoch(1), LoggedBatch(7, at(1000), 3, 5), with_holes=False)
+        assert one.replay("~a", publisher.epoch, LoggedBatch(1, at(1001), 3, 5), with_holes=False)
         back = one.get("~a")
         assert back is not None
         assert (back.sequence, back.owner(1)) == (3, 10)
@@ -291,4 +300,4 @@ def test_a_batch_below_the_last_one_of_its_publisher_is_noticed() -> None:
     one.on_durable(append(publisher, ms=2000))
 
     with pytest.raises(AssertionError, match="ticks ascend"):
-        publisher.log(publisher.epoch, Batched(2, at(1000), 1, 99))
+        publisher.log(publisher.epoch, LoggedBatch(2, at(1000), 1, 99))

@@ -30,7 +30,7 @@ def test_everything_of_a_pubend_comes_back_and_nothing_of_its_neighbours() -> No
     checkpoint = rows.Checkpoint(1000, 12, [(0, 0), (1000, 555)])
     values: dict[tuple[str, str], rows.Row] = {
         (TABLES.pubends, ""): row,
-        (TABLES.leases, ""): 2000,
+        (TABLES.reservations, ""): 2000,
         (TABLES.lost, ""): 500,
         (TABLES.ages, ""): 1500,
         (TABLES.members, "shb"): 7,
@@ -41,10 +41,12 @@ def test_everything_of_a_pubend_comes_back_and_nothing_of_its_neighbours() -> No
     mine = [Set(table, rows.key(258, name), rows.encode(value)) for (table, name), value in values.items()]
     other = rows.encode(rows.PubendRow("other@1", 1, ("#",)))
 
-    found = saved(*mine, Set(TABLES.pubends, rows.key(1), other), Set(TABLES.leases, rows.key(257), rows.encode(9)))
+    found = saved(
+        *mine, Set(TABLES.pubends, rows.key(1), other), Set(TABLES.reservations, rows.key(257), rows.encode(9))
+    )
 
     assert [one.number for one in found] == [1, 258]
-    assert found[0].lease == 0
+    assert found[0].reserved == 0
     assert found[1] == rows.SavedPubend(
         258,
         row,

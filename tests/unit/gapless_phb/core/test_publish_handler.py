@@ -7,7 +7,7 @@ import pytest
 from gapless.core.network.facts import Ending, Outcome, Pub, Submit, Verdict
 from gapless.core.ports import Action, Write
 from gapless.core.stream.columns import EventColumns
-from gapless_phb.core import intake
+from gapless_phb.core import publish_handler
 from gapless_phb.core.publishers import WINDOW
 from unit.gapless_phb.harness import TABLES, Harness, TestPublisher, bodies, columns, epoch, knows, lines, outcomes
 
@@ -467,7 +467,7 @@ class TestForgetting:
         assert self.known(harness) == ["ann"]
 
     def test_very_many_dead_ones_go_in_turns(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(intake, "FORGET_AT_ONCE", 2)
+        monkeypatch.setattr(publish_handler, "FORGET_AT_ONCE", 2)
         harness, _ = ready(publisher_lease_seconds=10)
         for number in range(5):
             harness.publisher(f"~{number}").end(Ending.LEFT)

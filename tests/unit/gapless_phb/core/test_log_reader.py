@@ -1,4 +1,4 @@
-"""Answers to wants: what is read, what is said, and what is left unsaid."""
+"""LogReader to wants: what is read, what is said, and what is left unsaid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gapless.core.ports import ReadResult
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.ticks import FOREVER, STEP
-from gapless_phb.core import answering
+from gapless_phb.core import log_reader
 from unit.gapless_phb.harness import Harness, at, bodies, knows, lines
 
 
@@ -66,7 +66,7 @@ def test_a_thousand_ticks_that_lie_together_cost_one_read_and_one_answer() -> No
 def test_ranges_with_much_between_them_are_answered_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one read: nobody is sent much that he did not ask for."""
     harness = written(10, count=100)
-    monkeypatch.setattr(answering, "LITTLE_BYTES", harness_bytes(harness, 50))
+    monkeypatch.setattr(log_reader, "LITTLE_BYTES", harness_bytes(harness, 50))
 
     harness.ask((at(1009), at(1010, 9)), (at(1010, 50), at(1010, 59)), (at(1110, 10), at(1110, 19)))
 
@@ -82,8 +82,8 @@ def harness_bytes(harness: Harness, count: int) -> int:
 
 
 def test_ranges_far_apart_are_read_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "NEAR_BYTES", 300)
-    monkeypatch.setattr(answering, "LITTLE_BYTES", 0)
+    monkeypatch.setattr(log_reader, "NEAR_BYTES", 300)
+    monkeypatch.setattr(log_reader, "LITTLE_BYTES", 0)
     harness = written(20)
 
     harness.ask((at(1009), at(1010)), (at(1110) - 1, at(1110)), (at(2809), at(2810)))
@@ -132,13 +132,13 @@ def test_a_want_under_way_is_not_read_twice() -> None:
 
 
 def test_wants_are_bounded_and_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "WANTS_MAX", 10)
+    monkeypatch.setattr(log_reader, "WANTS_MAX", 10)
     harness = written(2)
 
     for number in range(15):
         harness.ask((0, at(1110)), reply_to=f"shb{number}")
 
-    assert len(harness.reads) == answering.READS_MAX
+    assert len(harness.reads) == log_reader.READS_MAX
     answered = {know.reply_to for know in knows(harness.read())}
     assert answered == {f"shb{number}" for number in range(10)}
 
@@ -253,7 +253,7 @@ def test_a_read_that_finds_everything_chopped_says_lost() -> None:
 
 @pytest.mark.parametrize("little", [0, 500, 4096])
 def test_answers_agree_with_a_slow_look_at_the_log(monkeypatch: pytest.MonkeyPatch, little: int) -> None:
-    monkeypatch.setattr(answering, "LITTLE_BYTES", little)
+    monkeypatch.setattr(log_reader, "LITTLE_BYTES", little)
     draw = random.Random(7)
     harness = written(40, count=3, every_ms=10)
     (whole,) = knows([*harness.ask((0, FOREVER)), *harness.read()])

@@ -11,7 +11,7 @@ from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless_phb.core import rows
 from gapless_phb.core.checkpoints import Checkpoints
 from gapless_phb.core.log import Log
-from gapless_phb.core.publishers import Batch, Publisher, PublisherTable, is_temporary, runs_of, term_of
+from gapless_phb.core.publishers import PendingBatch, PublisherState, PublisherTable, is_temporary, runs_of, term_of
 from gapless_phb.core.records import checksum
 from gapless_phb.core.settings import Settings
 from gapless_phb.core.validation import BatchCheck, fault_of_name
@@ -23,7 +23,7 @@ FORGET_AT_ONCE = 1000
 FORGET_PAUSE = SECOND // 100
 
 
-class Intake:
+class PublishHandler:
     """Opens publishers and takes their batches; what is refused leaves no trace.
 
     A named publisher is known for ever. One without a name is forgotten when it is closed, or
@@ -108,7 +108,7 @@ class Intake:
                 self.forget(publisher)
         self._answer(reply_to, Outcome(Verdict.OK))
 
-    def forget(self, publisher: Publisher) -> None:
+    def forget(self, publisher: PublisherState) -> None:
         """Forgets a publisher that is closed, unless a batch of it is on its way to the disk."""
         if self._table.forget(publisher):
             self._checkpoints.forget([publisher.name])
@@ -193,7 +193,7 @@ class Intake:
             return ""
         return f"the broker's disk is behind: {waiting:,} bytes wait to be written (phb.max_pending_bytes)"
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge(self, batch: PendingBatch) -> None:
         """Gives the receipt for a batch that is durable and told."""
         outcome = Outcome(Verdict.OK, sequence=batch.last, ticks=runs_of(batch))
         for reply_to in batch.replies:
@@ -211,7 +211,7 @@ def _forgotten(name: str) -> Outcome:
     return Outcome(Verdict.FORGOTTEN, f"the broker no longer knows publisher {name!r} (phb.publisher_lease_seconds)")
 
 
-def _fenced(publisher: Publisher | None, pub: Pub) -> Outcome:
+def _fenced(publisher: PublisherState | None, pub: Pub) -> Outcome:
     """A batch of an opening that is not the last one, and is not logged as far as is known."""
     if publisher is None:
         if is_temporary(pub.publisher):
@@ -222,7 +222,7 @@ def _fenced(publisher: Publisher | None, pub: Pub) -> Outcome:
     return Outcome(Verdict.FENCED, f"publisher {pub.publisher!r} was opened anew by its own client since")
 
 
-def _repeated(publisher: Publisher, pub: Pub, crc: int, reply_to: Hashable) -> Outcome | None:
+def _repeated(publisher: PublisherState, pub: Pub, crc: int, reply_to: Hashable) -> Outcome | None:
     """A batch of sequences that are used: the same one of the same instance is answered again, any other is refused.
 
     Behind the window of the last W batches nothing is known but that the sequences are logged. A publisher
