@@ -46,7 +46,7 @@ BEHAVIOURS: Mapping[str, str] = {
     # All of it.
     "forget": "all soft state is gone (each ten seconds)",
 }
-"""Each behaviour and what it means. Every one is permitted by the contract of the seam (C1 to C9)."""
+"""Each behaviour and what it means. Every one is permitted by the contract of the seam (C1 to C10)."""
 
 
 class Hostility:

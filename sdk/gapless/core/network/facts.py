@@ -296,7 +296,7 @@ class SendFrame(Struct, frozen=True, gc=False):
 
 
 class Dial(Struct, frozen=True, gc=False):
-    """Ask for a link to a broker; answered by `link_up`."""
+    """Ask for a link to a broker: answered by `LinkUp`, or by nothing. A router waits by its own clock."""
 
     peer: BrokerId
 

@@ -3,7 +3,7 @@
 A router is a pure core: it answers every fact with effects, time is an argument. It owns paths, in-network
 filters, caches, the consolidation of wants across SHBs, release minima and the placing of publishes. It
 is soft: any of its state may vanish. It may lose, repeat, reorder and overlap knowledge; it must never
-assert silence that `know` did not (protocol: contract; C1 to C9).
+assert silence that `know` did not (protocol: contract; C1 to C10).
 """
 
 from __future__ import annotations
