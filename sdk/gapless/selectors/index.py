@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from gapless.selectors.buckets import Bucket, Entry, Filed
 from gapless.selectors.columns import ColumnBatch
 from gapless.selectors.compile import MaskCompiler, MaskNode
 from gapless.selectors.filters import Filter
+from gapless.selectors.group import Bucket, Entry, Filed
 from gapless.selectors.headers import HeaderRows, HeaderValues
 from gapless.selectors.normal import ALWAYS
 from gapless.selectors.topics import PatternTree

@@ -7,11 +7,11 @@ two. Filing and taking away touch nothing but those cells.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from math import floor, frexp
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from gapless.selectors.buckets import Bucket
+B = TypeVar("B", bound=Sized)
 
 LIMIT_MAX: Final = 2.0**52
 """Bounds beyond this are not filed: there, floats are further apart than whole numbers."""
@@ -20,27 +20,28 @@ FINEST: Final = -30
 """Narrower intervals lie in cells of this power of two."""
 
 
-class Spans:
+class Spans(Generic[B]):
     """The buckets of one name's intervals."""
 
-    __slots__ = ("_cells", "_grids", "_narrowed")
+    __slots__ = ("_cells", "_grids", "_make")
 
-    def __init__(self, narrowed: tuple[str, ...]) -> None:
-        self._cells: dict[tuple[int, int], Bucket] = {}
+    def __init__(self, make: Callable[[], B]) -> None:
+        """`make` makes an empty bucket."""
+        self._cells: dict[tuple[int, int], B] = {}
         self._grids: dict[int, int] = {}
         """How many intervals each grid has, by the power of two that its cells are wide."""
-        self._narrowed = narrowed
+        self._make = make
 
     def __len__(self) -> int:
         return sum(self._grids.values())
 
-    def take(self, low: float, high: float) -> list[Bucket]:
+    def take(self, low: float, high: float) -> list[B]:
         """The buckets to put an interval into."""
         grid = grid_of(low, high)
         self._grids[grid] = self._grids.get(grid, 0) + 1
-        return [self._cells.setdefault(cell, Bucket(self._narrowed)) for cell in cells_of(grid, low, high)]
+        return [self._cells.setdefault(cell, self._make()) for cell in cells_of(grid, low, high)]
 
-    def give(self, low: float, high: float) -> Iterator[Bucket]:
+    def give(self, low: float, high: float) -> Iterator[B]:
         """The buckets that an interval is in; once it has been taken out of each, it is forgotten."""
         grid = grid_of(low, high)
         for cell in cells_of(grid, low, high):
@@ -52,7 +53,7 @@ class Spans:
         if not self._grids[grid]:
             del self._grids[grid]
 
-    def around(self, value: float) -> Iterator[Bucket]:
+    def around(self, value: float) -> Iterator[B]:
         """The buckets of the intervals that may contain a number; no interval is in two of them."""
         if not -LIMIT_MAX <= value <= LIMIT_MAX:
             return

@@ -8,9 +8,8 @@ hand out in `items`.
 
 from __future__ import annotations
 
-from gapless.core.client.connection import ClientCore, Credentials
+from gapless.core.client.connection import ClientCore, ClientSettings, Credentials
 from gapless.core.client.items import Delivery, Gap, Item, Silence
-from gapless.core.client.settings import ClientSettings
 from gapless.core.client.subscribing import SubscribeOptions
 
 __all__ = ["ClientCore", "ClientSettings", "Credentials", "Delivery", "Gap", "Item", "Silence", "SubscribeOptions"]

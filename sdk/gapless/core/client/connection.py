@@ -16,11 +16,12 @@ own. `now` is monotonic nanoseconds. A frame that breaks the protocol changes no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client.addresses import Addresses
-from gapless.core.client.backoff import Backoff
+from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
 from gapless.core.client.effects import (
     Closed,
     CloseLink,
@@ -40,7 +41,6 @@ from gapless.core.client.ranges import RangeRequests
 from gapless.core.client.reading import RangeReading
 from gapless.core.client.registry import ClientRegistry, ClientTimer, Key
 from gapless.core.client.requests import HeldLease, Query, Requests
-from gapless.core.client.settings import ClientSettings
 from gapless.core.client.subscriptions import Subscriptions
 from gapless.core.deadlines import Deadlines
 from gapless.core.wire.codec import decode_server, session_of
@@ -80,6 +80,23 @@ if TYPE_CHECKING:
     from gapless.core.client.subscribing import SubscribeOptions, SubscriptionCore
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.ticks import PubendId, Tick
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Times of a client, in nanoseconds."""
+
+    connect: int = 10 * SECOND
+    """How long dialling and greeting may take together."""
+    backoff_first: int = 100 * MILLISECOND
+    backoff_most: int = 5 * SECOND
+    steady: int = SECOND
+    """A session that lasted so long was a good one: the next try does not wait long."""
+    retry_first: int = 100 * MILLISECOND
+    """The first delay before a publisher or a subscription tries again what the broker put off."""
+    retry_most: int = 5 * SECOND
+    acknowledge: int = 100 * MILLISECOND
+    """Acknowledgements are sent no more often than this."""
 
 
 class ConnectionPhase(Enum):

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.selectors.buckets import FEW_MAX, Bucket, Entry, Filed
 from gapless.selectors.columns import ColumnBatch
 from gapless.selectors.compile import MaskCompiler
+from gapless.selectors.group import FEW_MAX, Bucket, Entry, Filed
 from gapless.selectors.selector import Selector
 
 COMPILER = MaskCompiler()

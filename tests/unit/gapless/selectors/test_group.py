@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.selectors import group as groups
-from gapless.selectors.buckets import FEW_MAX, Entry, Filed
 from gapless.selectors.columns import ColumnBatch
 from gapless.selectors.compile import MaskCompiler
-from gapless.selectors.group import SelectorGroup
+from gapless.selectors.group import FEW_MAX, Entry, Filed, SelectorGroup
 from gapless.selectors.selector import Selector
 from gapless.selectors.values import Value
 from unit.gapless.selectors.strategies import events, headers, selectors, truth

@@ -3,13 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.selectors.buckets import Entry, Filed
+from gapless.selectors.group import Bucket, Entry, Filed
 from gapless.selectors.spans import LIMIT_MAX, Spans, cells_of, grid_of
 
 bounds = st.floats(-LIMIT_MAX, LIMIT_MAX) | st.integers(-20, 20) | st.floats(-5, 5, width=16)
 
 
-def names_around(spans: Spans, value: float) -> list[str]:
+def names_around(spans: Spans[Bucket], value: float) -> list[str]:
     found: list[Entry] = []
     for bucket in spans.around(value):
         bucket.find({}, {}, found)
@@ -20,7 +20,7 @@ def names_around(spans: Spans, value: float) -> list[str]:
 def test_whoever_contains_a_number_is_found_and_nobody_twice(
     intervals: list[tuple[float, float]], values: list[float], gone: int
 ) -> None:
-    spans = Spans(())
+    spans = Spans(Bucket)
     entries = [Entry((str(at),), None) for at in range(len(intervals))]
     for entry, (low, high) in zip(entries, intervals, strict=True):
         for bucket in spans.take(low, high):
@@ -38,7 +38,7 @@ def test_whoever_contains_a_number_is_found_and_nobody_twice(
 
 
 def test_nothing_is_left_behind() -> None:
-    spans = Spans(())
+    spans = Spans(Bucket)
     for low, high in ((1, 5), (5, 1), (3, 3), (-1e9, 1e9)):
         entry = Entry(("a",), None)
         for bucket in spans.take(low, high):
@@ -50,7 +50,7 @@ def test_nothing_is_left_behind() -> None:
 
 
 def test_those_far_away_are_not_looked_at() -> None:
-    spans = Spans(())
+    spans = Spans(Bucket)
     for number in range(1000):
         for bucket in spans.take(number, number + 4.5):
             bucket.add(Filed(Entry((str(number),), None), None))
@@ -65,7 +65,7 @@ def test_an_interval_touches_one_cell_or_two(low: float, high: float) -> None:
 
 
 def test_what_is_no_place_on_the_line_is_nowhere() -> None:
-    spans = Spans(())
+    spans = Spans(Bucket)
     for bucket in spans.take(0, LIMIT_MAX):
         bucket.add(Filed(Entry(("a",), None), None))
 
