@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ABANDONED: Final = 86_400.0
 """Seconds for which a subscription that nobody consumes may hold events before it is worth a word."""
 ALARMING: Final = 86_400.0
-"""Seconds for which an alarm that is not over is worth a word: some tell of what merely happened."""
+"""Seconds for which an alarm that tells of what merely happened is worth a word."""
 CLOCK_OFF_SECONDS: Final = 90.0
 """Stamps may be so far from this machine's clock: a minute, and what a broker that is idle lags."""
 SPACE_FACTOR: Final = 4
@@ -217,12 +217,15 @@ async def _status(connection: Connection) -> BrokerStatus | str:
 
 
 def alarming(alarms: Sequence[AlarmInfo], now: int) -> list[str]:
-    """A sentence for each alarm that is not over, and of the last day. `now`: milliseconds since 1970."""
+    """A sentence for each alarm that lasts and is not over, and for each other one of the last day.
+
+    `now`: milliseconds since 1970.
+    """
     return [
         f"alarm {alarm.code}: {alarm.text} ({alarm.count} times, last at {alarm.last:%Y-%m-%d %H:%M:%S})."
         f" {alarm.remedy}"
         for alarm in alarms
-        if not alarm.over and now / 1000 - alarm.last.timestamp() < ALARMING
+        if (not alarm.over if alarm.lasts else now / 1000 - alarm.last.timestamp() < ALARMING)
     ]
 
 

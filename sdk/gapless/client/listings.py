@@ -87,11 +87,13 @@ class AlarmInfo:
     first: datetime
     last: datetime
     over: bool
-    """Whether the broker has said that it is over. What merely happened never is."""
+    """Whether the broker has said that it is over."""
     meaning: str
     """What such an alarm means."""
     remedy: str
     """What to do about it."""
+    lasts: bool = False
+    """Whether it is so until it is over; else it merely happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +170,8 @@ def broker_status(rows: Iterable[Gauge | RaisedAlarm]) -> BrokerStatus:
             gauges.append(row)
         else:
             first, last = (datetime.fromtimestamp(at / 1000, tz=timezone.utc) for at in (row.first, row.last))
-            alarms.append(
-                AlarmInfo(row.code, row.about, row.text, row.count, first, last, row.over, row.meaning, row.remedy)
-            )
+            said = (row.code, row.about, row.text, row.count, first, last)
+            alarms.append(AlarmInfo(*said, row.over, row.meaning, row.remedy, row.lasts))
     return BrokerStatus(tuple(gauges), tuple(alarms))
 
 

@@ -102,6 +102,16 @@ class AlarmCode(Enum):
         "Report it, with the traceback in the broker's log.",
     )
 
+    @property
+    def lasts(self) -> bool:
+        """Whether it is so until the broker says that it is over; else it merely happened."""
+        return self in _LASTING
+
+
+_LASTING: Final = frozenset(
+    {AlarmCode.CLOCK_SUSPECT, AlarmCode.CLOCK_DOUBTFUL, AlarmCode.CLOCK_BEHIND, AlarmCode.DISK_LOW}
+)
+
 
 class Alarm(Struct, frozen=True, gc=False):
     """Tell the operator: something is wrong, or no longer. The node logs it and keeps it for `gapless doctor`."""
@@ -136,6 +146,8 @@ class RaisedAlarm(Struct, frozen=True, array_like=True, tag=2):
     """What such an alarm means."""
     remedy: str
     """What to do about it."""
+    lasts: bool = False
+    """Whether it is so until it is over; else it merely happened."""
 
 
 class AlarmBook:
@@ -157,10 +169,26 @@ class AlarmBook:
         self._counts[code] = self._counts.get(code, 0) + 1
         count, first = (1, wall) if before is None else (before.count + 1, before.first)
         raised[about] = RaisedAlarm(
-            code.label, about, text, count, first, wall, over=False, meaning=code.meaning, remedy=code.remedy
+            code.label,
+            about,
+            text,
+            count,
+            first,
+            wall,
+            over=False,
+            meaning=code.meaning,
+            remedy=code.remedy,
+            lasts=code.lasts,
         )
         if len(raised) > ALARMS_MAX:
             del raised[next(iter(raised))]
+
+    def on_restart(self, wall: int) -> None:
+        """The broker starts over: what lasted is raised anew if it is still so."""
+        for code, raised in self._raised.items():
+            if code.lasts:
+                for about, alarm in raised.items():
+                    raised[about] = alarm if alarm.over else replace(alarm, over=True, last=wall)
 
     def alarms(self) -> list[RaisedAlarm]:
         """What is remembered, the latest last."""

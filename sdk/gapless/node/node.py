@@ -216,6 +216,7 @@ class Node:
             raise
         self._began = time.monotonic()
         self._failure = None
+        self._alarms.on_restart(self._clock()[1])
         shell.start()
         await shell.settled(STOP_TIMEOUT)
         if not shell.alive:

@@ -36,6 +36,19 @@ def test_what_is_over_is_said_so_until_it_is_raised_again() -> None:
     assert (again.text, again.count, again.over) == ("low again", 2, False)
 
 
+def test_when_the_broker_starts_over_what_lasted_has_to_be_raised_anew() -> None:
+    book = AlarmBook()
+    book.note(Alarm(AlarmCode.DISK_LOW, "low"), 1000)
+    book.note(Alarm(DAMAGED, "damaged", "p@1"), 1000)
+
+    book.on_restart(2000)
+
+    assert {alarm.code: (alarm.lasts, alarm.over, alarm.last) for alarm in book.alarms()} == {
+        "disk_low": (True, True, 2000),
+        "log_unreadable": (False, False, 1000),
+    }
+
+
 def test_what_was_never_raised_is_not_over() -> None:
     book = AlarmBook()
 
