@@ -31,12 +31,6 @@ TopicPattern = Annotated[str, AfterValidator(_pattern)]
 PublisherPattern = Annotated[str, Field(min_length=1, pattern=r"^[^*]*\*?$")]
 
 
-class Section(BaseModel):
-    """No key but those that are known, and nothing changes later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class ReleaseSection(BaseModel):
     """`[phb.pubends.release]`: another release policy, by its plugin's name; all other keys are its options."""
 
@@ -81,8 +75,10 @@ class PubendSection(LimitsOptions):
         )
 
 
-class PhbSection(Section):
+class PhbSection(BaseModel):
     """`[phb]`: what a publisher-hosting broker can be told. `Settings` says what each key means."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     pubends: Annotated[tuple[PubendSection, ...], Field(min_length=1)] = (PubendSection(name="default"),)
     members: tuple[Annotated[str, Field(min_length=1)], ...] = ()
