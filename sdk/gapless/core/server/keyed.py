@@ -25,6 +25,8 @@ class KeyedReply(Struct, frozen=True, gc=False):
 
     session: int
     serial: int
+    is_placed: bool
+    """Whether the question was to log it; else where its producer belongs."""
 
 
 class KeyedBatches:
@@ -35,52 +37,43 @@ class KeyedBatches:
         self._outbox = outbox
         self._effects = effects
         self._serial = 0
-        self._waiting: dict[int, dict[int, PublishKeyed]] = {}
-        """By session, and by serial: a client may send one again under the same number."""
-        self._placed: dict[int, set[int]] = {}
-        """By session, the serials of those whose pubend is found."""
+        self._unanswered: dict[int, dict[int, PublishKeyed]] = {}
+        """By session, and by the serial of the latest question: a client may send one again under the same number."""
 
     def on_publish(self, connection: LinkSession, session: int, message: PublishKeyed) -> None:
         """A batch."""
-        waiting = self._waiting.setdefault(session, {})
-        if len(waiting) >= UNANSWERED_MAX:
+        if len(self._unanswered.get(session, ())) >= UNANSWERED_MAX:
             self._refuse(connection, session, message, Code.RETRY, f"{UNANSWERED_MAX} keyed batches are unanswered")
-        else:
-            self._serial += 1
-            waiting[self._serial] = message
-            who = connection.principal
-            request = OpenRequest(message.producer, "", 0, message.topic or None, keyed=True, principal=who)
-            self._effects.append(SubmitOpen(request, KeyedReply(session, self._serial)))
+            return
+        who = connection.principal
+        request = OpenRequest(message.producer, "", 0, message.topic or None, keyed=True, principal=who)
+        self._effects.append(SubmitOpen(request, self._ask(session, message, is_placed=False)))
 
     def on_placed(self, connection: LinkSession, reply_to: KeyedReply, placed: Submitted) -> None:
         """The router's answer to either question, of a session that lives."""
-        session, serial = reply_to.session, reply_to.serial
-        waiting = self._waiting.get(session, {})
-        message = waiting.get(serial)
+        session = reply_to.session
+        message = self._unanswered.get(session, {}).pop(reply_to.serial, None)
         if message is None:
             return
-        outcome, is_logged = placed.outcome, serial in self._placed.get(session, ())
+        outcome = placed.outcome
         if outcome.verdict is not Verdict.OK:
-            self._over(session, serial)
             self._refuse(connection, session, message, CODES[outcome.verdict], outcome.reason)
-        elif is_logged:
-            self._over(session, serial)
+        elif reply_to.is_placed:
             answer = KeyedPublished(message.request, placed.pubend, list(outcome.ticks))
             self._outbox.tell(connection.link, session, answer)
         else:
-            self._placed.setdefault(session, set()).add(serial)
             who, events = connection.principal, message.events
             pub = Pub(message.producer, message.epoch, message.index, events, placed.pubend, keyed=True, principal=who)
-            self._effects.append(Submit(pub, KeyedReply(session, serial)))
+            self._effects.append(Submit(pub, self._ask(session, message, is_placed=True)))
 
     def on_session_over(self, session: int) -> None:
-        """Nobody hears the answers any more; what was placed may still be logged."""
-        self._waiting.pop(session, None)
-        self._placed.pop(session, None)
+        """Nobody receives the answers any more; what was placed may still be logged."""
+        self._unanswered.pop(session, None)
 
-    def _over(self, session: int, serial: int) -> None:
-        del self._waiting[session][serial]
-        self._placed.get(session, set()).discard(serial)
+    def _ask(self, session: int, message: PublishKeyed, *, is_placed: bool) -> KeyedReply:
+        self._serial += 1
+        self._unanswered.setdefault(session, {})[self._serial] = message
+        return KeyedReply(session, self._serial, is_placed)
 
     def _refuse(self, connection: LinkSession, session: int, message: PublishKeyed, code: Code, reason: str) -> None:
         self._outbox.tell(connection.link, session, RequestFailed(message.request, code, reason))
