@@ -400,7 +400,9 @@ async def test_s17_a_broker_that_lost_its_lock_is_stopped_by_the_fence(tmp_path:
 
     with pytest.raises(gapless.PublishUncertainError):
         await sending
-    assert "this volume has a newer owner" in first.log.splitlines()[-1]
+    *_, last = first.log.splitlines()
+    # Its own look at the directory, once a while, may come before the sync that meets the other's fence.
+    assert "this volume has a newer owner" in last or "another file is in the place of its lock" in last
 
 
 @pytest.mark.parametrize("known", ["token", "nothing"])
