@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gapless.core.stream.columns import EventColumns
 
 
-class PendingBatch:
+class QueuedBatch:
     """Events that are appended together or not at all."""
 
     __slots__ = ("events", "first", "ticket", "uncertain")
@@ -51,17 +51,17 @@ class BatchQueue:
         """How many events of this name are known to be logged."""
         self.bytes = 0
         """Of all of them, sent or not."""
-        self._queue: deque[PendingBatch] = deque()
+        self._queue: deque[QueuedBatch] = deque()
         self._sent = 0
         self._sent_bytes = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def __iter__(self) -> Iterator[PendingBatch]:
+    def __iter__(self) -> Iterator[QueuedBatch]:
         return iter(self._queue)
 
-    def append(self, batch: PendingBatch) -> None:
+    def append(self, batch: QueuedBatch) -> None:
         """One more, not sent yet."""
         self._queue.append(batch)
         self.bytes += batch.events.size
@@ -74,14 +74,14 @@ class BatchQueue:
 
     # Sending.
 
-    def send(self, most: int, most_bytes: int) -> list[PendingBatch]:
+    def send(self, most: int, most_bytes: int) -> list[QueuedBatch]:
         """Those to send now, numbered: as far as the window allows; the first of the queue always."""
         queued = len(self._queue) - self._sent
         room = most - self._sent
         if queued <= 0 or room <= 0:
             return []
         following = self._queue[self._sent - 1].last + 1 if self._sent else self.logged + 1
-        sent: list[PendingBatch] = []
+        sent: list[QueuedBatch] = []
         for batch in islice(self._queue, self._sent, self._sent + min(queued, room)):
             size = batch.events.size
             if self._sent and self._sent_bytes + size > most_bytes:
@@ -103,7 +103,7 @@ class BatchQueue:
             batch.uncertain = batch.first != 0
         self._keep_sent(0)
 
-    def take_sent(self) -> list[PendingBatch]:
+    def take_sent(self) -> list[QueuedBatch]:
         """Those that were ever sent leave the queue: they may be logged. Nothing is on its way any more."""
         uncertain = [batch for batch in self._queue if batch.uncertain or batch.first]
         self._queue = deque(batch for batch in self._queue if not (batch.uncertain or batch.first))
@@ -126,7 +126,7 @@ class BatchQueue:
                 return index + 1
         raise RemoteProtocolError(f"sequence {sequence} ends no batch that was sent")
 
-    def take_logged(self, count: int) -> list[PendingBatch]:
+    def take_logged(self, count: int) -> list[QueuedBatch]:
         """The first ones, which were on their way, have their receipts."""
         taken = [self._queue.popleft() for _ in range(count)]
         for batch in taken:
@@ -143,7 +143,7 @@ class BatchQueue:
             batch.uncertain = True
         self._keep_sent(index)
 
-    def drop(self, sequence: int) -> PendingBatch:
+    def drop(self, sequence: int) -> QueuedBatch:
         """The batch that begins with a sequence is refused for good: the ones behind it lose their sequences."""
         index = self._index_of(sequence)
         batch = self._queue[index]

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
-from gapless.core.client.batches import BatchQueue, PendingBatch
+from gapless.core.client.batches import BatchQueue, QueuedBatch
 from gapless.core.client.effects import Answered, Failed, Notice, NotPublished, PublisherReady, Receipted
 from gapless.core.client.errors import TEMPORARY, publish_error
 from gapless.core.client.outbox import ClientOutbox
@@ -188,7 +188,7 @@ class PublisherCore:
         """Queues a batch; returns the ticket under which its answer comes."""
         assert self.phase is not PublisherPhase.OVER
         self._tickets += 1
-        self._batches.append(PendingBatch(events, self._tickets))
+        self._batches.append(QueuedBatch(events, self._tickets))
         self._send()
         return self._tickets
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gapless.core.client.batches import BatchQueue, PendingBatch
+from gapless.core.client.batches import BatchQueue, QueuedBatch
 from gapless.errors import RemoteProtocolError
 from unit.gapless.core.client.harness import columns
 
@@ -18,7 +18,7 @@ def queue(*counts: int) -> BatchQueue:
     """A batch for each number, with so many events."""
     batches = BatchQueue()
     for ticket, count in enumerate(counts, 1):
-        batches.append(PendingBatch(columns(*[b"x"] * count), ticket))
+        batches.append(QueuedBatch(columns(*[b"x"] * count), ticket))
     return batches
 
 
@@ -28,11 +28,11 @@ def sent(*counts: int) -> BatchQueue:
     return batches
 
 
-def tickets(batches: Iterable[PendingBatch]) -> list[int]:
+def tickets(batches: Iterable[QueuedBatch]) -> list[int]:
     return [batch.ticket for batch in batches]
 
 
-def firsts(batches: Iterable[PendingBatch]) -> list[int]:
+def firsts(batches: Iterable[QueuedBatch]) -> list[int]:
     return [batch.first for batch in batches]
 
 
