@@ -42,7 +42,7 @@ def test_a_second_fault_at_every_position_behind_some_first() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ["acknowledged_before_sync", "landed_before_sync"])
+@pytest.mark.parametrize("name", ["acknowledged_before_sync", "told_before_sync"])
 def test_what_is_wrong_is_found_with_one_fault_in_the_smallest_scope(name: str) -> None:
     switch = switch_named(name)
     with switch.applied():
