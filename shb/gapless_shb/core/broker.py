@@ -167,12 +167,14 @@ class SubscriberHostingBroker:
         """
         now, wall = self._now, self._wall
         self._unfinished = False
-        self._subscribing.complete_creations(now, wall)
-        self._ranges.answer_ready(now, wall)
-        # Whoever was let in by that may complete a creation, for which others wait in turn.
-        while self._subscribing.may_complete:
-            self._subscribing.complete_creations(now, wall)
-            self._ranges.answer_ready(now, wall)
+        goes_on = True
+        while goes_on:
+            if self._subscribing.may_complete:
+                self._subscribing.complete_creations(now, wall)
+            if self._ranges.used:
+                self._ranges.answer_ready(now, wall)
+            # Whoever was let in by that may complete a creation, for which others wait in turn.
+            goes_on = self._subscribing.may_complete
         for stream in self._hosting.streams.values():
             stream.send_due(now)
             self._hosting.unsaved |= stream.pfs.has_open
@@ -191,8 +193,10 @@ class SubscriberHostingBroker:
         stream = self._hosting.streams.get(deliver.knowledge.pubend)
         if stream is not None:
             stream.on_knowledge(deliver.knowledge, now, wall)
-            self._ranges.on_knowledge(deliver.knowledge, now, wall)
-            self._ahead.on_heard(stream, now, wall)
+            if self._ranges.used:
+                self._ranges.on_knowledge(deliver.knowledge, now, wall)
+            if stream.pubend in self._ahead.doubts:
+                self._ahead.on_heard(stream, now, wall)
 
     def _on_seen(self, seen: Seen, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(seen.meta.pubend)
@@ -328,19 +332,17 @@ class SubscriberHostingBroker:
         """A nearly full disk changes nothing here: what is written is little, and it lets space be freed."""
 
     def deadline(self) -> int | None:
-        """The earliest of its own deadlines, its holds' and its pubends'."""
+        """The earliest of its own deadlines, its ranges' and its pubends'."""
         return self._earliest_deadline() if self._unfinished else self._due
 
     def _earliest_deadline(self) -> int | None:
         due = self._deadlines.next()
-        of_ranges = self._ranges.deadline
-        if of_ranges is not None:
+        if self._ranges.used and (of_ranges := self._ranges.deadline) is not None:
             due = of_ranges if due is None else min(due, of_ranges)
         stalled = self._timing.stalled_ms * _MILLISECOND
         for stream in self._hosting.streams.values():
-            for time in (stream.holds.deadline, stream.deadline(stalled)):
-                if time is not None and (due is None or time < due):
-                    due = time
+            time = stream.deadline(stalled)
+            due = time if due is None else min(due, time)
         return due
 
     def on_deadline(self, now: int, wall: int) -> None:

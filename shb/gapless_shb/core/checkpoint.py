@@ -95,7 +95,7 @@ class ShbCheckpoints:
             stream.holds.drop(sid, now)
             # In one write: a position that came back with a hold that the pubend no longer has would be met by
             # a gap where there was nothing for it.
-            row = [position_row(sid, stream.pubend, position)] if stream.is_durable(sid) else []
+            row = [position_row(sid, stream.pubend, position)] if sid in stream.durable_sids else []
             self._hosting.write_holds(stream, *row)
 
 

@@ -14,7 +14,6 @@ from gapless.core.gauges import Gauge
 from gapless.core.network.facts import PubendMeta, Want
 from gapless.core.stream.curiosity import CuriosityStream
 from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict, KnowledgeStream
-from gapless.core.stream.stamps import Stamp
 from gapless.core.stream.ticks import FOREVER, Tick
 from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Consumer
@@ -38,6 +37,7 @@ class Constream(ServedPubend):
 
     def __init__(self, meta: PubendMeta, head: Tick, pfs: Pfs, state: BrokerState) -> None:
         super().__init__(meta, head, pfs, state)
+        self._state = state
         self._istream = KnowledgeStream(meta.pubend, head)
         self._curiosity = CuriosityStream()
         self.scheduler = Scheduler(self, state, self._curiosity)
@@ -79,7 +79,7 @@ class Constream(ServedPubend):
 
     def add(self, sid: int, position: SubscriptionPosition, version: int) -> None:
         """A subscription stands on this pubend."""
-        position.reading = not self.is_durable(sid)
+        position.reading = sid not in self.durable_sids
         self.positions[sid] = position
         self._joining.add(sid, position, version)
         self.touch(sid, position)
@@ -156,17 +156,17 @@ class Constream(ServedPubend):
         self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)
         if knowledge.reply:
             self._window.learn(knowledge.data.size)
+        scheduler = self.scheduler
         try:
-            self._take_in(knowledge, now, wall)
+            if scheduler.readers or scheduler.page_cache.asked:
+                scheduler.on_knowledge(knowledge, now, wall)
+            is_too_much = knowledge.lo > self.head and self._istream.size > _BUFFER_BYTES
+            if knowledge.hi > self.head and not is_too_much:
+                self._istream.accumulate(knowledge)
+                self._advance(now, wall)
         except KnowledgeConflict as conflict:
             text = f"two brokers contradict each other about {self.pubend}: {conflict}"
             self._state.outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
-
-    def _take_in(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        self.scheduler.on_knowledge(knowledge, now, wall)
-        if knowledge.hi > self.head and not self._overfull(knowledge):
-            self._istream.accumulate(knowledge)
-            self._advance(now, wall)
 
     def on_probe(self, upto: Tick, now: int) -> None:
         """The PHB waits for an acknowledgement: every tick up to `upto` that is unknown is asked for at once."""
@@ -182,44 +182,39 @@ class Constream(ServedPubend):
         if now - self._moved_at >= stalled_after:
             self._moved_at = now
             self._asked_ahead = True
-            self._curiosity.add(((self.head, FOREVER),), self._need(), now, urgent=True)
+            self._curiosity.add(((self.head, FOREVER),), self._joining.need, now, urgent=True)
 
     def send_due(self, now: int) -> None:
         """Says what is held and what is wanted, for the first time or again, where that is due."""
-        row = self.holds.due(now)
-        if row is not None:
+        if self.holds.send_at is not None and (row := self.holds.due(now)) is not None:
             self._state.outbox.emit(row)
         for ranges, need in self._curiosity.due(now):
             self._state.outbox.emit(Want(self.pubend, ranges, need, self._state.shb))
 
     def deadline(self, stalled_after: int) -> int:
-        """When `on_deadline` wants to be called."""
-        left_over = self.scheduler.deadline()
-        if left_over is not None:
-            return left_over
-        wants = self._curiosity.deadline()
-        stalled = self._moved_at + stalled_after
-        return stalled if wants is None else min(wants, stalled)
-
-    def _overfull(self, knowledge: Knowledge) -> bool:
-        return knowledge.lo > self.head and self._istream.size > _BUFFER_BYTES
-
-    def _need(self) -> Stamp:
-        return {self._state.shb: self._joining.version}
+        """When `on_deadline`, or `send_due`, wants to be called."""
+        due = self.scheduler.deadline() if self.scheduler.readers else None
+        if due is None:
+            wants = self._curiosity.deadline()
+            stalled = self._moved_at + stalled_after
+            due = stalled if wants is None else min(wants, stalled)
+        held = None if self.holds.send_at is None else self.holds.deadline
+        return due if held is None else min(due, held)
 
     def _advance(self, now: int, wall: int) -> None:
         """Moves the head as far as everything is known; who joins on the way is required from there on."""
         known_upto = self._istream.known_upto
         while self.head < known_upto:
-            horizon = self._istream.horizon(self.head, self._need())
+            horizon = self._istream.horizon(self.head, self._joining.need)
             if horizon <= self.head:
                 break
-            activated = self._joining.activate(self.head, horizon)
-            if activated:
+            if self._joining.waiting and (activated := self._joining.activate(self.head, horizon)):
                 # What they require may end the horizon earlier, so it is looked for again.
                 self._activated(activated)
                 continue
-            self._pass(min(horizon, self._joining.next_change(self.head)), wall)
+            if self._joining.later:
+                horizon = min(horizon, self._joining.next_change(self.head))
+            self._pass(horizon, wall)
             self._moved_at = now
         for sid in list(self.open_gaps):
             self.send_gap(sid)
@@ -230,12 +225,14 @@ class Constream(ServedPubend):
         if self.head < known_upto:
             self._want_unknown(known_upto, now)
         self._want_next(now)
-        self.scheduler.on_head(now, wall)
+        if self.scheduler.readers:
+            self.scheduler.on_head(now, wall)
 
     def _pass(self, horizon: Tick, wall: int) -> None:
         """One step of the head: who waits at it goes live, then events are handed out."""
-        self.scheduler.promote_waiting()
-        need = self._need()
+        if self.scheduler.readers:
+            self.scheduler.promote_waiting()
+        need = self._joining.need
         retired = [(lo, hi, RETIRED) for lo, hi in self._istream.lost_in(self.head, horizon, need)]
         damaged = [(lo, hi, DAMAGED) for lo, hi in self._istream.damaged_in(self.head, horizon, need)]
         if lost := sorted(retired + damaged):
@@ -250,7 +247,8 @@ class Constream(ServedPubend):
             for demoted in delivery.demoted:
                 self.demote(*demoted)
         self._istream.trim(horizon)
-        self._joining.passed(horizon)
+        if self._joining.later:
+            self._joining.passed(horizon)
         if self.floors:
             self.floors = {sid: floor for sid, floor in self.floors.items() if floor > horizon}
 
@@ -283,7 +281,7 @@ class Constream(ServedPubend):
         for sid, position in self.positions.items():
             self.release(position)
             position.since = max(position.since, end)
-            if sid in self.live and not self.is_durable(sid):
+            if sid in self.live and sid not in self.durable_sids:
                 position.acknowledge(end, end)  # nobody else does, for one that is not durable
             position.changed = True
             self.touch(sid, position)
@@ -294,7 +292,7 @@ class Constream(ServedPubend):
             self._want_unknown(self._window.upto(self.head, self._target), now, urgent=True)
 
     def _want_unknown(self, upto: Tick, now: int, *, urgent: bool = False) -> None:
-        need = self._need()
+        need = self._joining.need
         ranges = self._istream.unknown(self.head, upto, need)
         if ranges:
             self._curiosity.add(ranges, need, now, urgent=urgent)

@@ -85,9 +85,13 @@ class Credited:
         """Whether not even one event may be sent."""
         return self.credit_events <= 0 or self.credit_bytes <= 0
 
-    def affords(self, events: int, size: int) -> bool:
-        """Whether the credit suffices for this many events of this size."""
-        return events <= self.credit_events and size <= self.credit_bytes
+    def spend_all(self, events: int, size: int) -> bool:
+        """Takes this from the credit, where it suffices for all of it; returns whether it does."""
+        if events > self.credit_events or size > self.credit_bytes:
+            return False
+        self.credit_events -= events
+        self.credit_bytes -= size
+        return True
 
     def affordable(self, events: EventBatch, events_max: int, bytes_max: int = FOREVER) -> int:
         """How many of the first events the credit covers, but no more than this at once; one may be larger."""

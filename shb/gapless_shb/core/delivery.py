@@ -16,7 +16,6 @@ from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pages import Page, StepMasks
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
-from gapless_shb.core.readers import expired_mask
 
 
 class LiveDelivery:
@@ -27,9 +26,11 @@ class LiveDelivery:
         self._batch = batch
         self._first = batch.ticks[0]
         self._previous = previous
-        self._fresh = ~expired_mask(batch, wall)
+        self._masks = stream.pfs.append(batch.ticks).masks
+        self._page = Page(previous, batch.ticks, StepMasks(self._masks), batch)
+        """For those who come by later."""
+        self._fresh = ~self._page.expired(wall)
         """Expired events are matched and recorded like others, but not sent."""
-        self._step = stream.pfs.append(batch.ticks)
         self._payloads: dict[int, bytes] = {}
         self.demoted: list[tuple[Consumer, SubscriptionPosition, Tick]] = []
         """Who cannot take what is due, and from where on a reader is to serve him (T26)."""
@@ -39,9 +40,8 @@ class LiveDelivery:
         for mask, sids in self._batch.match(self._stream.pubend, matcher):
             self._to_all(mask, sids)
         self._stream.pfs.step_done()
-        if self._step.masks:
-            page = Page(self._previous, self._batch.ticks, StepMasks(self._step.masks), self._batch)
-            page_cache.add_live(page)
+        if self._masks:
+            page_cache.add_live(self._page)
 
     def _to_all(self, mask: int, sids: Iterable[int]) -> None:
         """All subscriptions with one filter."""
@@ -54,41 +54,41 @@ class LiveDelivery:
             due = mask if position.since < self._first else mask & above(self._batch.ticks, position.since)
             if not due:
                 continue
-            if stream.is_durable(sid):
+            if sid in stream.durable_sids:
                 self._remember(sid, position, due)
             consumer = live.get(sid)
             if consumer is not None:
                 floor = floors.get(sid, 0)
-                self._send(consumer, position, due if floor < self._first else due & above(self._batch.ticks, floor))
+                due = due if floor < self._first else due & above(self._batch.ticks, floor)
+                self._send(sid, consumer, position, due)
 
     def _remember(self, sid: int, position: SubscriptionPosition, mask: int) -> None:
-        self._step.masks[sid] = mask
+        self._masks[sid] = mask
         stream, last = self._stream, self._batch.ticks[mask.bit_length() - 1]
         # Whoever had acknowledged it before this broker lost its power need not acknowledge it again.
-        if sid not in stream.retention_floor and last > position.acked:
+        if sid not in stream.retention_floor.pinning and last > position.acked:
             stream.release(position)
             stream.retention_floor.put(sid, position)
         position.last_tick = last
 
-    def _send(self, consumer: Consumer, position: SubscriptionPosition, mask: int) -> None:
+    def _send(self, sid: int, consumer: Consumer, position: SubscriptionPosition, mask: int) -> None:
         """Sends what the credit allows; who cannot take it is served by a reader from here on (T26)."""
         mask &= self._fresh
         if not mask:
             # It is not sent anything, so it may never have anything to acknowledge this with.
             position.pass_over(self._stream.head)
-            self._stream.touch(consumer.sid, position)
+            self._stream.touch(sid, position)
             return
-        if self._stream.open_gaps and consumer.sid in self._stream.open_gaps:
-            self._stream.send_gap(consumer.sid)
+        if self._stream.open_gaps and sid in self._stream.open_gaps:
+            self._stream.send_gap(sid)
         payload = self._payloads.get(mask)
         if payload is None:
             payload = self._payloads[mask] = self._batch.payload(mask)
-        if consumer.affords(mask.bit_count(), len(payload)):
-            consumer.spend(mask.bit_count(), len(payload))
-            consumer.channel.deliver(consumer.sid, self._stream.pubend, payload)
+        if consumer.spend_all(mask.bit_count(), len(payload)):
+            consumer.channel.deliver(sid, self._stream.pubend, payload)
             position.sent = self._batch.ticks[mask.bit_length() - 1]
         else:
-            begin = max(self._previous, self._stream.floors.get(consumer.sid, 0))
+            begin = max(self._previous, self._stream.floors.get(sid, 0))
             self.demoted.append((consumer, position, begin))
 
 

@@ -27,7 +27,8 @@ class PubendHolds:
     """The version that is durable here: a higher one may not be sent, or it could be sent twice, differently."""
     row: dict[int, Tick] = field(default_factory=dict)
     answered: int = 0
-    _send_at: int | None = None
+    send_at: int | None = None
+    """When the row is to be sent (again), as soon as it is durable; None: it is answered."""
 
     def put(self, sid: int, at: Tick, now: int) -> None:
         """Asks for events above `at`; 0 asks for the earliest."""
@@ -55,7 +56,7 @@ class PubendHolds:
         if held.version != self.version or self.answered == self.version:
             return []
         self.answered = self.version
-        self._send_at = None
+        self.send_at = None
         resolved = [(sid, held.at[sid]) for sid in self.row if sid in held.at]
         self.row.update(resolved)
         return resolved
@@ -66,16 +67,16 @@ class PubendHolds:
 
     def due(self, now: int) -> Hold | None:
         """The row, if it must be sent (again) now."""
-        if self._send_at is None or now < self._send_at or self.durable < self.version:
+        if self.send_at is None or now < self.send_at or self.durable < self.version:
             return None
-        self._send_at = now + REPEAT
+        self.send_at = now + REPEAT
         return Hold(self.shb, self.pubend, self.version, dict(self.row))
 
     @property
     def deadline(self) -> int | None:
         """When `due` wants to be asked."""
-        return self._send_at if self.durable >= self.version else None
+        return self.send_at if self.durable >= self.version else None
 
     def _changed(self, now: int) -> None:
         self.version += 1
-        self._send_at = now
+        self.send_at = now

@@ -22,20 +22,21 @@ class JoiningSubscriptions:
     def __init__(self, shb: ShbId, istream: KnowledgeStream) -> None:
         self._shb = shb
         self._istream = istream
-        self._waiting: dict[int, SubscriptionPosition] = {}
+        self.waiting: dict[int, SubscriptionPosition] = {}
+        """Those who are not covered yet. Only while there are any is there anybody to activate."""
         self._by_version: list[tuple[int, int]] = []
         """A heap of (version, sid) of those who wait; and of some who are gone."""
-        self._later: dict[int, int] = {}
-        """The versions of those who are covered only from a tick above the head on."""
+        self.later: dict[int, int] = {}
+        """The versions of those who are covered from a tick above the head on: only they change the need."""
         self._by_since: list[tuple[Tick, int]] = []
         """A heap of (since, sid) of those; and of some who are gone."""
-        self.version = 0
-        """The interest version that silence must honour to be believed from the head on."""
+        self.need: dict[ShbId, int] = {shb: 0}
+        """The interest version that silence must honour to be believed from the head on. Exchanged, never changed."""
 
     def add(self, sid: int, position: SubscriptionPosition, version: int) -> None:
         """A subscription stands on the pubend: it joins, or has joined before a restart."""
         if position.since == FOREVER:
-            self._waiting[sid] = position
+            self.waiting[sid] = position
             heappush(self._by_version, (version, sid))
         else:
             self._cover_from(sid, position.since, version)
@@ -43,8 +44,8 @@ class JoiningSubscriptions:
 
     def remove(self, sid: int) -> None:
         """The subscription is gone."""
-        self._waiting.pop(sid, None)
-        self._later.pop(sid, None)
+        self.waiting.pop(sid, None)
+        self.later.pop(sid, None)
 
     def activate(self, head: Tick, horizon: Tick) -> list[int]:
         """Activates those whose version a run of (head, horizon] honours; returns them.
@@ -52,8 +53,6 @@ class JoiningSubscriptions:
         `since` is no lower than the head, the run's low end, and the highest tick whose silence the
         istream already holds under a lower stamp: that silence was computed without the subscription.
         """
-        if not self._waiting:
-            return []
         activated: list[int] = []
         for run in self._istream.runs(head, horizon):
             if run.kind is not Kind.SILENCE:
@@ -63,7 +62,7 @@ class JoiningSubscriptions:
                 position.since = max(position.start, head, run.lo, under_lower)
                 self._cover_from(sid, position.since, version)
                 activated.append(sid)
-            if not self._waiting:
+            if not self.waiting:
                 break
         return activated
 
@@ -71,18 +70,18 @@ class JoiningSubscriptions:
         """Takes out those whose version a stamp honours: the lowest versions."""
         while self._by_version and covers(stamp, {self._shb: self._by_version[0][0]}):
             version, sid = heappop(self._by_version)
-            position = self._waiting.pop(sid, None)
+            position = self.waiting.pop(sid, None)
             if position is not None:
                 yield version, sid, position
 
     def _cover_from(self, sid: int, since: Tick, version: int) -> None:
-        self._later[sid] = version
+        self.later[sid] = version
         heappush(self._by_since, (since, sid))
 
     def next_change(self, head: Tick) -> Tick:
         """How far the head may go before another version is required."""
         self.passed(head)
-        while self._by_since and self._by_since[0][1] not in self._later:
+        while self._by_since and self._by_since[0][1] not in self.later:
             heappop(self._by_since)
         return self._by_since[0][0] if self._by_since else FOREVER
 
@@ -90,4 +89,6 @@ class JoiningSubscriptions:
         """The head stands here: who is covered from here on is required from here on."""
         while self._by_since and self._by_since[0][0] <= head:
             _, sid = heappop(self._by_since)
-            self.version = max(self.version, self._later.pop(sid, 0))
+            version = self.later.pop(sid, 0)
+            if version > self.need.get(self._shb, 0):
+                self.need = {self._shb: version}

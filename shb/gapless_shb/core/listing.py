@@ -52,28 +52,24 @@ class Listings:
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
         self._listings: dict[int, Listing] = {}
-        self._telling: deque[Listing] = deque()
+        self.telling: deque[Listing] = deque()
+        """Those of which parts are to be told."""
         self._count = 0
-
-    @property
-    def telling(self) -> bool:
-        """Whether parts of a list are to be told."""
-        return bool(self._telling)
 
     def tell(self) -> None:
         """Tells the next part of the list that has waited longest."""
-        listing = self._telling.popleft()
+        listing = self.telling.popleft()
         rows: list[ListedSubscription] = []
         size = 0
         for subscription in listing.untold:
             if len(rows) >= ROWS_MAX or size >= BYTES_MAX:
                 listing.untold = chain((subscription,), listing.untold)
-                self._telling.append(listing)
+                self.telling.append(listing)
                 break
             if self._hosting.registry.get(subscription.sid) is not None:
                 rows.append(self._row(subscription, listing))
                 size += len(subscription.selector) + sum(map(len, subscription.topics))
-        more = bool(self._telling) and self._telling[-1] is listing
+        more = bool(self.telling) and self.telling[-1] is listing
         self._hosting.outbox.emit(Tell(listing.session, SubscriptionList(listing.request, rows, more)))
 
     def on_list(self, session: int, request: int) -> None:
@@ -137,8 +133,8 @@ class Listings:
             listing.todo.pop(0)
         del self._listings[number]
         listing.untold = iter([subscription for subscription in self._hosting.registry if subscription.durable])
-        self._telling.append(listing)
-        if len(self._telling) == 1:
+        self.telling.append(listing)
+        if len(self.telling) == 1:
             self.tell()
 
     def _row(self, subscription: SubscriptionRecord, listing: Listing) -> ListedSubscription:

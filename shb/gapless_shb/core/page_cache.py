@@ -81,7 +81,8 @@ class PageCache:
         """The readers that wait for a read of the PFS, and where they stand."""
         self._queue: dict[int, None] = {}
         """The readers that wait for other pages' events to arrive."""
-        self._asked: dict[Tick, Page] = {}
+        self.asked: dict[Tick, Page] = {}
+        """The pages of whose events some have not come yet: also when nobody waits for them any more."""
         self._asked_ticks = 0
         """How many ticks these pages have."""
         self._portion = 16
@@ -130,7 +131,8 @@ class PageCache:
     def add_live(self, page: Page) -> None:
         """A step of the constream."""
         self._live.append(page)
-        self._weigh_live(page)
+        self._live_weight += page.weight
+        page.weighed = page.weight
         gone = 0
         while self._live_weight > self._live_bytes:
             self._live_weight -= self._live[gone].weighed
@@ -254,20 +256,15 @@ class PageCache:
             if 2 * mask.bit_count() >= len(page.ticks):
                 break
         ticks = page.ask(page.most_of(mask))
-        if ticks and page.index not in self._asked:
-            self._asked[page.index] = page
+        if ticks and page.index not in self.asked:
+            self.asked[page.index] = page
             self._asked_ticks += len(page.ticks)
         return ticks
-
-    @property
-    def expects(self) -> bool:
-        """Whether events that were asked for have not come yet: also when nobody waits for them any more."""
-        return bool(self._asked)
 
     def on_knowledge(self, knowledge: Knowledge) -> list[int]:
         """RAW knowledge arrived; returns the readers that may go on."""
         hits, complete = 0, []
-        for page in self._asked.values():
+        for page in self.asked.values():
             hits += page.fill(knowledge.data, knowledge.lost)
             if knowledge.damaged:
                 page.give_up(knowledge.lo, knowledge.hi)
@@ -288,7 +285,7 @@ class PageCache:
         return woken + self._take_queue()
 
     def _answered(self, page: Page) -> None:
-        if self._asked.pop(page.index, None) is not None:
+        if self.asked.pop(page.index, None) is not None:
             self._asked_ticks -= len(page.ticks)
 
     def _take_queue(self) -> list[int]:
@@ -322,7 +319,7 @@ class PageCache:
             return
         due = {self._index_behind(self._readers[sid].horizon) for sid in runnable if sid in self._readers}
         for page in list(self._pages.values()):
-            if page.index not in self._asked and page.index not in due:
+            if page.index not in self.asked and page.index not in due:
                 self._remove(page)
             if self._weight <= self._pages_bytes:
                 return

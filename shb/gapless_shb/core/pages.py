@@ -128,6 +128,8 @@ class Page:
         """The ticks that were given up as damaged."""
         self.waiting: dict[int, None] = {}
         """The readers that wait for what was asked for."""
+        self.weight = 8 * len(ticks)
+        """The bytes that it keeps, about."""
         self.weighed = 0
         """What it weighed when that was counted last."""
         self._full = (1 << len(ticks)) - 1
@@ -137,20 +139,14 @@ class Page:
         self._expirations: dict[int, int] = {}
         self._payloads: dict[int, bytes] = {}
         self._matching: dict[tuple[Filter, int], int] = {}
-        self._weight = 8 * len(ticks)
         if events is not None:
-            self._events, self.have, self._weight = events, self._full, events.size
+            self._events, self.have, self.weight = events, self._full, events.size
             self._note_expirations(events, range(len(ticks)))
 
     @property
     def index(self) -> Tick:
         """Its last tick."""
         return self.ticks[-1]
-
-    @property
-    def weight(self) -> int:
-        """The bytes that it keeps, about."""
-        return self._weight
 
     @property
     def is_complete(self) -> bool:
@@ -204,7 +200,7 @@ class Page:
             if at is not None:
                 events[at], lengths[at] = event, length
                 self.have |= 1 << at
-                self._weight += len(event)
+                self.weight += len(event)
         self._events = EventBatch(self.ticks, events, lengths)
         self._note_expirations(data, places)
         return sum(at is not None for at in places)
@@ -234,7 +230,7 @@ class Page:
         payload = self._payloads.get(mask)
         if payload is None:
             payload = self._payloads[mask] = self._events.payload(mask)
-            self._weight += len(payload)
+            self.weight += len(payload)
         return payload
 
     def part(self, mask: int) -> bytes:

@@ -65,7 +65,8 @@ class PositionsAhead:
         """`end` (subscription, now, wall) ends the consumption of a subscription whose consumer was told why."""
         self._hosting = hosting
         self._end = end
-        self._open: dict[PubendId, list[Doubt]] = {}
+        self.doubts: dict[PubendId, list[Doubt]] = {}
+        """The positions in doubt: only pubends that have some need to be looked at when they are heard of."""
 
     # ------------------------------------------------------------------------------- who is looked at
 
@@ -97,7 +98,7 @@ class PositionsAhead:
 
     def give_up(self, client_id: str, name: str, now: int, wall: int) -> None:
         """Somebody removes the subscription: a request that waits to create it must not do so afterwards."""
-        for pubend in list(self._open):
+        for pubend in list(self.doubts):
             for doubt in self._take(pubend, lambda doubt: doubt.creates == (client_id, name)):
                 doubt.refuse(RefusedError(Code.NOT_FOUND, f"{doubt.who} was removed"), now, wall)
 
@@ -156,8 +157,6 @@ class PositionsAhead:
 
     def on_heard(self, stream: Constream, now: int, wall: int) -> None:
         """The pubend was heard of: what it has reached is no longer in doubt, and of the rest it is asked."""
-        if stream.pubend not in self._open:
-            return
         for doubt in self._take(stream.pubend, lambda doubt: not self.is_beyond(stream.pubend, doubt.tick)):
             if stream.is_lost(doubt.tick):
                 doubt.refuse(RefusedError(Code.TOKEN_AHEAD, lost_data(doubt.who, stream.pubend)), now, wall)
@@ -178,28 +177,28 @@ class PositionsAhead:
 
     def on_session_ended(self, session: int) -> None:
         """Nobody waits for the answer there any more."""
-        for pubend in list(self._open):
+        for pubend in list(self.doubts):
             self._take(pubend, lambda doubt: doubt.session == session)
 
     # -------------------------------------------------------------------------------------- how it is done
 
     def _add(self, pubend: PubendId, doubt: Doubt, now: int) -> None:
-        self._open.setdefault(pubend, []).append(doubt)
+        self.doubts.setdefault(pubend, []).append(doubt)
         self._ask(self._hosting.streams[pubend], now)
 
     def _take(self, pubend: PubendId, is_over: Callable[[Doubt], bool]) -> list[Doubt]:
         """Takes out those that are over."""
         over: list[Doubt] = []
         rest: list[Doubt] = []
-        for doubt in self._open.pop(pubend, []):
+        for doubt in self.doubts.pop(pubend, []):
             (over if is_over(doubt) else rest).append(doubt)
         if rest:
-            self._open[pubend] = rest
+            self.doubts[pubend] = rest
         return over
 
     def _ask(self, stream: Constream, now: int) -> None:
         """Asks for those in doubt, once the pubend was heard of in this life: before that, nothing is known of it."""
-        unasked = [doubt for doubt in self._open.get(stream.pubend, []) if doubt.version is None]
+        unasked = [doubt for doubt in self.doubts.get(stream.pubend, []) if doubt.version is None]
         if not unasked or not stream.meta.stable:
             return
         if stream.holds.durable == stream.holds.version:  # else a row is about to be sent: that asks for these as well

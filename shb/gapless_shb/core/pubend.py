@@ -49,7 +49,7 @@ class ServedPubend:
         """Live consumers whose own position is ahead of the head (T11)."""
         self.open_gaps: dict[int, GapSegment] = {}
         """What live consumers are not told yet, while the head moves on: more of it may follow."""
-        self._state = state
+        self.durable_sids = state.registry.durable_sids
 
     def learn(self, meta: PubendMeta) -> None:
         """What its PHB says of it; an older word, that is late, knows less of voids and seals."""
@@ -127,18 +127,13 @@ class ServedPubend:
         for sid in changed:
             if sid in self.positions:
                 self.positions[sid].changed = False
-        return [sid for sid in changed if sid in self.positions and self.is_durable(sid)]
+        return [sid for sid in changed if sid in self.positions and sid in self.durable_sids]
 
     def durable(self, latest_delivered: Tick, released: Tick) -> None:
         """A checkpoint with these values is durable."""
         assert released <= latest_delivered <= self.head, "nobody is done with what was not delivered"
         self.latest_delivered = max(self.latest_delivered, latest_delivered)
         self.reported = max(self.reported, released)
-
-    def is_durable(self, sid: int) -> bool:
-        """Whether a subscription outlives its session, and so has a place in the PFS."""
-        subscription = self._state.registry.get(sid)
-        return subscription is not None and subscription.durable
 
     def go_live(self, consumer: Consumer, at: Tick) -> None:
         """The consumer has everything up to `at`, and is served with all others from there on."""

@@ -18,48 +18,48 @@ from gapless_shb.core.positions import SubscriptionPosition
 class RetentionFloor:
     """The positions of one pubend that are not idle, by subscription."""
 
-    __slots__ = ("_heap", "_pinning", "_queued")
+    __slots__ = ("_heap", "_queued", "pinning")
 
     def __init__(self) -> None:
-        self._pinning: dict[int, SubscriptionPosition] = {}
+        self.pinning: dict[int, SubscriptionPosition] = {}
         self._heap: list[tuple[Tick, int]] = []
         self._queued: set[int] = set()
         """Who has an entry in the heap: one each, also if it pins no more."""
 
     def __len__(self) -> int:
-        return len(self._pinning)
+        return len(self.pinning)
 
     def __contains__(self, sid: object) -> bool:
-        return sid in self._pinning
+        return sid in self.pinning
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._pinning)
+        return iter(self.pinning)
 
     def values(self) -> ValuesView[SubscriptionPosition]:
         """All of the positions."""
-        return self._pinning.values()
+        return self.pinning.values()
 
     def put(self, sid: int, position: SubscriptionPosition) -> None:
         """This one pins from what it is done with on."""
-        self._pinning[sid] = position
+        self.pinning[sid] = position
         if sid not in self._queued:
             self._queued.add(sid)
             heappush(self._heap, (position.done_upto, sid))
 
     def discard(self, sid: int) -> None:
         """It pins nothing any more."""
-        self._pinning.pop(sid, None)
+        self.pinning.pop(sid, None)
 
     def lowest_few(self, count: int) -> list[int]:
         """Who is done with least, so many of them."""
-        return nsmallest(count, self._pinning, key=lambda sid: (self._pinning[sid].done_upto, sid))
+        return nsmallest(count, self.pinning, key=lambda sid: (self.pinning[sid].done_upto, sid))
 
     def lowest(self) -> Tick | None:
         """How far everybody who pins is done; None when nobody does."""
         heap = self._heap
         while heap:
             entered, sid = heap[0]
-            position = self._pinning.get(sid)
+            position = self.pinning.get(sid)
             if position is None:
                 heappop(heap)
                 self._queued.discard(sid)

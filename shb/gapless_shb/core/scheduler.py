@@ -162,8 +162,6 @@ class Scheduler:
 
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
         """Knowledge arrived: what was asked for, or what passes by."""
-        if not self.readers and not self.page_cache.expects:
-            return
         if knowledge.stamp is not RAW:
             return
         if len(knowledge.data):

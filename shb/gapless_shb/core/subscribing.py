@@ -266,8 +266,6 @@ class Subscribing:
 
     def complete_creations(self, now: int, wall: int) -> None:
         """Acknowledges every creation that waits for nothing any more."""
-        if not self.may_complete:
-            return
         self.may_complete = False
         for creation in list(self._creations.values()):
             self._go_on(creation, now, wall)

@@ -76,6 +76,8 @@ class Registry:
     def __init__(self) -> None:
         self._by_sid: dict[int, SubscriptionRecord] = {}
         self._by_name: dict[tuple[str, str], SubscriptionRecord] = {}
+        self.durable_sids: set[int] = set()
+        """The subscriptions that outlive their sessions, and so have a place in the PFS."""
         self._last_start: dict[PubendId, Tick] = {}
         self._meta = _Meta()
 
@@ -143,6 +145,7 @@ class Registry:
         del self._by_sid[subscription.sid]
         if subscription.durable:
             del self._by_name[subscription.client_id, subscription.name]
+            self.durable_sids.remove(subscription.sid)
         return [*self.next_version(), Delete(SUBSCRIPTIONS, _KEY.pack(subscription.sid))]
 
     def next_version(self) -> list[Operation]:
@@ -160,3 +163,4 @@ class Registry:
         self._by_sid[subscription.sid] = subscription
         if subscription.durable:
             self._by_name[subscription.client_id, subscription.name] = subscription
+            self.durable_sids.add(subscription.sid)

@@ -379,7 +379,7 @@ CONSUMERS = (
         "credit_ignored",
         ("T26",),
         "Live consumers are sent events whatever credit they gave.",
-        (Edit(f"{_DELIVERY}._send", "if consumer.affords(mask.bit_count(), len(payload)):", "if payload:"),),
+        (Edit(f"{_DELIVERY}._send", "if consumer.spend_all(mask.bit_count(), len(payload)):", "if payload:"),),
         ("P1",),
         "A live consumer with a small window that takes slowly: its client ends the session for a breach of the"
         " protocol.",
@@ -391,7 +391,7 @@ CONSUMERS = (
         (
             Edit(
                 f"{_DELIVERY}._send",
-                "begin = max(self._previous, self._stream.floors.get(consumer.sid, 0))",
+                "begin = max(self._previous, self._stream.floors.get(sid, 0))",
                 "begin = self._stream.head",
             ),
         ),

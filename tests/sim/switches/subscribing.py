@@ -27,7 +27,7 @@ JOINING = (
         "under_stamped_silence_believed",
         ("T3",),
         "The constream believes silence whatever version of the interest it was filtered with.",
-        (Replace(f"{_CONSTREAM}._need", "return {}"),),
+        (Edit(f"{_JOINING}.passed", "self.need = {self._shb: version}", "self.need = {}"),),
         ("I3", "I10"),
         f"Subscriptions are created while events flow, through {_LATE_INTEREST}.",
     ),
@@ -111,7 +111,7 @@ JOINING = (
         "A reader that fetches a range takes silence that was filtered for others.",
         (
             Edit(f"{_SCHEDULER}.on_knowledge", "if knowledge.stamp is not RAW:", "if knowledge.hi <= knowledge.lo:"),
-            Replace(f"{_SCHEDULER}.fetch", "self._curiosity.add(ranges, self._stream._need(), now, urgent=True)"),
+            Replace(f"{_SCHEDULER}.fetch", "self._curiosity.add(ranges, self._stream._joining.need, now, urgent=True)"),
             Replace(f"{_RANGE}.upto", "return min(self._known.horizon(self.start, {}), self._asked_upto)"),
             Edit(
                 f"{_RANGE}.segments",

@@ -41,15 +41,15 @@ from gapless_shb.core.subscribing import Subscribing
 
 
 class Ranges:
-    """See the module. The core calls `answer_ready` at the end of each turn."""
+    """See the module. The core calls `answer_ready` at the end of each turn, once they are `used`."""
 
     def __init__(self, hosting: Hosting, subscribing: Subscribing, expiry: Expiry, ahead: PositionsAhead) -> None:
         self._hosting = hosting
         self._subscribing = subscribing
         self._expiry = expiry
         self._ahead = ahead
-        self._used = False
-        """Whether anybody has asked anything yet."""
+        self.used = False
+        """Whether anybody has asked anything yet. Before, there is nothing to do here."""
         targets = self._targets = Targets(hosting)
         self._attaching = Attaching(hosting, subscribing)
         self._heads = Heads(hosting, targets)
@@ -63,7 +63,7 @@ class Ranges:
 
         def guarded(handler: Callable[[ClientSession, Any, int, int], None]) -> RequestHandler:
             def handle(session: ClientSession, request: Any, now: int, wall: int) -> None:
-                self._used = True
+                self.used = True
                 try:
                     handler(session, request, now, wall)
                 except BeyondError as beyond:
@@ -102,8 +102,6 @@ class Ranges:
 
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
         """Knowledge arrived, and was taken in: the head may have moved."""
-        if not self._used:
-            return
         self._earliest.on_knowledge(knowledge, now)
         self._bounds.on_knowledge(knowledge, now, wall)
         self._reads.on_knowledge(knowledge, now, wall)
@@ -117,15 +115,11 @@ class Ranges:
     @property
     def deadline(self) -> int | None:
         """When `answer_ready` wants to be called."""
-        if not self._used:
-            return None
         dues = (part.deadline for part in (self._heads, self._earliest, self._bounds))
         return min((due for due in dues if due is not None), default=None)
 
     def answer_ready(self, now: int, wall: int) -> None:
         """Something happened, or time has passed: answers what can be."""
-        if not self._used:
-            return
         self._attaching.answer_ready()
         self._exclusive.on_removed()
         self._bounds.on_removed()

@@ -35,15 +35,15 @@ def test_what_is_required_grows_where_those_who_joined_are_covered() -> None:
     istream.accumulate(Knowledge("p@1", 0, 10, stamp={"shb": 3}))
     assert joining.activate(0, 10) == [1, 2, 3]
 
-    assert (joining.version, joining.next_change(0)) == (0, 3)
+    assert (joining.need, joining.next_change(0)) == ({"shb": 0}, 3)
     joining.passed(3)
-    assert (joining.version, joining.next_change(3)) == (2, 5)
+    assert (joining.need, joining.next_change(3)) == ({"shb": 2}, 5)
     joining.remove(3)
     assert joining.next_change(3) == 7
     joining.passed(6)
-    assert joining.version == 2
+    assert joining.need == {"shb": 2}
     joining.passed(7)
-    assert (joining.version, joining.next_change(7)) == (2, FOREVER)
+    assert (joining.need, joining.next_change(7)) == ({"shb": 2}, FOREVER)
 
 
 def test_unfiltered_knowledge_honours_everybody() -> None:
@@ -52,4 +52,4 @@ def test_unfiltered_knowledge_honours_everybody() -> None:
 
     assert joining.activate(0, 10) == list(range(1, 51))
     joining.passed(0)
-    assert joining.version == 50
+    assert joining.need == {"shb": 50}

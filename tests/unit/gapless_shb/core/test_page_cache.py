@@ -163,12 +163,12 @@ def test_answers_count_also_when_nobody_waits_any_more() -> None:
     rig = Rig().with_blocks([10])
     rig.ask(7)
     rig.readers.clear()
-    assert rig.page_cache.expects
+    assert rig.page_cache.asked
 
     rig.arrive(10)
 
     assert rig.page(0).have == 1
-    assert not rig.page_cache.expects
+    assert not rig.page_cache.asked
 
 
 def test_only_so_much_is_under_way_and_who_wants_more_is_told_when_there_is_room() -> None:
@@ -177,7 +177,7 @@ def test_only_so_much_is_under_way_and_who_wants_more_is_told_when_there_is_room
     stands = 0
     while rig.page_cache._asked_ticks < limit:
         page = rig.ask(7, stands)
-        stands = max(rig.page_cache._asked)
+        stands = max(rig.page_cache.asked)
     asked = len(rig.fetches)
 
     rig.ask(8, stands)
@@ -203,7 +203,7 @@ def test_what_was_used_last_is_kept_and_what_was_asked_for_in_any_case() -> None
     rig.page_cache.tidy([])
 
     assert rig.page_cache.page(10) is None, "it was not used for longest"
-    assert rig.page_cache.expects
+    assert rig.page_cache.asked
     assert rig.page(20).asked, "the answer to it is under way"
 
 

@@ -41,7 +41,7 @@ def test_who_asks_nothing_costs_nothing() -> None:
     world.crash()
     world.rest()
 
-    assert world.role._ranges._used is False
+    assert world.role._ranges.used is False
     assert world.role._ranges.deadline is None
 
 
