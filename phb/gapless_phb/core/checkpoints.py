@@ -47,8 +47,8 @@ class Checkpoints:
     @property
     def is_due(self) -> bool:
         """Whether the log above the checkpoint has grown far beyond what a checkpoint takes to write."""
-        least = max(self._settings.checkpoint_bytes, 4 * ROW_BYTES * self._table.changed)
-        return self._log.index.total - self._total_asked >= least
+        grown = self._log.index.total - self._total_asked
+        return grown >= self._settings.checkpoint_bytes and grown >= 4 * ROW_BYTES * self._table.changed
 
     def forget(self, names: Sequence[str]) -> None:
         """Deletes the rows of publishers that are forgotten. That their epochs were given stays known."""

@@ -63,7 +63,7 @@ class TickClock:
         """Whether the wall clock has leapt ahead of `aged`."""
         self.aged = certain
         """The present by which events grow old, as it was read last."""
-        self._grow_old(now, shown)
+        self.read(now, wall)
 
     def read(self, now: int, wall: int) -> Tick:
         """T: the present as a tick. Assigns nothing."""
@@ -75,21 +75,18 @@ class TickClock:
             explained = shown
         self.latest = explained
         self.ahead = explained - shown
-        # T may itself be ahead of a clock that was right until it leapt: nothing grows older by that.
-        self._grow_old(now, None if self.suspect else min(shown, explained))
-        return explained
-
-    def _grow_old(self, now: int, shown: Tick | None) -> None:
-        """`shown`: by the wall clock; None: it shows nothing that can be believed."""
         self.aged = self._aged_at + (now - self._aged_since) * MILLISECOND // _NANOSECONDS
-        if shown is None:
-            return
+        if self.suspect:
+            return explained
+        # T may itself be ahead of a clock that was right until it leapt: nothing grows older by that.
+        shown = min(shown, explained)
         self.doubtful = shown > self.aged + WALL_LEAD_MAX and now < self._believes_at
         if not self.doubtful:
             self._believes_at = FOREVER
             if shown > self.aged:
                 self.aged = self._aged_at = shown
                 self._aged_since = now
+        return explained
 
     def take(self, count: int, now: int, wall: int) -> Tick:
         """Assigns `count` ticks, STEP apart, and returns the first; each is above all assigned or promised.

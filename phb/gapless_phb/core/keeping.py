@@ -16,7 +16,7 @@ from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import ShbId, Tick
 from gapless_phb.core import gauges, rows
 from gapless_phb.core.log_reader import LogReader
-from gapless_phb.core.release import AckExpected, Release
+from gapless_phb.core.release import Release
 from gapless_phb.core.rows import SavedPubend
 from gapless_phb.core.settings import PubendSettings
 from gapless_phb.core.source import SECOND, PubendContext, Source, Timer, Timers
@@ -172,3 +172,24 @@ class Keeping:
         yield gauges.READS.gauge(len(self._reader), name)
         yield gauges.READ_RECORDS.gauge(self._reader.read_records, name)
         yield gauges.READ_BYTES.gauge(self._reader.read_bytes, name)
+
+
+class AckExpected:
+    """AET: how long to wait for progress before it is asked for; the waits double (protocol: timers, release)."""
+
+    __slots__ = ("_least", "_most", "_wait")
+
+    def __init__(self, least: int, most: int) -> None:
+        """`least`, `most`: the shortest and the longest wait, in nanoseconds."""
+        self._least = self._wait = least
+        self._most = most
+
+    def first(self) -> int:
+        """How long to wait after an event, or after progress, in nanoseconds."""
+        self._wait = self._least
+        return self._wait
+
+    def next(self) -> int:
+        """How long to wait after a probe, in nanoseconds."""
+        self._wait = min(2 * self._wait, self._most)
+        return self._wait

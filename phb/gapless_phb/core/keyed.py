@@ -65,17 +65,11 @@ class Keyed:
         fault = self._fault(request.publisher, request.topic)
         self._answer(reply_to, Outcome(Verdict.REJECTED, fault) if fault else Outcome(Verdict.OK))
 
-    def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
-        """Takes a batch, or what of it is above the mark; or says at once why not.
+    def take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
+        """Takes a batch, or what of it is above the mark, and answers when that is durable; else returns the answer.
 
         `refusal`: why nothing new can be taken now, or "".
         """
-        outcome = self._take(pub, reply_to, refusal, now, wall)
-        if outcome is not None:
-            self._answer(reply_to, outcome)
-
-    def _take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
-        """None: the answer comes when it is durable."""
         name = logged_name(pub.publisher)
         if fault := self._fault(pub.publisher, None):
             return Outcome(Verdict.REJECTED, fault)

@@ -119,12 +119,14 @@ class Own:
 
     def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
         """A publisher sent a batch; `refusal`: why nothing new can be taken now, or ""."""
+        outcome: Outcome | None
         if self.log.damage.refusal:  # it may have been logged where nothing can be read
             outcome = Outcome(Verdict.UNCERTAIN, self.log.damage.refusal)
+        else:
+            taker = self._keyed if pub.keyed else self._publishing
+            outcome = taker.take(pub, reply_to, refusal, now, wall)
+        if outcome is not None:
             self._outbox.emit(Submitted(reply_to, self.log.pubend, outcome))
-            return
-        taker = self._keyed if pub.keyed else self._publishing
-        taker.submit(pub, reply_to, refusal, now, wall)
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
         """A publisher is closed, or its session has ended."""

@@ -152,14 +152,11 @@ class PublishHandler:
 
     # ------------------------------------------------------------------------------------------ publishing
 
-    def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
-        """Takes a batch, or says at once why not. `refusal`: why nothing new can be taken now, or ""."""
-        outcome = self._take(pub, reply_to, refusal, now, wall)
-        if outcome is not None:
-            self._answer(reply_to, outcome)
+    def take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
+        """Takes a batch, and answers when it is durable; or returns the answer that it gets at once.
 
-    def _take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
-        """None: the answer comes when the batch is durable."""
+        `refusal`: why nothing new can be taken now, or "".
+        """
         publisher = self._table.get(pub.publisher)
         crc = checksum(pub.events)
         # A late copy of what its own instance has logged is answered like any other: it was not refused.
@@ -197,7 +194,7 @@ class PublishHandler:
         """Gives the receipt for a batch that is durable and told."""
         outcome = Outcome(Verdict.OK, sequence=batch.last, ticks=runs_of(batch))
         for reply_to in batch.replies:
-            self._answer(reply_to, outcome)
+            self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
 
 
 def _owned(name: str) -> str:

@@ -177,7 +177,7 @@ class PublisherState:
         """Whether an opening repeats the last one, or comes late: it gets the same answer (protocol: publishers)."""
         return self.instance == instance and attempt <= self.attempt
 
-    def log(self, epoch: int, batch: LoggedBatch) -> None:
+    def log(self, epoch: int, batch: LoggedBatch | PendingBatch) -> None:
         """A batch is durable, that was sent in an epoch."""
         assert batch.first == self.sequence + 1, f"publisher {self.name!r}: a hole before {batch.first}"
         assert batch.tick > self.tick, f"publisher {self.name!r}: ticks ascend with sequences"
@@ -188,12 +188,6 @@ class PublisherState:
         if not self.owners or self.owners[-1][1] != term:
             assert not self.owners or self.owners[-1][1] < term, f"publisher {self.name!r}: an older term logs"
             self.owners = (*self.owners[1 - OWNERS :], (batch.first, term))
-
-    def on_durable(self, batch: PendingBatch) -> None:
-        """Its oldest pending batch is durable."""
-        oldest = self.pending.popleft()
-        assert oldest is batch, "batches become durable in the order they were appended"
-        self.log(batch.epoch, LoggedBatch(batch.first, batch.tick, batch.count, batch.crc))
 
     def owner(self, sequence: int) -> int | None:
         """The term of the instance whose event has a sequence; None when none has, or nobody knows any more."""
@@ -288,8 +282,11 @@ class PublisherTable:
 
     def on_durable(self, batch: PendingBatch) -> None:
         """The oldest pending batch of its publisher is durable."""
-        batch.publisher.on_durable(batch)
-        self._changed[batch.publisher.name] = None
+        publisher = batch.publisher
+        oldest = publisher.pending.popleft()
+        assert oldest is batch, "batches become durable in the order they were appended"
+        publisher.log(batch.epoch, batch)
+        self._changed[publisher.name] = None
 
     def replay(self, name: str, epoch: int, batch: LoggedBatch, *, with_holes: bool) -> bool:
         """Recovery found a batch in the log. False: the batch before it is neither there nor in the row.

@@ -160,24 +160,3 @@ class Release:
         least = self._settings.min_retain
         old = time - least - 1 if least else self._log.stable  # an event may be stamped ahead of `time`
         return max(old, self._log.index.covered(self._settings.min_retain_bytes))
-
-
-class AckExpected:
-    """AET: how long to wait for progress before it is asked for; the waits double (protocol: timers, release)."""
-
-    __slots__ = ("_least", "_most", "_wait")
-
-    def __init__(self, least: int, most: int) -> None:
-        """`least`, `most`: the shortest and the longest wait, in nanoseconds."""
-        self._least = self._wait = least
-        self._most = most
-
-    def first(self) -> int:
-        """How long to wait after an event, or after progress, in nanoseconds."""
-        self._wait = self._least
-        return self._wait
-
-    def next(self) -> int:
-        """How long to wait after a probe, in nanoseconds."""
-        self._wait = min(2 * self._wait, self._most)
-        return self._wait

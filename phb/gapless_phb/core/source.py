@@ -51,39 +51,35 @@ class Timer(Enum):
     FORGETTING = "forget publishers without a name that do not come back"
 
 
-class Timers:
+class Timers(Deadlines[Timer]):
     """The deadlines of both halves in one order, and who is called when one has come."""
 
+    __slots__ = ("_calls", "_outbox")
+
     def __init__(self, outbox: Outbox) -> None:
+        super().__init__()
         self._outbox = outbox
-        self._deadlines: Deadlines[Timer] = Deadlines()
         self._calls: dict[Timer, Callable[[int, int], None]] = {}
 
     def on(self, timer: Timer, call: Callable[[int, int], None]) -> None:
         """From now on `call` is called, with (now, wall), when this timer has come."""
         self._calls[timer] = call
 
-    def __contains__(self, timer: Timer) -> bool:
-        return timer in self._deadlines
-
     def wake(self, timer: Timer, at: int) -> None:
         """The timer comes at this time, unless it comes sooner."""
-        self._deadlines.set_earlier(timer, at)
-        self._outbox.wake_at(at)
-
-    def clear(self, timer: Timer) -> None:
-        """The timer does not come."""
-        self._deadlines.clear(timer)
+        if at < self._at.get(timer, FOREVER):
+            self.set(timer, at)
+            self._outbox.wake_at(at)
 
     @property
     def deadline(self) -> int:
         """When the first one comes: monotonic nanoseconds, or FOREVER."""
-        due = self._deadlines.next()
+        due = self.next()
         return FOREVER if due is None else due
 
     def on_deadline(self, now: int, wall: int) -> None:
         """Calls whoever is due."""
-        for timer in self._deadlines.take_expired(now):
+        for timer in self.take_expired(now):
             self._calls[timer](now, wall)
 
 

@@ -97,6 +97,7 @@ class RocksdbVolume:
         self._next_id: int | None = None
         self._failure: StorageError | None = None
         self._closed = False
+        self._is_over = False  # it has failed, or is closed
         # Always taken in this order, never the other way round.
         self._reserve_lock = threading.Lock()
         self._reclaim_lock = threading.Lock()
@@ -152,7 +153,8 @@ class RocksdbVolume:
     def write(self) -> None:
         """Applies all that is staged as one atomic batch. Raises VolumeFailedError, VolumeFullError."""
         with self._write_lock:
-            self._raise_if_unusable()
+            if self._is_over:
+                raise self._refusal()
             batch, self._batch = self._batch, None  # rocksdict consumes it, whether it is written or not
             if batch is None:
                 return
@@ -178,7 +180,8 @@ class RocksdbVolume:
 
     def tend(self) -> None:
         """Looks whether the volume is still where it was opened, and after its reserve. Raises VolumeAbsentError."""
-        self._raise_if_unusable()
+        if self._is_over:
+            raise self._refusal()
         self._check_presence(thoroughly=True)
         reserve = self._opened.reserve
         with self._reserve_lock:
@@ -200,7 +203,8 @@ class RocksdbVolume:
 
     def _sync_log(self) -> None:
         with self._log_lock:
-            self._raise_if_unusable()
+            if self._is_over:
+                raise self._refusal()
             mark = self._mark  # read before the sync: what is written during it may be missed
             if mark is self._synced:
                 return
@@ -212,7 +216,8 @@ class RocksdbVolume:
 
     def _sync_fence(self) -> None:
         with self._fence_lock:
-            self._raise_if_unusable()
+            if self._is_over:
+                raise self._refusal()
             mark = self._synced  # at least what this thread's phase 1 covered, maybe a later thread's
             if mark.counter <= self._fence.mark.counter:
                 return
@@ -228,7 +233,8 @@ class RocksdbVolume:
     def reclaim(self) -> int:
         """Gives the space of chopped records back to the disk. Blocks; writes wait a few ms for it once."""
         with self._reclaim_lock:
-            self._raise_if_unusable()
+            if self._is_over:
+                raise self._refusal()
             if not self._engine.compacting:
                 return 0
             plans = [plan for stream in [*self._streams.values()] if (plan := stream.plan_reclaim())]
@@ -247,7 +253,8 @@ class RocksdbVolume:
         """What is in memory goes to files first, so that the deleted ranges are alone in theirs."""
         self._engine.flush_log_family()
         with self._write_lock:
-            self._raise_if_unusable()
+            if self._is_over:
+                raise self._refusal()
             batch = self._engine.repeating_batch(self._mark)
             for plan in plans:
                 plan.stream.stage_reclaim(plan, batch)
@@ -290,7 +297,7 @@ class RocksdbVolume:
         self.sync()
         copy_readable(self._opened, [self.stream(name) for name in self.stream_names()], self._mark)
         with self._reclaim_lock, self._log_lock, self._fence_lock, self._write_lock:
-            self._closed = True
+            self._closed = self._is_over = True
             self._batch = None
             self._fence.close()
             self._engine.close()
@@ -314,7 +321,7 @@ class RocksdbVolume:
             _LOGGER.warning("%s: the last sync failed: %s", self._opened.directory, error)
         finally:
             with self._reclaim_lock, self._log_lock, self._fence_lock, self._write_lock:
-                self._closed = True
+                self._closed = self._is_over = True
                 self._release()
 
     def _release(self) -> None:
@@ -381,15 +388,16 @@ class RocksdbVolume:
         if not isinstance(error, (VolumeFailedError, *_NOT_OURS)):
             error = VolumeFailedError(str(error))
         self._failure = self._failure or error
+        self._is_over = True
         return error
 
-    def _raise_if_unusable(self) -> None:
-        if self._failure is not None:
-            kinds = (VolumeFullError, *_NOT_OURS)
-            kind = next((kind for kind in kinds if isinstance(self._failure, kind)), VolumeFailedError)
-            raise kind(f"the volume has failed before and must be reopened: {self._failure}")
-        if self._closed:
-            raise VolumeFailedError("the volume is closed")
+    def _refusal(self) -> StorageError:
+        """Why nothing can be done with the volume any more."""
+        if self._failure is None:
+            return VolumeFailedError("the volume is closed")
+        kinds = (VolumeFullError, *_NOT_OURS)
+        kind = next((kind for kind in kinds if isinstance(self._failure, kind)), VolumeFailedError)
+        return kind(f"the volume has failed before and must be reopened: {self._failure}")
 
 
 @hookimpl

@@ -200,7 +200,7 @@ LOGGING = (
         "A batch is acknowledged when it is written, and told when it is durable.",
         (
             Edit(
-                f"{_HANDLER}._take",
+                f"{_HANDLER}.take",
                 "    self._log.append(publisher, pub, headers, crc, reply_to, now, wall, self.on_appended)\n",
                 "    batch = self._log.append(publisher, pub, headers, crc, reply_to, now, wall, self.on_appended)\n"
                 "    self.acknowledge(batch)\n"
@@ -307,7 +307,7 @@ PUBLISHERS = (
         ("T39",),
         "A batch may leave a hole behind it, and whatever is below the highest sequence counts as logged.",
         (
-            Edit(f"{_HANDLER}._take", "if pub.first > following:", "if pub.first < 1:"),
+            Edit(f"{_HANDLER}.take", "if pub.first > following:", "if pub.first < 1:"),
             Edit(
                 "gapless_phb.core.publishers:PublisherState.log",
                 "assert batch.first == self.sequence + 1,",
@@ -337,7 +337,7 @@ PUBLISHERS = (
         "A batch of an earlier opening of its publisher is taken like one of the newest.",
         (
             Edit(
-                f"{_HANDLER}._take",
+                f"{_HANDLER}.take",
                 "pub.epoch != publisher.epoch and not publisher.knows(",
                 "not publisher.epoch and not publisher.knows(",
             ),

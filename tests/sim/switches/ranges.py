@@ -160,7 +160,7 @@ KEYED = (
         "keyed_without_mark",
         ("T39",),
         "A keyed batch that is repeated is logged again.",
-        (Edit("gapless_phb.core.keyed:Keyed._take", "(pub.epoch, last) <= known", "False"),),
+        (Edit("gapless_phb.core.keyed:Keyed.take", "(pub.epoch, last) <= known", "False"),),
         ("I6", "I7"),
         "A sink that repeats an epoch.",
         workload="ranges",
@@ -171,7 +171,7 @@ KEYED = (
         "Of a keyed batch that was logged in part, the part is logged again.",
         (
             Edit(
-                "gapless_phb.core.keyed:Keyed._take",
+                "gapless_phb.core.keyed:Keyed.take",
                 "max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0",
                 "0",
             ),
@@ -186,7 +186,7 @@ KEYED = (
         "The mark of a producer does not survive its PHB.",
         (
             Edit(
-                "gapless_phb.core.keyed:Keyed._take",
+                "gapless_phb.core.keyed:Keyed.take",
                 "self._outbox.write([Set(self._log.tables.keyed, key, rows.encode((pub.epoch, last)))])",
                 "key",
             ),
@@ -201,7 +201,7 @@ KEYED = (
         "A repetition of what is on its way to the disk is answered before that is there.",
         (
             Edit(
-                "gapless_phb.core.keyed:Keyed._take",
+                "gapless_phb.core.keyed:Keyed.take",
                 "self._outbox.write([], lambda _now, _wall: self._answer(reply_to, duplicate))",
                 "self._answer(reply_to, duplicate)",
             ),

@@ -191,7 +191,7 @@ GIVING_UP = (
         "leap_across_a_stop_is_believed",
         ("C01",),
         "A wall clock that is hours ahead at a start is believed at once.",
-        (Edit("gapless_phb.core.clock:TickClock._grow_old", "now < self._believes_at", "now > self._believes_at"),),
+        (Edit("gapless_phb.core.clock:TickClock.read", "now < self._believes_at", "now > self._believes_at"),),
         ("I8", "I5"),
         "A policy of some seconds; a broker is restarted with its clock hours ahead.",
     ),

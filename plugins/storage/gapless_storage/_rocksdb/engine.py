@@ -128,8 +128,10 @@ class Database:
 
     def marked_batch(self, mark: Mark) -> WriteBatch:
         """A new batch that carries `mark` for both families; the default one's first, as `wal` reads it."""
-        batch = self.repeating_batch(mark)
-        batch.put(LOG_MARK_KEY, mark.encode(), self.log_handle)
+        encoded = mark.encode()
+        batch = WriteBatch(raw_mode=True)
+        batch.put(MARK_KEY, encoded)
+        batch.put(LOG_MARK_KEY, encoded, self.log_handle)
         return batch
 
     def repeating_batch(self, mark: Mark) -> WriteBatch:

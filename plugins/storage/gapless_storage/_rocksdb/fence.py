@@ -34,20 +34,17 @@ class Fence:
             raise VolumeCorruptError(f"the fence {path} is missing, so nobody can tell what else is") from error
         try:
             self._image = self._read()
-            self._slot, self._mark = self._newest()
+            self._slot, newest = self._newest()
         except BaseException:
             self.close()
             raise
+        self.mark = newest
+        """Up to here everything was durable."""
 
     @staticmethod
     def create(path: Path, mark: Mark) -> None:
         """Makes the file, durably, with this mark in it."""
         replace_file(path, _slot(mark).ljust(_FILE_BYTES, b"\0"))
-
-    @property
-    def mark(self) -> Mark:
-        """Up to here everything was durable."""
-        return self._mark
 
     def advance(self, mark: Mark) -> None:
         """Blocks until the file says `mark`. Never goes back.
@@ -55,7 +52,7 @@ class Fence:
         Raises OSError when it cannot be written, and VolumeForeignError when somebody else has written it:
         then the lock on the directory was lost, and a newer owner goes on from here.
         """
-        assert (mark.generation, mark.counter) > (self._mark.generation, self._mark.counter)
+        assert (mark.generation, mark.counter) > (self.mark.generation, self.mark.counter)
         self.check_owner()
         slot = 1 - self._slot
         encoded = _slot(mark)
@@ -66,7 +63,7 @@ class Fence:
         if written != len(encoded):
             raise OSError(f"{self._path} was written in part")
         sync_file(self._descriptor)
-        self._slot, self._mark = slot, mark
+        self._slot, self.mark = slot, mark
 
     def check_owner(self) -> None:
         """Raises VolumeForeignError when somebody else has written the file since we did."""

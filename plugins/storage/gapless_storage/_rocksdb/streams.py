@@ -124,7 +124,8 @@ class RocksdbStream:
         self.has_rest = self._reclaimed.index > 0
         """Whether files may be left of what was removed: whoever removed it may have been stopped, or had no room."""
         notes = [note for note in _read_notes(engine, stream_id) if note.index > self.first]
-        end = _read_place(engine, end_key(stream_id))
+        self._end_key = end_key(stream_id)
+        end = _read_place(engine, self._end_key)
         self._sizes = SizeNotes([self._chopped, *notes], end if end.index else None)
         if not end.index:  # nothing was ever put, or by an earlier version, which did not keep the end
             for index, record in _records_after(engine, stream_id, self._sizes.last):
@@ -203,7 +204,7 @@ class RocksdbStream:
     def stage_end(self, batch: WriteBatch) -> None:
         """Puts where the stream ends now into `batch`, which holds its newest record."""
         self._is_growing = False
-        batch.put(end_key(self.stream_id), _PLACE.pack(self._sizes.last, self._sizes.total))
+        batch.put(self._end_key, _PLACE.pack(self._sizes.last, self._sizes.total))
 
     def apply_chop(self) -> None:
         """The batch with the staged chop was written."""

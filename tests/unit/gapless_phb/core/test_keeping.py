@@ -11,7 +11,7 @@ from gapless.core.outbox import Outbox
 from gapless.core.ports import AllowAll, Write
 from gapless.core.stream.ticks import Tick
 from gapless_phb.core.damage import Damage
-from gapless_phb.core.keeping import Keeping
+from gapless_phb.core.keeping import AckExpected, Keeping
 from gapless_phb.core.records import Record
 from gapless_phb.core.retention import ByteIndex
 from gapless_phb.core.rows import PubendRow, SavedPubend
@@ -112,3 +112,10 @@ def test_progress_is_asked_for_when_the_source_has_grown_and_nobody_reports() ->
     world.timers.on_deadline(4 * SECOND, 0)
 
     assert [one for one in world.said() if isinstance(one, Probe)] == [Probe(PUBEND, 10)]
+
+
+def test_waits_for_an_acknowledgement_double() -> None:
+    waits = AckExpected(3, 20)
+
+    assert [waits.first(), waits.next(), waits.next(), waits.next(), waits.next()] == [3, 6, 12, 20, 20]
+    assert waits.first() == 3

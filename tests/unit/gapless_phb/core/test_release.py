@@ -10,7 +10,7 @@ from gapless.core.stream.ticks import EPOCH_MS, FOREVER, SECOND
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.limits import Limits
 from gapless_phb.core.log import Log
-from gapless_phb.core.release import AckExpected, Release
+from gapless_phb.core.release import Release
 from gapless_phb.core.settings import PubendSettings
 from unit.gapless_phb.harness import NO_RETENTION, TABLES, at
 
@@ -240,13 +240,6 @@ def test_there_is_something_to_give_up_only_where_a_record_ends() -> None:
     assert of.has_something(at(70))
     of.lost_asked = at(70)
     assert not of.has_something(at(80))
-
-
-def test_waits_for_an_acknowledgement_double() -> None:
-    waits = AckExpected(3, 20)
-
-    assert [waits.first(), waits.next(), waits.next(), waits.next(), waits.next()] == [3, 6, 12, 20, 20]
-    assert waits.first() == 3
 
 
 def test_a_policy_is_called_by_what_it_says_or_by_its_class() -> None:
