@@ -133,10 +133,8 @@ class Blocks:
     def write(self, second: Second) -> Iterable[Operation]:
         """Steps, and then a checkpoint."""
         for ticks, masks in second.steps:
-            step = self._pfs.append(ticks)
-            for sid, mask in masks.items():
-                step.masks[sid] = mask
-            self._pfs.step_done()
+            if masks:
+                self._pfs.append(ticks, dict(masks))
         return self._pfs.seal(second.ticks[-1], self._last.__getitem__)
 
     def chop(self, volume: LogVolume, before: Tick) -> None:

@@ -176,16 +176,19 @@ class RocksdbVolume:
         """
         self._sync_log()
         self._sync_fence()
-        self._check_presence(thoroughly=False)
+        try:
+            self._presence.check(thoroughly=False)
+        except StorageError as error:
+            raise self._fail(error) from error
 
     def tend(self) -> None:
         """Looks whether the volume is still where it was opened, and after its reserve. Raises VolumeAbsentError."""
         if self._is_over:
             raise self._refusal()
-        self._check_presence(thoroughly=True)
         reserve = self._opened.reserve
         with self._reserve_lock:
             try:
+                self._presence.check(thoroughly=True)
                 reserve.tend()
                 if not self._engine.compact_within(reserve.free_bytes):
                     self._engine.check_background()
@@ -194,12 +197,6 @@ class RocksdbVolume:
                 raise self._fail(error) from error
             except OSError as error:  # somebody else was quicker: publishers wait as long as it is not whole
                 _LOGGER.warning("%s: the reserve cannot be kept aside: %s", self._opened.directory, error)
-
-    def _check_presence(self, *, thoroughly: bool) -> None:
-        try:
-            self._presence.check(thoroughly=thoroughly)
-        except StorageError as error:
-            raise self._fail(error) from error
 
     def _sync_log(self) -> None:
         with self._log_lock:

@@ -175,7 +175,8 @@ class Constream(ServedPubend):
     def catch_up(self, upto: Tick, now: int) -> None:
         """The pubend is decided up to here: what is missing is asked for, a window at a time."""
         self._target = max(self._target, upto)
-        self._want_next(now)
+        if self.head < self._target:
+            self._want_next(now)
 
     def on_deadline(self, now: int, stalled_after: int) -> None:
         """Asks for what lies ahead when the head has not moved for `stalled_after` ns (DCT)."""
@@ -224,7 +225,8 @@ class Constream(ServedPubend):
             self._curiosity.clear(((known_upto, FOREVER),))
         if self.head < known_upto:
             self._want_unknown(known_upto, now)
-        self._want_next(now)
+        if self.head < self._target:
+            self._want_next(now)
         if self.scheduler.readers:
             self.scheduler.on_head(now, wall)
 
@@ -288,8 +290,7 @@ class Constream(ServedPubend):
         return horizon
 
     def _want_next(self, now: int) -> None:
-        if self.head < self._target:
-            self._want_unknown(self._window.upto(self.head, self._target), now, urgent=True)
+        self._want_unknown(self._window.upto(self.head, self._target), now, urgent=True)
 
     def _want_unknown(self, upto: Tick, now: int, *, urgent: bool = False) -> None:
         need = self._joining.need

@@ -26,7 +26,8 @@ class LiveDelivery:
         self._batch = batch
         self._first = batch.ticks[0]
         self._previous = previous
-        self._masks = stream.pfs.append(batch.ticks).masks
+        self._masks: dict[int, int] = {}
+        """What matched each durable subscription."""
         self._page = Page(previous, batch.ticks, StepMasks(self._masks), batch)
         """For those who come by later."""
         self._fresh = ~self._page.expired(wall)
@@ -37,30 +38,25 @@ class LiveDelivery:
 
     def run(self, matcher: BatchMatcher, page_cache: PageCache) -> None:
         """Matches, records and sends."""
-        for mask, sids in self._batch.match(self._stream.pubend, matcher):
-            self._to_all(mask, sids)
-        self._stream.pfs.step_done()
-        if self._masks:
-            page_cache.add_live(self._page)
-
-    def _to_all(self, mask: int, sids: Iterable[int]) -> None:
-        """All subscriptions with one filter."""
-        stream = self._stream
+        stream, ticks = self._stream, self._batch.ticks
         positions, live, floors = stream.positions, stream.live, stream.floors
-        for sid in sids:
-            position = positions.get(sid)
-            if position is None or position.since == FOREVER:
-                continue  # a joining subscription is its reader's business
-            due = mask if position.since < self._first else mask & above(self._batch.ticks, position.since)
-            if not due:
-                continue
-            if sid in stream.durable_sids:
-                self._remember(sid, position, due)
-            consumer = live.get(sid)
-            if consumer is not None:
-                floor = floors.get(sid, 0)
-                due = due if floor < self._first else due & above(self._batch.ticks, floor)
-                self._send(sid, consumer, position, due)
+        for mask, sids in self._batch.match(self._stream.pubend, matcher):
+            for sid in sids:
+                position = positions.get(sid)
+                if position is None or position.since == FOREVER:
+                    continue  # a joining subscription is its reader's business
+                due = mask if position.since < self._first else mask & above(ticks, position.since)
+                if not due:
+                    continue
+                if sid in stream.durable_sids:
+                    self._remember(sid, position, due)
+                consumer = live.get(sid)
+                if consumer is not None:
+                    floor = floors.get(sid, 0)
+                    self._send(sid, consumer, position, due if floor < self._first else due & above(ticks, floor))
+        if self._masks:
+            stream.pfs.append(ticks, self._masks)
+            page_cache.add_live(self._page)
 
     def _remember(self, sid: int, position: SubscriptionPosition, mask: int) -> None:
         self._masks[sid] = mask

@@ -12,7 +12,7 @@ written since are several times as long: so a restart reads a bounded tail, howe
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import compress
 from typing import Final
 
@@ -57,7 +57,7 @@ class Step:
     """What a step of the constream matched, in memory."""
 
     ticks: Sequence[Tick]
-    masks: dict[int, int] = field(default_factory=dict)
+    masks: dict[int, int]
 
 
 class Pfs:
@@ -114,18 +114,11 @@ class Pfs:
 
     # ------------------------------------------------------------------------------------- writing
 
-    def append(self, ticks: Sequence[Tick]) -> Step:
-        """Opens a step of these ticks, each above every tick before; the caller fills in the masks."""
-        step = Step(ticks)
-        self._steps.append(step)
-        return step
-
-    def step_done(self) -> None:
-        """The step opened last is complete: it is forgotten if nobody matched, and may have filled its block."""
-        if not self._steps[-1].masks:
-            self._steps.pop()
-            return
-        self._step_ticks += len(self._steps[-1].ticks)
+    def append(self, ticks: Sequence[Tick], masks: dict[int, int]) -> None:
+        """A step of these ticks, each above every tick before, that matched somebody. It may fill its block."""
+        assert masks, "a step that matched nobody leaves no trace"
+        self._steps.append(Step(ticks, masks))
+        self._step_ticks += len(ticks)
         if self._step_ticks >= TICKS_MAX:
             self._close()
 

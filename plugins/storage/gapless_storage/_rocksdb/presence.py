@@ -30,7 +30,7 @@ class Presence:
         self._database = database
         self._files = {path: _file(path) for path in files}
         self._newest_log = self._find_newest_log()
-        self._seen: tuple[_Place, _Place] | None = None
+        self._seen: list[_Place] = []
 
     def check(self, *, thoroughly: bool) -> None:
         """Raises VolumeAbsentError when something is gone, or another one is in its place.
@@ -39,7 +39,10 @@ class Presence:
         that is too coarse for two changes may hide the second one; who asks once a second asks thoroughly.
         """
         try:
-            places = _place(self._directory), _place(self._database)
+            places = [
+                (status.st_dev, status.st_ino, status.st_mtime_ns)
+                for status in (self._directory.stat(), self._database.stat())
+            ]
             if places == self._seen and not thoroughly:
                 return
             for path, file in self._files.items():
@@ -74,11 +77,6 @@ class Presence:
             f"the volume in {self._directory} was removed, replaced or unmounted beneath the broker ({why}): nothing "
             "is receipted any more. Bring it back, and start the broker again"
         )
-
-
-def _place(directory: Path) -> _Place:
-    status = directory.stat()
-    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def _file(path: Path) -> _File:

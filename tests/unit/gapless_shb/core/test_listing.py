@@ -116,7 +116,7 @@ def test_of_several_pubends_the_oldest_event_counts(monkeypatch: pytest.MonkeyPa
     world.hosting.streams["q@1"] = other = world_with("")[2]
     other.positions[client.sid] = SubscriptionPosition(0, since=0)
     other.head = first + 7 * SECOND
-    other.pfs.append([first]).masks[client.sid] = 1
+    other.pfs.append([first], {client.sid: 1})
     monkeypatch.setattr(stream, "head", first + 5 * SECOND)
 
     row = listed(world)

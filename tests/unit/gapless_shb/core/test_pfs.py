@@ -16,8 +16,8 @@ EVERYONE = range(1000)
 
 def step(pfs: Pfs, ticks: Sequence[int], masks: Mapping[int, int]) -> None:
     """A step of the constream."""
-    pfs.append(ticks).masks.update(masks)
-    pfs.step_done()
+    if masks:
+        pfs.append(ticks, dict(masks))
 
 
 def seal(pfs: Pfs, upto: int) -> list[Put]:
@@ -62,10 +62,8 @@ def test_steps_share_a_block_without_the_ticks_that_matched_nobody() -> None:
     assert Block(block.index, block.record).ticks == [1, 3, 7]
 
 
-def test_a_step_that_matched_nobody_leaves_no_trace() -> None:
-    """Nor does one of which the only subscription is gone."""
+def test_a_step_whose_only_subscription_is_gone_leaves_no_trace() -> None:
     pfs = Pfs("p@1", MILLISECOND, 0, 0)
-    step(pfs, [1], {})
     assert not pfs.has_open
     step(pfs, [2], {7: 1})
     pfs.forget(7)

@@ -19,9 +19,9 @@ def written(blocks: list[tuple[int, list[int]]]) -> tuple[Pfs, Records]:
     pfs, records, tick = Pfs("p@1", MILLISECOND, 0, 0), [], 200 * MILLISECOND
     for gap, sids in blocks:
         tick += gap * STEP
-        pfs.append([tick, tick + STEP]).masks.update(dict.fromkeys(sids, 0b11))
+        if sids:
+            pfs.append([tick, tick + STEP], dict.fromkeys(sids, 0b11))
         tick += STEP
-        pfs.step_done()
         records += [(put.index, put.record) for put in pfs.seal(tick, int) if isinstance(put, Put)]
     return pfs, records
 

@@ -72,8 +72,7 @@ class Bench:
 
     def matched(self, *ticks: int) -> None:
         """A block says that these ticks matched; the head is where it was."""
-        self.pfs.append(ticks).masks[7] = (1 << len(ticks)) - 1
-        self.pfs.step_done()
+        self.pfs.append(ticks, {7: (1 << len(ticks)) - 1})
         self.records += [(put.index, put.record) for put in self.pfs.seal(self.head, int) if isinstance(put, Put)]
         self.position.last_tick = ticks[-1]
 
@@ -312,7 +311,7 @@ def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
 def test_ticks_of_open_records_need_no_read() -> None:
     bench = Bench(head=100)
     bench.pfs.sealed_upto = 40
-    bench.pfs.append([60]).masks[7] = 1
+    bench.pfs.append([60], {7: 1})
     bench.position.last_tick = 60
     bench.reader.horizon = 40
     bench.step()
@@ -326,8 +325,7 @@ def test_a_full_block_in_memory_may_say_who_and_not_what_too() -> None:
     bench = Bench(credit=2000, head=2000)
     ticks = range(1, TICKS_MAX + 1)
     bench.pfs.imprecise, bench.pfs.sealed_upto = True, 0
-    bench.pfs.append(ticks).masks.update({7: (1 << 999) - 1, 8: (1 << TICKS_MAX) - 1})
-    bench.pfs.step_done()
+    bench.pfs.append(ticks, {7: (1 << 999) - 1, 8: (1 << TICKS_MAX) - 1})
     bench.position.last_tick = 999
     bench.step()
     assert bench.fetches == [((0, TICKS_MAX),)]
@@ -354,7 +352,7 @@ def test_what_the_chain_has_nothing_of_is_silence_without_a_read() -> None:
     bench = Bench(head=100)
     bench.matched(10)
     bench.pfs.sealed_upto = 60
-    bench.pfs.append([80]).masks[7] = 1
+    bench.pfs.append([80], {7: 1})
     bench.position.last_tick = 80
     bench.reader.horizon = 20
     bench.step()
@@ -386,8 +384,7 @@ def test_who_is_in_few_blocks_goes_from_one_to_the_one_before() -> None:
         if second in {30, 85}:
             bench.matched(second * SECOND)
         else:
-            bench.pfs.append([second * SECOND]).masks[8] = 1
-            bench.pfs.step_done()
+            bench.pfs.append([second * SECOND], {8: 1})
             bench.pfs.seal(second * SECOND, int)
     bench.step()
     bench.answer()
