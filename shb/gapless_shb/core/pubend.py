@@ -6,16 +6,21 @@ The constream moves it on, readers and deliveries look things up here and note w
 
 from __future__ import annotations
 
-from gapless.core.network.facts import PubendMeta
-from gapless.core.stream.ticks import STEP, Tick, tick_at
+from collections.abc import Iterator, ValuesView
+from dataclasses import dataclass, field
+from heapq import heappop, heappush, heapreplace, nsmallest
+
+from gapless.core.network.facts import Held, Hold, PubendMeta
+from gapless.core.stream.ticks import STEP, PubendId, ShbId, Tick, tick_at
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.fetches import GapSegment
-from gapless_shb.core.holds import PubendHolds
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import SubscriptionPosition
-from gapless_shb.core.retention_floor import RetentionFloor
 from gapless_shb.core.state import BrokerState
 from gapless_shb.core.subscriptions import SubscriptionRecord
+
+REPEAT = 1_000_000_000
+"""How long an unanswered row of holds waits before it is sent again, in nanoseconds."""
 
 
 class ServedPubend:
@@ -145,3 +150,135 @@ class ServedPubend:
         """Sends a live consumer the gap that is open: it ends here."""
         gap = self.open_gaps.pop(sid)
         self.live[sid].channel.gap(sid, self.pubend, gap.start, self.behind(gap.end), gap.reason)
+
+
+@dataclass(slots=True)
+class PubendHolds:
+    """One SHB's row at one pubend: what keeps that from forgetting what the SHB has already reported as released.
+
+    A subscription that starts in the past (earliest, a time, a token) needs events that the SHB no longer
+    pinned. Its hold says so to the pubend, durably there, before the subscription is acknowledged. One row
+    per SHB and pubend, under a version, always sent whole (protocol: holds, members).
+    """
+
+    shb: ShbId
+    pubend: PubendId
+    version: int = 0
+    durable: int = 0
+    """The version that is durable here: a higher one may not be sent, or it could be sent twice, differently."""
+    row: dict[int, Tick] = field(default_factory=dict)
+    answered: int = 0
+    send_at: int | None = None
+    """When the row is to be sent (again), as soon as it is durable; None: it is answered."""
+
+    def put(self, sid: int, at: Tick, now: int) -> None:
+        """Asks for events above `at`; 0 asks for the earliest."""
+        self.row[sid] = at
+        self._changed(now)
+
+    def drop(self, sid: int, now: int) -> bool:
+        """The subscription needs its hold no longer; returns whether it had one."""
+        if self.row.pop(sid, None) is None:
+            return False
+        self._changed(now)
+        return True
+
+    def renew(self, now: int) -> None:
+        """After a restart: the pubend may not have heard the last change, least of all that nothing is held."""
+        if self.version:
+            self._changed(now)
+
+    def ask_again(self, now: int) -> None:
+        """Whatever the pubend answers from here on, it answers after this."""
+        self._changed(now)
+
+    def on_held(self, held: Held) -> list[tuple[int, Tick]]:
+        """The pubend keeps the row; returns what the entries were resolved to, if the answer is to this row."""
+        if held.version != self.version or self.answered == self.version:
+            return []
+        self.answered = self.version
+        self.send_at = None
+        resolved = [(sid, held.at[sid]) for sid in self.row if sid in held.at]
+        self.row.update(resolved)
+        return resolved
+
+    def waits_for(self, sid: int) -> bool:
+        """Whether the subscription's entry is not known to be kept yet."""
+        return sid in self.row and self.answered != self.version
+
+    def due(self, now: int) -> Hold | None:
+        """The row, if it must be sent (again) now."""
+        if self.send_at is None or now < self.send_at or self.durable < self.version:
+            return None
+        self.send_at = now + REPEAT
+        return Hold(self.shb, self.pubend, self.version, dict(self.row))
+
+    @property
+    def deadline(self) -> int | None:
+        """When `due` wants to be asked."""
+        return self.send_at if self.durable >= self.version else None
+
+    def _changed(self, now: int) -> None:
+        self.version += 1
+        self.send_at = now
+
+
+class RetentionFloor:
+    """Who pins the log, and how far down: what makes released(p) cheap to know (protocol: positions).
+
+    Only positions that are not idle do: the others go along with what is delivered. Their lowest is the top of
+    a heap, whose entries are brought up to date when they come to the top, and not before: what is done with only
+    grows while a position pins, so an old entry is too low, never too high. A checkpoint costs what changed at the
+    bottom, not what there is.
+    """
+
+    __slots__ = ("_heap", "_queued", "pinning")
+
+    def __init__(self) -> None:
+        self.pinning: dict[int, SubscriptionPosition] = {}
+        self._heap: list[tuple[Tick, int]] = []
+        self._queued: set[int] = set()
+        """Who has an entry in the heap: one each, also if it pins no more."""
+
+    def __len__(self) -> int:
+        return len(self.pinning)
+
+    def __contains__(self, sid: object) -> bool:
+        return sid in self.pinning
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.pinning)
+
+    def values(self) -> ValuesView[SubscriptionPosition]:
+        """All of the positions."""
+        return self.pinning.values()
+
+    def put(self, sid: int, position: SubscriptionPosition) -> None:
+        """This one pins from what it is done with on."""
+        self.pinning[sid] = position
+        if sid not in self._queued:
+            self._queued.add(sid)
+            heappush(self._heap, (position.done_upto, sid))
+
+    def discard(self, sid: int) -> None:
+        """It pins nothing any more."""
+        self.pinning.pop(sid, None)
+
+    def lowest_few(self, count: int) -> list[int]:
+        """Who is done with least, so many of them."""
+        return nsmallest(count, self.pinning, key=lambda sid: (self.pinning[sid].done_upto, sid))
+
+    def lowest(self) -> Tick | None:
+        """How far everybody who pins is done; None when nobody does."""
+        heap = self._heap
+        while heap:
+            entered, sid = heap[0]
+            position = self.pinning.get(sid)
+            if position is None:
+                heappop(heap)
+                self._queued.discard(sid)
+            elif position.done_upto > entered:
+                heapreplace(heap, (position.done_upto, sid))
+            else:
+                return entered
+        return None

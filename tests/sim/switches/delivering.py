@@ -150,7 +150,7 @@ PROGRESS = (
         "Who was seen to pin nothing, and pins again later, is not looked at any more when the lowest is sought.",
         (
             Edit(
-                "gapless_shb.core.retention_floor:RetentionFloor.lowest",
+                "gapless_shb.core.pubend:RetentionFloor.lowest",
                 "            self._queued.discard(sid)",
                 "            pass",
             ),

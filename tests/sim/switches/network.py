@@ -130,7 +130,7 @@ CURIOSITY = (
         "hold_not_repeated",
         ("T46",),
         "A row of holds is sent once, answered or not.",
-        (Edit("gapless_shb.core.holds:PubendHolds.due", "self.send_at = now + REPEAT", "self.send_at = None"),),
+        (Edit("gapless_shb.core.pubend:PubendHolds.due", "self.send_at = now + REPEAT", "self.send_at = None"),),
         ("V1",),
         "A subscription from `earliest` that needs a hold, and the row or its answer is lost (hostile: lose).",
     ),

@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.selectors.group import Bucket, Entry, Filed
-from gapless.selectors.spans import LIMIT_MAX, Spans, cells_of, grid_of
+from gapless.selectors.group import LIMIT_MAX, Bucket, Entry, Filed, Spans, cells_of, grid_of
 
 bounds = st.floats(-LIMIT_MAX, LIMIT_MAX) | st.integers(-20, 20) | st.floats(-5, 5, width=16)
 

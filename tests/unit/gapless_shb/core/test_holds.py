@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.network.facts import Held
-from gapless_shb.core.holds import REPEAT, PubendHolds
+from gapless_shb.core.pubend import REPEAT, PubendHolds
 
 
 def kept(holds: PubendHolds) -> Held:

@@ -9,7 +9,7 @@ from gapless.core.ports import Put
 from gapless.core.stream.ticks import MILLISECOND, STEP
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.pfs import Found, Pfs
-from gapless_shb.core.pfs_chain import ChainWalk
+from gapless_shb.core.readers import ChainWalk
 
 Records = list[tuple[int, bytes]]
 

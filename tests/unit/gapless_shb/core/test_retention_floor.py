@@ -9,7 +9,7 @@ import pytest
 from gapless.core.wire import messages as m
 from gapless_shb.core.checkpoint import checkpoint, released
 from gapless_shb.core.positions import SubscriptionPosition
-from gapless_shb.core.retention_floor import RetentionFloor
+from gapless_shb.core.pubend import RetentionFloor
 from unit.gapless_shb.core.harness import PUBEND, Client
 from unit.gapless_shb.core.test_constream import push, world_with
 
