@@ -86,6 +86,8 @@ class Log:
         self.reserved: Tick = 0
         """Durable: silence may be asserted up to here, for no incarnation will log at or below it (T2)."""
         self._reserved_asked: Tick = 0
+        self._renewed_above: Tick = 0
+        """Above this less than half of the reservation is left, and a fresh one is asked for."""
         self.last_assigned: Tick = 0
         """The last tick that has an event, durable or not; the next record is linked to it."""
         self.said_at = 0
@@ -102,6 +104,7 @@ class Log:
         self.newest = self.last_assigned = newest
         self.lost = self.lost_asked = lost
         self.reserved = self._reserved_asked = reserved
+        self._renewed_above = reserved - self._reservation_span // 2
         self.index = index
 
     # ------------------------------------------------------------------------------------ the growing end
@@ -145,7 +148,8 @@ class Log:
         self.last_assigned = batch.last_tick
         self.index.add(batch.last_tick, len(raw))
         self._outbox.append(self.stream, batch.last_tick, raw, then)
-        self.renew_reservation(self.clock.latest)
+        if self.clock.latest > self._renewed_above:
+            self._reserve(self.clock.latest, None)
         return batch
 
     def appended(self, indices: Sequence[Tick], now: int) -> list[PendingBatch]:
@@ -189,15 +193,12 @@ class Log:
             self.clock.promise(upto)
             self._say(upto, EMPTY)
         self.said_at = now
-        self.renew_reservation(time)
-
-    def renew_reservation(self, time: Tick) -> None:
-        """Asks for a reservation from `time` on when less than half of the last one is left."""
-        if self._reserved_asked - time < self._reservation_span // 2:
+        if time > self._renewed_above:
             self._reserve(time, None)
 
     def _reserve(self, time: Tick, then: Then | None) -> None:
         reserved = self._reserved_asked = max(time + self._reservation_span, self._reserved_asked)
+        self._renewed_above = reserved - self._reservation_span // 2
 
         def durable(now: int, wall: int) -> None:
             self.reserved = reserved

@@ -19,30 +19,27 @@ class ByteIndex:
     bytes: when they become too many, every second one goes and new ones come half as often.
     """
 
-    __slots__ = ("_grain", "_sums", "_ticks")
+    __slots__ = ("_grain", "_sums", "_ticks", "total")
 
     def __init__(self, points: Sequence[tuple[Tick, int]] = ((0, 0),)) -> None:
         """An index with these points; the first is the foot of the log."""
         self._ticks = [tick for tick, _ in points]
         self._sums = [total for _, total in points]
         self._grain = 0
+        self.total = self._sums[-1]
+        """Bytes ever logged."""
 
     def __len__(self) -> int:
         return len(self._ticks)
 
     @property
-    def total(self) -> int:
-        """Bytes ever logged."""
-        return self._sums[-1]
-
-    @property
     def size(self) -> int:
         """About how many bytes are in the log."""
-        return self._sums[-1] - self._sums[0]
+        return self.total - self._sums[0]
 
     def add(self, tick: Tick, size: int) -> None:
         """A record of `size` bytes was appended under `tick`."""
-        total = self._sums[-1] + size
+        total = self.total = self.total + size
         if len(self._sums) > 2 and total - self._sums[-2] < self._grain:
             self._ticks[-1], self._sums[-1] = tick, total
             return

@@ -363,7 +363,8 @@ class SubscriberHostingBroker:
                 self._expiry.on_beat(self._is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now))
                 self._await_beat(now)
         for stream in self._streams():
-            stream.scheduler.pump(now, wall)
+            if stream.scheduler.readers:
+                stream.scheduler.pump(now, wall)
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
 
     def take_effects(self) -> list[object]:

@@ -44,7 +44,7 @@ class Fence:
     @staticmethod
     def create(path: Path, mark: Mark) -> None:
         """Makes the file, durably, with this mark in it."""
-        replace_file(path, _slot(mark).ljust(_FILE_BYTES, b"\0"))
+        replace_file(path, (_MAGIC + mark.encode()).ljust(_FILE_BYTES, b"\0"))
 
     def advance(self, mark: Mark) -> None:
         """Blocks until the file says `mark`. Never goes back.
@@ -55,7 +55,7 @@ class Fence:
         assert (mark.generation, mark.counter) > (self.mark.generation, self.mark.counter)
         self.check_owner()
         slot = 1 - self._slot
-        encoded = _slot(mark)
+        encoded = _MAGIC + mark.encode()
         offset = slot * _SLOT_BYTES
         os.lseek(self._descriptor, offset, os.SEEK_SET)
         written = os.write(self._descriptor, encoded)
@@ -96,7 +96,3 @@ class Fence:
             return Mark.decode(encoded[len(_MAGIC) :])
         except ValueError:
             return None
-
-
-def _slot(mark: Mark) -> bytes:
-    return _MAGIC + mark.encode()
