@@ -140,8 +140,7 @@ class Log:
         tick = self.clock.take(pub.events.count, now, wall)
         assert tick > self.last_assigned, "ticks ascend"
         batch = PendingBatch(publisher, pub.epoch, pub.first, tick, pub.events, headers, crc, reply_to)
-        record = Record(publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, crc)
-        raw = encode_record(self.tag, record)
+        raw = encode_record(self.tag, publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, crc)
         self.pending.append(batch)
         publisher.pending.append(batch)
         self.pending_bytes += pub.events.size

@@ -38,7 +38,7 @@ def checksum(columns: EventColumns) -> int:
 
 
 class Record:
-    """One batch of the log. `previous` is the last tick of the record before it, 0 in the first."""
+    """One batch as the log has it. `previous` is the last tick of the record before it, 0 in the first."""
 
     __slots__ = ("columns", "crc", "epoch", "first_sequence", "first_tick", "previous", "publisher")
 
@@ -87,22 +87,20 @@ class Record:
         return self.columns.batch(self.ticks).slice(start, min(stop, self.count))
 
 
-def encode_record(tag: int, record: Record) -> bytes:
-    """A record's bytes."""
-    assert record.previous < record.first_tick, "ticks ascend"
-    name = record.publisher.encode()
-    columns = record.columns
-    head = _HEAD.pack(
-        VERSION,
-        len(name),
-        columns.count,
-        tag,
-        record.epoch,
-        record.first_sequence,
-        record.first_tick,
-        record.previous,
-        record.crc,
-    )
+def encode_record(
+    tag: int,
+    publisher: str,
+    epoch: int,
+    first_sequence: int,
+    first_tick: Tick,
+    previous: Tick,
+    columns: EventColumns,
+    crc: int,
+) -> bytes:
+    """The bytes of what is read again as a `Record`."""
+    assert previous < first_tick, "ticks ascend"
+    name = publisher.encode()
+    head = _HEAD.pack(VERSION, len(name), columns.count, tag, epoch, first_sequence, first_tick, previous, crc)
     checked = head + name
     return b"".join((checked, _CHECKSUM.pack(google_crc32c.value(checked)), columns.lengths, columns.blob))
 
