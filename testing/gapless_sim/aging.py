@@ -33,6 +33,8 @@ class Ages:
         """What new events are stamped with at most: as that, but that a start believes what the wall clock shows."""
         self._began: dict[str, tuple[int, int]] = {}
         """When each broker began to recover the last time, and how often its clock had been set by then."""
+        self._open: dict[str, dict[PubendId, bool]] = {}
+        """Which pubends each broker has, and whether they were there since it began to recover the last time."""
 
     def is_early(self, history: History, tick: Tick) -> bool:
         """Whether an event may be gone although somebody needs it: if its PHB was told so, and it is old enough."""
@@ -58,7 +60,12 @@ class Ages:
         return wall_at(upto) <= self._stamps[history.pubend].latest(self._world.now) + PROMISED_MS
 
     def vanished(self, broker: str) -> None:
-        """A broker is about to recover."""
+        """A broker is about to recover. A start that was cut off may have promised ticks by what its clock showed."""
+        pubends = self._open.get(broker, {})
+        for pubend, is_open in pubends.items():
+            if not is_open:
+                self._believe_start(broker, pubend)
+            pubends[pubend] = False
         self._began[broker] = self._world.now, len(self._world.brokers[broker].node_clock.jumps)
 
     def opened(self, broker: str, pubend: PubendId, created: Tick) -> None:
@@ -68,9 +75,14 @@ class Ages:
         if pubend not in self._presents:
             self._presents[pubend] = Present(wall_at(created), began, jumps)
             self._stamps[pubend] = Present(wall_at(created), began, jumps)
+        self._open.setdefault(broker, {})[pubend] = True
+        self._believe_start(broker, pubend)
+
+    def _believe_start(self, broker: str, pubend: PubendId) -> None:
+        """A start believes whatever the wall clock has shown since it began."""
         self._note_clock(broker, pubend)
         clock, now = self._world.brokers[broker].node_clock, self._world.now
-        since = clock.jumps[jumps:]
+        since = clock.jumps[self._began.get(broker, (0, 0))[1] :]
         shown = max(clock.wall(now) - sum(since[at:]) for at in range(len(since) + 1))
         # It goes on behind what it may have promised before.
         self._stamps[pubend].believe(now, max(shown, self._stamps[pubend].latest(now) + PROMISED_MS))

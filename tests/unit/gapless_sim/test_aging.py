@@ -84,3 +84,30 @@ def test_stamps_follow_a_leap_across_a_start_and_none_else() -> None:
     hands.opens()
     assert hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 2 * LEAP_MS))
     assert not hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 3 * LEAP_MS))
+
+
+def test_a_start_that_was_cut_off_may_have_followed_a_leap() -> None:
+    hands = with_an_event()
+    history, clock = hands.model.histories[P], hands.world.brokers[NODE].node_clock
+
+    clock.jump(2 * LEAP_MS)
+    hands.model.vanished(NODE)
+    clock.jump(-2 * LEAP_MS)
+    hands.model.vanished(NODE)
+    hands.opens()
+
+    assert hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 2 * LEAP_MS))
+    assert not hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 3 * LEAP_MS))
+
+
+def test_a_leap_that_was_over_before_a_start_is_not_followed() -> None:
+    hands = with_an_event()
+    history, clock = hands.model.histories[P], hands.world.brokers[NODE].node_clock
+
+    clock.jump(2 * LEAP_MS)
+    clock.jump(-2 * LEAP_MS)
+    hands.model.vanished(NODE)
+    hands.model.vanished(NODE)
+    hands.opens()
+
+    assert not hands.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 2 * LEAP_MS))
