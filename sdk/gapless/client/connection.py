@@ -151,7 +151,7 @@ class Connection(RangeCalls):
     # What it does.
 
     def session(self, ack_mode: AckMode = AckMode.TOKEN) -> Session:
-        """A session, as a block or not. AUTO acknowledges an event when the next one is asked for."""
+        """A session, as a block or not. `ack_mode` is who acknowledges, and when: the application by default."""
         self._driver.check_open()
         session = Session(self._driver, ack_mode, self._forget, self._archive)
         self._sessions.append(session)

@@ -95,7 +95,7 @@ class Connection(RangeCalls):
         return self._runner.alive and self._connection.connected
 
     def session(self, ack_mode: AckMode = AckMode.TOKEN) -> Session:
-        """A session, as a block or not. AUTO acknowledges an event when the next one is asked for."""
+        """A session, as a block or not. `ack_mode` is who acknowledges, and when: the application by default."""
         return Session(self._runner, self._runner.do(lambda: self._connection.session(ack_mode)))
 
     def subscriptions(self, timeout: float | None = None) -> list[SubscriptionInfo]:

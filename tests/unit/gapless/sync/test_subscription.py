@@ -9,7 +9,7 @@ import pytest
 import gapless
 from unit.gapless.client.conftest import ADDRESS
 from unit.gapless.client.fake_archive import FakeArchive
-from unit.gapless.client.fake_broker import PUBEND
+from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.client.fake_network import FakeNetwork
 from unit.gapless.sync.conftest import World
 
@@ -92,6 +92,33 @@ def test_auto(world: World) -> None:
             assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[0]}
         world.connection.pubends()
         assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[1]}
+
+
+def test_dups_ok(world: World) -> None:
+    with world.connection.session(gapless.AckMode.DUPS_OK) as session:
+        with session.subscribe("t", name="s") as subscription:
+            ticks = world.log(b"a", b"b")
+            next(subscription)
+            next(subscription)
+            time.sleep(0.3)
+            assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: BASE}
+
+            assert subscription.receive(timeout=0.3) is None
+            assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[1]}
+            more = world.log(b"c")
+            next(subscription)
+        world.connection.pubends()
+        assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: more[0]}
+
+
+def test_dups_ok_acknowledges_nothing_of_what_is_in_hand_when_a_block_fails(world: World) -> None:
+    with world.connection.session(gapless.AckMode.DUPS_OK) as session:
+        with pytest.raises(ZeroDivisionError), session.subscribe("t", name="s") as subscription:
+            world.log(b"a", b"b")
+            next(subscription)
+            raise ZeroDivisionError
+        world.connection.pubends()
+        assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: BASE}
 
 
 def test_the_status_of_the_broker(world: World) -> None:
