@@ -56,7 +56,6 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     correlation_id: str | None = None
     reply_to: str | None = None
     type: str | None = None
-    group_id: str | None = None
 
     def __repr__(self) -> str:
         """The fields that are set, on a line of bounded length."""

@@ -88,7 +88,6 @@ HEADER_FIELDS: Final = (
     HeaderField("correlation_id", "JMSCorrelationID", str, None, _check_text, attrgetter("correlation_id")),
     HeaderField("reply_to", "", str, None, _check_topic, attrgetter("reply_to")),
     HeaderField("type", "JMSType", str, None, _check_text, attrgetter("type")),
-    HeaderField("group_id", "JMSXGroupID", str, None, _check_text, attrgetter("group_id")),
     HeaderField("message_id", "JMSMessageID", str, None, None, attrgetter("message_id")),
     HeaderField("timestamp", "JMSTimestamp", datetime, None, None, lambda event: milliseconds(event.timestamp)),
     HeaderField("delivery_mode", "JMSDeliveryMode", str, PERSISTENT, None, lambda _event: PERSISTENT),
@@ -104,7 +103,6 @@ class SentHeaders(TypedDict, total=False):
     correlation_id: str | None
     reply_to: str | None
     type: str | None
-    group_id: str | None
 
 
 SENT_FIELDS: Final = tuple(field for field in HEADER_FIELDS if field.check is not None)

@@ -48,7 +48,6 @@ class Extras(msgspec.Struct, array_like=True, frozen=True, gc=False):
     correlation_id: str = ""
     reply_to: str = ""
     type: str = ""
-    group_id: str = ""
 
 
 def _sent(value: object) -> Any:
@@ -145,11 +144,6 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
     def type(self) -> str | None:
         """The sender's name for the kind of event, or None."""
         return (self.extras and self.extras.type) or None
-
-    @property
-    def group_id(self) -> str | None:
-        """The group that the sender put the event in, or None."""
-        return (self.extras and self.extras.group_id) or None
 
     @property
     def headers(self) -> Mapping[str, bool | int | float | str | None]:
