@@ -23,7 +23,7 @@ from gapless_phb.core.validation import BatchCheck
 
 
 class Own:
-    """Wires its parts: the intake takes batches, the log keeps them (a `gapless_phb.core.source.Source`)."""
+    """Wires its parts: the publish handler takes batches, the log keeps them (a `gapless_phb.core.source.Source`)."""
 
     def __init__(
         self,

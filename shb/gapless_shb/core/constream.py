@@ -132,11 +132,6 @@ class Constream(ServedPubend):
         """How far this SHB was ever told of the pubend."""
         return max(self._target, self._istream.known_upto)
 
-    @property
-    def caught_up(self) -> bool:
-        """Whether the head has reached all that."""
-        return self.head >= self.told_upto
-
     def demote(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
         """A live consumer has no credit for what is due: a reader sends it as it gets some (T26)."""
         self.scheduler.demoted += 1
