@@ -201,7 +201,7 @@ class Host:
             self._pump()
 
     def _pump(self) -> None:
-        while effects := self.core.take_effects():
+        while effects := self.core.take_effects(self.now, self.wall):
             for effect in effects:
                 if isinstance(effect, Write):
                     self._write(effect)

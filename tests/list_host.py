@@ -313,7 +313,7 @@ class ListHost:
         self._timers.on_deadline(now, wall)
         self._look_at = now + LOOK_EVERY
 
-    def take_effects(self) -> Sequence[object]:
+    def take_effects(self, now: int, wall: int) -> Sequence[object]:
         """What goes to the log stays here; the node hears the rest."""
         effects: list[object] = []
         for effect in self._outbox.take():

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from gapless.core.gauges import Family, Gauge
-from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict, Wake
+from gapless.core.network.facts import Outcome, Post, Posted, Submit, SubmitOpen, Submitted, Verdict, Wake
 from gapless.core.network.seam import Effects, RouterBase, RouterContext, RouterHandler
 from gapless.core.ports import ClientSession, Handler, Put, Read, ReadResult, RequestHandler, SessionEnded, Tell, Write
 from gapless.core.wire.messages import ListedPubend, ListPubends, PubendList, TickRun
@@ -31,7 +31,7 @@ class StraightRouter(RouterBase):
     def handlers(self) -> Mapping[type, RouterHandler]:
         straight = dict.fromkeys((Submit, SubmitOpen, Submitted), self._pass_on)
         own: dict[type, RouterHandler] = {RouterContext: self.start, Wake: self.wake}
-        return dict.fromkeys(super().handlers(), self._note) | straight | own
+        return dict.fromkeys(super().handlers(), self._note) | straight | own | {Post: self._deliver}
 
     def start(self, now: int, context: RouterContext) -> Effects:
         self.context = context
@@ -49,6 +49,11 @@ class StraightRouter(RouterBase):
 
     def _pass_on(self, now: int, said: Submit | SubmitOpen | Submitted) -> Effects:
         return [said]
+
+    def _deliver(self, now: int, mail: Post) -> Effects:
+        assert self.context is not None
+        self.told.append(mail)
+        return [Posted(mail.to_node, mail.role, mail.data)] if mail.to_node == self.context.broker else []
 
     def _note(self, now: int, fact: object) -> Effects:
         self.told.append(fact)
@@ -100,7 +105,7 @@ class LogRole:
         self.deadline_at = None
         self.calls.append(("deadline", (now, wall)))
 
-    def take_effects(self) -> Sequence[object]:
+    def take_effects(self, now: int, wall: int) -> Sequence[object]:
         effects, self.effects = self.effects, []
         return effects
 

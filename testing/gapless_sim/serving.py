@@ -44,8 +44,8 @@ def watched_role(world: World, broker: str, open_role: Callable[..., Role]) -> C
 
         handlers = {kind: _heard(world, broker, kind, handler) for kind, handler in requests.items()}
 
-        def taken() -> Any:
-            effects = take_effects()
+        def taken(now: int, wall: int) -> Any:
+            effects = take_effects(now, wall)
             for effect in effects:
                 for session, message in _said(effect):
                     world.observe.served(broker, session, message)

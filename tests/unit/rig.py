@@ -179,7 +179,7 @@ class Rig(Generic[R]):
             return  # what `on_said` feeds is answered after what was said with it
         self._pumping = True
         try:
-            while effects := self.role.take_effects():
+            while effects := self.role.take_effects(self.now, self.wall):
                 for effect in effects:
                     self._do(effect)
         finally:

@@ -200,7 +200,7 @@ class PublisherHostingBroker:
             self._outbox.wake_at(pubend.deadline)
         self._watch_clock()
 
-    def take_effects(self) -> Sequence[object]:
+    def take_effects(self, now: int, wall: int) -> Sequence[object]:
         """What to do, in order."""
         return self._outbox.take()
 

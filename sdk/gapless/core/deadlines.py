@@ -36,11 +36,6 @@ class Deadlines(Generic[Timer]):
         if at < self._at.get(timer, at + 1):
             self.set(timer, at)
 
-    def set_later(self, timer: Timer, at: int) -> None:
-        """The timer expires at this time, unless it is set and expires later."""
-        if at > self._at.get(timer, at - 1):
-            self.set(timer, at)
-
     def clear(self, timer: Timer) -> None:
         """The timer does not expire."""
         self._at.pop(timer, None)

@@ -273,7 +273,10 @@ class RoleContext:
 
 
 class Role(Protocol):
-    """One pure core. The node calls `start` once, then whatever happens, and takes effects after each call."""
+    """One pure core. The node calls `start` once, then whatever happens, and takes its effects at the end of the turn.
+
+    What it wants may change by being called, and by nothing else: a role that was not called is not asked.
+    """
 
     name: str
 
@@ -301,8 +304,8 @@ class Role(Protocol):
     def on_deadline(self, now: int, wall: int) -> None:
         """The deadline has come."""
 
-    def take_effects(self) -> Sequence[object]:
-        """What to do, in order; emptied by the call."""
+    def take_effects(self, now: int, wall: int) -> Sequence[object]:
+        """What to do, in order; emptied by the call. Asked once after all calls of a turn, and `deadline` after it."""
 
     def gauges(self) -> Iterable[Gauge]:
         """The figures of this role, computed when they are asked for."""

@@ -36,10 +36,6 @@ class VolumeWriter:
 
     def write(self, operations: Sequence[Operation]) -> None:
         """Writes them as one atomic batch, which a sync makes durable. Raises what the volume's `write` raises."""
-        self._stage(operations)
-        self._volume.write()
-
-    def _stage(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
             kind = type(operation)
             if type(operation) is Append:
@@ -55,6 +51,7 @@ class VolumeWriter:
             else:
                 assert kind is Chop
                 self._stream(operation.stream).chop(operation.upto)  # type: ignore[union-attr]
+        self._volume.write()
 
     def _stream(self, name: str) -> LogStream:
         stream = self._streams.get(name)

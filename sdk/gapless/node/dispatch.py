@@ -5,7 +5,7 @@ Rules of this module: as for the cores (`gapless.core`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, Final, get_args
@@ -35,13 +35,18 @@ class Dispatch:
     def __init__(self, roles: Sequence[Role]) -> None:
         """Raises ConfigurationError when two roles claim the same message, or a fact that concerns no pubend."""
         self._names = [role.name for role in roles]
-        tables = [role.handlers() for role in roles]
+        self.touched: set[int] = set()
+        """The roles that were called since this was last cleared, by position: they may want something."""
+        tables: list[dict[type, Handler]] = [
+            {kind: self._touching(source, handler) for kind, handler in role.handlers().items()}
+            for source, role in enumerate(roles)
+        ]
         self.merged = MergedRequests()
         """What clients asked and several roles answer."""
-        self.requests = requests_of(roles, self.merged)
+        self.requests = self._requests_of(roles)
         """The handler of each client message that a role answers."""
         self.facts: dict[type, Handler] = {
-            kind: self._taker(kind, takers) for kind, takers in takers_of(roles).items()
+            kind: self._taker(kind, takers) for kind, takers in takers_of(roles, tables).items()
         } | {routing.Posted: self._on_posted}
         """What takes each fact that a router may say to a core."""
         self.session_ended = [table[SessionEnded] for table in tables if SessionEnded in table]
@@ -64,6 +69,27 @@ class Dispatch:
             names = self._names[host], self._names[source]
             raise ConfigurationError(f"the roles {names[0]!r} and {names[1]!r} both host {opened.meta.pubend}")
         self._hosted[opened.meta.pubend] = source, opened.meta
+
+    def _touching(self, source: int, handler: Callable[..., None]) -> Callable[..., None]:
+        def handle(*said_and_time: Any) -> None:
+            self.touched.add(source)
+            handler(*said_and_time)
+
+        return handle
+
+    def _requests_of(self, roles: Sequence[Role]) -> dict[type, RequestHandler]:
+        """The handler of each client message that a role answers; several roles may answer what can be merged."""
+        claimed: dict[type, str] = {}
+        takers: dict[type, dict[int, RequestHandler]] = {}
+        for source, role in enumerate(roles):
+            for kind, handler in role.requests().items():
+                if kind not in MERGES:
+                    _claim(claimed, kind, role)
+                takers.setdefault(kind, {})[source] = self._touching(source, handler)
+        return {
+            kind: next(iter(found.values())) if len(found) == 1 else self.merged.handler(kind, found)
+            for kind, found in takers.items()
+        }
 
     def _taker(self, kind: type, takers: dict[int, Handler]) -> Handler:
         if len(takers) > 1:
@@ -90,33 +116,18 @@ class Dispatch:
         self._mailboxes.get(posted.role, _nobody)(posted, now, wall)
 
 
-def takers_of(roles: Sequence[Role]) -> dict[type, dict[int, Handler]]:
+def takers_of(roles: Sequence[Role], tables: Sequence[Mapping[type, Handler]]) -> dict[type, dict[int, Handler]]:
     """Who takes each fact that a router may say to a core, by position."""
     claimed: dict[type, str] = {}
     takers: dict[type, dict[int, Handler]] = {kind: {} for kind in get_args(Effect)}
-    for source, role in enumerate(roles):
-        for kind, handler in role.handlers().items():
+    for source, (role, table) in enumerate(zip(roles, tables, strict=True)):
+        for kind, handler in table.items():
             if kind in (SessionEnded, routing.Posted, Appended):  # for every role that takes it, or for who asked
                 continue
             if kind not in PUBEND_OF:
                 _claim(claimed, kind, role)
             takers.setdefault(kind, {})[source] = handler
     return takers
-
-
-def requests_of(roles: Sequence[Role], merged: MergedRequests) -> dict[type, RequestHandler]:
-    """The handler of each client message that a role answers; several roles may answer what can be merged."""
-    claimed: dict[type, str] = {}
-    takers: dict[type, dict[int, RequestHandler]] = {}
-    for source, role in enumerate(roles):
-        for kind, handler in role.requests().items():
-            if kind not in MERGES:
-                _claim(claimed, kind, role)
-            takers.setdefault(kind, {})[source] = handler
-    return {
-        kind: next(iter(found.values())) if len(found) == 1 else merged.handler(kind, found)
-        for kind, found in takers.items()
-    }
 
 
 def _claim(claimed: dict[type, str], kind: type, role: Role) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from gapless.core.alarms import Alarm, RaisedAlarm
@@ -172,6 +171,7 @@ class Machine:
         self._to_router = router.handlers()
         self._from_roles = self._role_effects()
         self._from_router = self._router_effects()
+        self._to_roles = {kind: to for kind, to in self._dispatch.facts.items() if kind not in self._from_router}
         self.alive = True
         """Whether it has neither failed nor been abandoned."""
         self.scheduled = False
@@ -186,6 +186,8 @@ class Machine:
         self._events: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What happened, to be taken in by the next turn."""
         self._due: int | None = None
+        self._role_dues: list[int | None] = [None] * len(self._roles)
+        """The deadline of each role, as it was when the role was last asked what it wants."""
         self._now, self._wall = 0, 0
         self._names = {ROUTER: "router", SESSIONS_PART: "sessions", NODE: "node"} | {
             source: role.name for source, role in enumerate(roles)
@@ -217,8 +219,9 @@ class Machine:
         """The first call: the router starts, then each role says what there is."""
         self._now, self._wall = now, wall
         self._tell_router(context, NODE)
-        for role in self._roles:
+        for source, role in enumerate(self._roles):
             role.start(now, wall)
+            self._dispatch.touched.add(source)
 
     def accept(self, link: Link) -> LinkOwner:
         """A client connected; the owner hears its link."""
@@ -333,8 +336,7 @@ class Machine:
         wake = self._router.next_wake()
         if wake is not None and (due is None or wake < due):
             due = wake
-        for role in self._roles:
-            wake = role.deadline()
+        for wake in self._role_dues:
             if wake is not None and (due is None or wake < due):
                 due = wake
         return due
@@ -353,80 +355,92 @@ class Machine:
 
     def _take_frames(self, number: int, payloads: Sequence[bytes]) -> None:
         self.sessions.on_frames(number, payloads, self._now, self._wall)
-        self._take_from_sessions()
+        if self.sessions.effects:
+            self._take_from_sessions()
 
     def _take_broken(self, number: int, reason: str) -> None:
         self.sessions.on_broken(number, reason, self._now)
-        self._take_from_sessions()
+        if self.sessions.effects:
+            self._take_from_sessions()
 
     def _take_closed(self, number: int) -> None:
         self.sessions.on_link_closed(number)
-        self._take_from_sessions()
+        if self.sessions.effects:
+            self._take_from_sessions()
 
     def _take_pending(self, number: int, pending: int) -> None:
         self.sessions.on_pending(number, pending, self._now)
-        self._take_from_sessions()
+        if self.sessions.effects:
+            self._take_from_sessions()
 
     def _take_durable(self, cookies: Iterable[Cookie]) -> None:
         now, wall = self._now, self._wall
         for source, cookie in cookies:
             if source == ROUTER:
                 self._tell_router(routing.Saved(cookie), NODE)
-            elif type(cookie) is Appended:
+                continue
+            self._dispatch.touched.add(source)
+            if type(cookie) is Appended:
                 self._dispatch.appended[source](cookie, now, wall)
             else:
                 self._roles[source].on_durable(cookie, now, wall)
 
     def _roles_on_read(self, source: int, result: ReadResult) -> None:
+        self._dispatch.touched.add(source)
         self._roles[source].on_read(result, self._now, self._wall)
 
     def _take_space(self, low: bool) -> None:  # noqa: FBT001 - an event's arguments have no names
-        for role in self._roles:
+        for source, role in enumerate(self._roles):
+            self._dispatch.touched.add(source)
             role.on_space(self._now, self._wall, low=low)
 
     def _close_sessions(self, reason: str) -> None:
         self.sessions.close(reason)
-        self._take_from_sessions()
+        if self.sessions.effects:
+            self._take_from_sessions()
 
     def _on_deadline(self, now: int, wall: int) -> None:
         self.sessions.on_deadline(now)
-        self._take_from_sessions()
+        if self.sessions.effects:
+            self._take_from_sessions()
         wake = self._router.next_wake()
         if wake is not None and wake <= now:
             self._tell_router(routing.Wake(), NODE)
-        for role in self._roles:
-            due = role.deadline()
+        for source, due in enumerate(self._role_dues):
             if due is not None and due <= now:
-                role.on_deadline(now, wall)
+                self._dispatch.touched.add(source)
+                self._roles[source].on_deadline(now, wall)
 
     # The parts against each other: what the router said, then what each role says to it, until all are silent.
 
     def _run(self) -> None:
-        for _ in range(ROUNDS_MAX):
-            if not self._run_round():
-                return
-        raise AssertionError(f"the node's parts still talk after {ROUNDS_MAX} rounds: {self._queue[:3]}")
+        """A part to which nothing happened is not asked: what a role wants changes when it is called, and only then."""
+        now, wall, touched = self._now, self._wall, self._dispatch.touched
+        rounds = 0
+        while self._queue or touched:
+            rounds += 1
+            if rounds > ROUNDS_MAX:
+                raise AssertionError(f"the node's parts still talk after {ROUNDS_MAX} rounds: {self._queue[:3]}")
+            queue, self._queue = self._queue, []
+            for effect in queue:
+                to_role = self._to_roles.get(type(effect))
+                if to_role is not None:
+                    to_role(effect, now, wall)
+                else:
+                    self._from_router[type(effect)](effect)
+            asked = sorted(touched)
+            touched.clear()
+            for source in asked:
+                role = self._roles[source]
+                for said in role.take_effects(now, wall):
+                    self._from_roles[type(said)](said, source)
+                self._role_dues[source] = role.deadline()
+            if self.sessions.effects:
+                self._take_from_sessions()
 
-    def _run_round(self) -> bool:
-        """Returns whether anybody said something in it that somebody may have an answer to."""
-        queue, self._queue = self._queue, []
-        from_router, from_roles = self._from_router, self._from_roles
-        for effect in queue:
-            from_router[type(effect)](effect)
-        busy = False
-        for source, role in enumerate(self._roles):
-            for said in role.take_effects():
-                from_roles[type(said)](said, source)
-                busy = True
-        return self._take_from_sessions() or busy or bool(self._queue)
-
-    def _take_from_sessions(self) -> bool:
-        """At once, so that no role hears of a later session before it knows that an earlier one is over.
-
-        Returns whether there was anything.
-        """
-        effects = self.sessions.take_effects()
-        for effect in effects:
+    def _take_from_sessions(self) -> None:
+        """At once, so that no role hears of a later session before it knows that an earlier one is over."""
+        for effect in self.sessions.take_effects():
             if type(effect) in (routing.Submit, routing.SubmitOpen):
                 self._tell_router(effect, SESSIONS_PART)
             elif type(effect) is Alarm:
@@ -435,7 +449,6 @@ class Machine:
                 self._pass(SESSIONS_PART, effect)
                 for handler in self._dispatch.session_ended:
                     handler(effect, self._now, self._wall)
-        return bool(effects)
 
     def _pass(self, source: int, said: object) -> None:
         """The one tap: everything that a part says passes here once, before anybody acts on it."""
@@ -466,15 +479,11 @@ class Machine:
 
     def _router_effects(self) -> dict[type, Callable[[Any], None]]:
         return {
-            **{kind: partial(self._to_role, handler) for kind, handler in self._dispatch.facts.items()},
             routing.Submitted: self.sessions.on_placed,
             routing.Save: self._save,
             **dict.fromkeys((routing.SendFrame, routing.Dial, routing.Hangup), self._to_network),
             Alarm: self._on_router_alarm,
         }
-
-    def _to_role(self, handler: Callable[[Any, int, int], None], effect: Effect) -> None:
-        handler(effect, self._now, self._wall)
 
     def _to_network(self, effect: Network) -> None:
         self._network.append(effect)

@@ -7,10 +7,9 @@ questions, `ranges` serves those who keep the position themselves. This module o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
@@ -93,17 +92,12 @@ class SubscriberHostingBroker:
         self._checkpoints = ShbCheckpoints(self._hosting, self._subscribing.is_creating)
         self._urgent = False
         """Whether the next checkpoint must not wait: a consumer has left since the last one was begun."""
-        self._unfinished = False
-        """Whether something has happened whose consequences are still to be drawn."""
-        self._now = self._wall = 0
-        """When it happened."""
         self._due: int | None = None
         """The deadline, as of the end of the last turn."""
         recover(self._hosting, context)
 
     def start(self, now: int, wall: int) -> None:
         """Says what it is interested in, under a version of its own: what was not durable is gone."""
-        self._happens(now, wall)
         for timer, after in (
             (ShbTimer.SILENCE, self._timing.silence_ms),
             (ShbTimer.REPEAT, self._timing.repeat_ms),
@@ -122,7 +116,7 @@ class SubscriberHostingBroker:
 
     def handlers(self) -> Mapping[type, Handler]:
         """What routers say to an SHB."""
-        said: dict[type, Handler] = {
+        return {
             Know: self._on_deliver,
             Seen: self._on_seen,
             Probe: self._on_probed,
@@ -130,11 +124,10 @@ class SubscriberHostingBroker:
             AskInterest: self._on_ask_interest,
             SessionEnded: self._on_session_ended,
         }
-        return {kind: self._in_turn(handler) for kind, handler in said.items()}
 
     def requests(self) -> Mapping[type, RequestHandler]:
         """What clients ask of an SHB."""
-        asked: dict[type, RequestHandler] = {
+        return {
             Subscribe: self._on_subscribe,
             Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
@@ -143,30 +136,15 @@ class SubscriberHostingBroker:
             ListSubscriptions: self._on_list,
             **self._ranges.requests(),
         }
-        return {kind: self._in_turn(handler) for kind, handler in asked.items()}
-
-    def _in_turn(self, handler: Callable[..., None]) -> Callable[..., None]:
-        """The handler, whose consequences are drawn when the effects of the turn are taken."""
-
-        def handle(*said_and_time: Any) -> None:
-            self._happens(*said_and_time[-2:])
-            handler(*said_and_time)
-
-        return handle
 
     # -------------------------------------------------------------------------------- the end of a turn
 
-    def _happens(self, now: int, wall: int) -> None:
-        self._now, self._wall, self._unfinished = now, wall, True
-
-    def _finish_turn(self) -> None:
-        """Draws the consequences of all that has happened since the effects were taken last.
+    def take_effects(self, now: int, wall: int) -> list[object]:
+        """Draws the consequences of all that has happened since the effects were taken last. Returns what to do.
 
         Handlers change state, mark what others wait for, and end there. What follows from that stands here alone,
         once for all messages of a turn, so that no handler can forget a part of it.
         """
-        now, wall = self._now, self._wall
-        self._unfinished = False
         goes_on = True
         while goes_on:
             if self._subscribing.may_complete:
@@ -186,6 +164,7 @@ class SubscriberHostingBroker:
         if self._listings.telling:
             self._deadlines.set_earlier(ShbTimer.LISTING, now + _MILLISECOND)
         self._due = self._earliest_deadline()
+        return self._hosting.take_effects()
 
     # ---------------------------------------------------------------------------------- what routers say
 
@@ -310,7 +289,6 @@ class SubscriberHostingBroker:
 
     def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
         """A write is on disk: whoever waited for it goes on."""
-        self._happens(now, wall)
         self._hosting.outbox.on_durable(cookie, now, wall)
 
     def _checkpoint(self, now: int) -> None:
@@ -325,7 +303,6 @@ class SubscriberHostingBroker:
 
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:
         """A PFS was read: for a reader, for a range, or for a listing."""
-        self._happens(now, wall)
         self._hosting.outbox.on_read(result, now, wall)
 
     def on_space(self, now: int, wall: int, *, low: bool) -> None:
@@ -333,7 +310,7 @@ class SubscriberHostingBroker:
 
     def deadline(self) -> int | None:
         """The earliest of its own deadlines, its ranges' and its pubends'."""
-        return self._earliest_deadline() if self._unfinished else self._due
+        return self._due
 
     def _earliest_deadline(self) -> int | None:
         due = self._deadlines.next()
@@ -347,7 +324,6 @@ class SubscriberHostingBroker:
 
     def on_deadline(self, now: int, wall: int) -> None:
         """Some deadline has come."""
-        self._happens(now, wall)
         for timer in self._deadlines.take_expired(now):
             if timer is ShbTimer.CHECKPOINT:
                 self._checkpoint(now)
@@ -366,13 +342,6 @@ class SubscriberHostingBroker:
             if stream.scheduler.readers:
                 stream.scheduler.pump(now, wall)
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
-
-    def take_effects(self) -> list[object]:
-        """What to do."""
-        if not self._unfinished:
-            return []
-        self._finish_turn()
-        return self._hosting.take_effects()
 
     def gauges(self) -> Iterator[Gauge]:
         """How many it serves, and where it stands with each pubend."""

@@ -23,7 +23,7 @@ def test_hook_open_role_makes_the_phb() -> None:
     assert role.name == "phb"
     assert role.settings.max_event_bytes == 4096
     role.start(0, 1_790_000_000_000)
-    assert len(role.take_effects()) == 1
+    assert len(role.take_effects(0, 0)) == 1
 
 
 def test_a_wrong_section_stops_it_at_once() -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen, Submitted, Verdict
+from gapless.core.ports import ClientSession
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutputs
 from gapless.core.server.publishing import CODES
@@ -40,13 +41,14 @@ class KeyedBatches:
         self._unanswered: dict[int, dict[int, PublishKeyed]] = {}
         """By session, and by the serial of the latest question: a client may send one again under the same number."""
 
-    def on_publish(self, connection: LinkSession, session: int, message: PublishKeyed) -> None:
+    def on_publish(self, connection: LinkSession, client: ClientSession, message: PublishKeyed) -> None:
         """A batch."""
+        session = client.number
         if len(self._unanswered.get(session, ())) >= UNANSWERED_MAX:
             self._refuse(connection, session, message, Code.RETRY, f"{UNANSWERED_MAX} keyed batches are unanswered")
             return
-        who = connection.principal
-        request = OpenRequest(message.producer, "", 0, message.topic or None, keyed=True, principal=who)
+        topic, who = message.topic or None, client.principal
+        request = OpenRequest(message.producer, "", 0, topic, keyed=True, principal=who)
         self._effects.append(SubmitOpen(request, self._ask(session, message, is_placed=False)))
 
     def on_placed(self, connection: LinkSession, reply_to: KeyedReply, placed: Submitted) -> None:
@@ -62,7 +64,8 @@ class KeyedBatches:
             answer = KeyedPublished(message.request, placed.pubend, list(outcome.ticks))
             self._outbox.tell(connection.link, session, answer)
         else:
-            who, events = connection.principal, message.events
+            assert connection.client is not None
+            who, events = connection.client.principal, message.events
             pub = Pub(message.producer, message.epoch, message.index, events, placed.pubend, keyed=True, principal=who)
             self._effects.append(Submit(pub, self._ask(session, message, is_placed=True)))
 

@@ -51,11 +51,6 @@ class LinkSession:
         self.instance_key: tuple[str, str, str] = ("", "", "")
         self.received = Received()
 
-    @property
-    def principal(self) -> str:
-        """Who is at the other end; "" before that is known."""
-        return "" if self.client is None else self.client.principal
-
     def on_pending(self, pending: int, now: int) -> None:
         """So many bytes have not left for this link."""
         if pending < self.pending or not self.pending:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Submitted, Verdict
+from gapless.core.ports import ClientSession
 from gapless.core.server.limits import SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutputs
@@ -103,12 +104,6 @@ class PublisherLink:
         self.ticks: list[TickRun] = []
         """Ticks up to `durable` that are not sent yet."""
 
-    def add(self, serial: int, batch: Publish) -> None:
-        """A batch is on its way to its pubend."""
-        size = batch.events.size
-        self.unanswered[serial] = UnansweredBatch(batch.first, size)
-        self.unanswered_bytes += size
-
     def take_answered(self) -> tuple[int, Outcome] | None:
         """Where the oldest batch begins and how it ended, if it has; then the next one is the oldest."""
         for serial, batch in self.unanswered.items():
@@ -136,14 +131,14 @@ class Publishing:
         self._effects = effects
         self._sessions: dict[int, dict[int, PublisherLink]] = {}
         """By session, and by the client's number."""
-        self._durable: dict[tuple[int, int], PublisherLink] = {}
-        """Whose batches became durable in this step."""
+        self.durable: dict[tuple[int, int], PublisherLink] = {}
+        """Whose batches became durable in this step: `send_published` is due."""
         self._serial = 0
         """Of the last question to the router, by whomever: a client may use the number of a publisher again."""
 
     # What happened.
 
-    def on_open(self, connection: LinkSession, session: int, message: OpenPublisher) -> None:
+    def on_open(self, connection: LinkSession, client: ClientSession, message: OpenPublisher) -> None:
         """A client opens a publisher, or opens it again: then nothing that it sent before is answered any more.
 
         Raises RemoteProtocolError if it has an opening unanswered.
@@ -155,8 +150,9 @@ class Publishing:
             message.topic,
             message.pubend,
             message.epoch,
-            principal=connection.principal,
+            principal=client.principal,
         )
+        session = client.number
         publishers = self._sessions.setdefault(session, {})
         earlier = publishers.get(message.publisher)
         if earlier is not None:
@@ -173,8 +169,9 @@ class Publishing:
         publishers[message.publisher] = PublisherLink(connection, session, message.publisher, request, serial)
         self._effects.append(SubmitOpen(request, ReplyTo(session, message.publisher, serial)))
 
-    def on_publish(self, connection: LinkSession, session: int, message: Publish) -> None:
+    def on_publish(self, connection: LinkSession, client: ClientSession, message: Publish) -> None:
         """A batch. Raises RemoteProtocolError beyond the window, or if the publisher is not open."""
+        session = client.number
         publisher = self._sessions.get(session, {}).get(message.publisher)
         if publisher is None or not publisher.is_open:
             raise RemoteProtocolError(f"a batch of publisher {message.publisher}, which is not open")
@@ -182,11 +179,13 @@ class Publishing:
             if message.first > publisher.resume_at:
                 return
             publisher.resume_at = None
-        self._check_window(publisher, message.events.size)
+        size = message.events.size
+        self._check_window(publisher, size)
         serial = self._next_serial()
-        publisher.add(serial, message)
-        name, pubend, who = publisher.request.publisher, publisher.request.pubend, connection.principal
-        pub = Pub(name, message.epoch, message.first, message.events, pubend, principal=who)
+        publisher.unanswered[serial] = UnansweredBatch(message.first, size)
+        publisher.unanswered_bytes += size
+        name, pubend = publisher.request.publisher, publisher.request.pubend
+        pub = Pub(name, message.epoch, message.first, message.events, pubend, principal=client.principal)
         self._effects.append(Submit(pub, ReplyTo(session, message.publisher, serial)))
 
     def on_close(self, session: int, message: ClosePublisher) -> None:
@@ -216,7 +215,7 @@ class Publishing:
 
     def send_published(self) -> None:
         """Puts what became durable in this step into the outbox."""
-        for publisher in list(self._durable.values()):
+        for publisher in list(self.durable.values()):
             self._send_durable(publisher)
 
     def _next_serial(self) -> int:
@@ -225,7 +224,7 @@ class Publishing:
 
     def _end(self, publisher: PublisherLink, ending: Ending) -> None:
         """Says to the pubend that an opening is over. Nobody waits for the answer."""
-        self._durable.pop((publisher.session, publisher.number), None)
+        self.durable.pop((publisher.session, publisher.number), None)
         request = replace(publisher.request, ending=ending)
         reply_to = ReplyTo(publisher.session, publisher.number, self._next_serial())
         self._effects.append(SubmitOpen(request, reply_to))
@@ -248,7 +247,7 @@ class Publishing:
         if outcome.verdict is Verdict.OK:
             publisher.durable = outcome.sequence
             append_runs(publisher.ticks, outcome.ticks)
-            self._durable[publisher.session, publisher.number] = publisher
+            self.durable[publisher.session, publisher.number] = publisher
             return
         asked_for = outcome.sequence if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} else 0
         sequence = asked_for or first
@@ -258,7 +257,7 @@ class Publishing:
         self._outbox.tell(publisher.connection.link, publisher.session, refused)
 
     def _send_durable(self, publisher: PublisherLink) -> None:
-        if self._durable.pop((publisher.session, publisher.number), None) is not None:
+        if self.durable.pop((publisher.session, publisher.number), None) is not None:
             published = Published(publisher.number, publisher.durable, publisher.ticks)
             publisher.ticks = []
             self._outbox.tell(publisher.connection.link, publisher.session, published)

@@ -77,10 +77,11 @@ class Sessions:
             Goodbye: self._on_goodbye,
             Hello: self._on_second_hello,
         }
-        self._effects: list[object] = []
+        self.effects: list[object] = []
+        """What `take_effects` returns, for whoever would rather look first."""
         self._outbox = LinkOutputs()
-        self._publishing = Publishing(limits, self._outbox, self._effects)
-        self._keyed = KeyedBatches(self._outbox, self._effects)
+        self._publishing = Publishing(limits, self._outbox, self.effects)
+        self._keyed = KeyedBatches(self._outbox, self.effects)
         self._links: dict[int, LinkSession] = {}
         self._sessions: dict[int, LinkSession] = {}
         self._instances: dict[tuple[str, str, str], LinkSession] = {}
@@ -241,15 +242,14 @@ class Sessions:
 
     def take_effects(self) -> list[object]:
         """`SubmitOpen` and `Submit` for the router, `SessionEnded` for roles, `Alarm`; emptied by the call."""
-        if not self._effects:
-            return []
-        effects = self._effects.copy()
-        self._effects.clear()
+        effects = self.effects.copy()
+        self.effects.clear()
         return effects
 
     def take_links(self, now: int) -> dict[int, LinkOutput]:
         """What to do to each link; emptied by the call."""
-        self._publishing.send_published()
+        if self._publishing.durable:
+            self._publishing.send_published()
         outputs = self._outbox.take()
         for link, output in outputs.items():
             connection = self._links.get(link)
@@ -346,13 +346,13 @@ class Sessions:
             raise HandlerFailedError(client, connection.peer, type(message).__name__, payload) from error
 
     def _on_publish(self, client: ClientSession, message: Publish, _now: int, _wall: int) -> None:
-        self._publishing.on_publish(self._sessions[client.number], client.number, message)
+        self._publishing.on_publish(self._sessions[client.number], client, message)
 
     def _on_publish_keyed(self, client: ClientSession, message: PublishKeyed, _now: int, _wall: int) -> None:
-        self._keyed.on_publish(self._sessions[client.number], client.number, message)
+        self._keyed.on_publish(self._sessions[client.number], client, message)
 
     def _on_open_publisher(self, client: ClientSession, message: OpenPublisher, _now: int, _wall: int) -> None:
-        self._publishing.on_open(self._sessions[client.number], client.number, message)
+        self._publishing.on_open(self._sessions[client.number], client, message)
 
     def _on_close_publisher(self, client: ClientSession, message: ClosePublisher, _now: int, _wall: int) -> None:
         self._publishing.on_close(client.number, message)
@@ -390,7 +390,7 @@ class Sessions:
         client_id = None if connection.client is None else connection.client.client_id
         text = self._complaints.text(connection.peer, client_id, reason, now)
         if text is not None:
-            self._effects.append(Alarm(AlarmCode.CLIENT_REFUSED, text, host_of(connection.peer)))
+            self.effects.append(Alarm(AlarmCode.CLIENT_REFUSED, text, host_of(connection.peer)))
 
     def _on_violation(self, connection: LinkSession, reason: str, now: int) -> None:
         self._complain(connection, reason, now)
@@ -427,7 +427,7 @@ class Sessions:
         del self._instances[connection.instance_key]
         self._publishing.on_session_over(client.number, ending)
         self._keyed.on_session_over(client.number)
-        self._effects.append(SessionEnded(client))
+        self.effects.append(SessionEnded(client))
 
     def _pause(self, connection: LinkSession, *, paused: bool) -> None:
         connection.paused = paused

@@ -203,7 +203,7 @@ async def test_a_core_that_cannot_recover_ends_the_start(world: World) -> None:
 
 
 async def test_a_core_that_fails_in_its_first_turn_ends_the_start(world: World, monkeypatch: Any) -> None:
-    monkeypatch.setattr(LogRole, "take_effects", lambda _: ["surprise"])
+    monkeypatch.setattr(LogRole, "take_effects", lambda *_: ["surprise"])
 
     with pytest.raises(KeyError):
         await world.start()

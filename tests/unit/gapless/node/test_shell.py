@@ -72,6 +72,10 @@ class Rig:
             waiting = self.shell._commit.busy and self.volume.gate.is_set()
             calm = 0 if waiting or self.machine.scheduled or self.machine.reads else calm + 1
 
+    def call_roles(self) -> None:
+        """Something happens that changes nothing: a role that is not called is not asked what it wants."""
+        self.shell.machine.on_space(low=False)
+
     async def connect(self, instance: str = "one") -> FakeLink:
         link = FakeLink()
         link.handler = self.shell.accept(link)
@@ -155,6 +159,7 @@ async def test_a_record_that_cannot_be_read_is_an_answer_and_no_failure(rig: Rig
 
     stream.read = broken  # type: ignore[method-assign,assignment]
     rig.role.effects.append(Read(STREAM, 0, 9, "cookie"))
+    rig.call_roles()
     link = await rig.connect()
     await rig.settle()
 
@@ -187,6 +192,7 @@ async def test_many_reads_do_not_hold_up_the_loop(rig: Rig, monkeypatch: pytest.
 
 async def test_a_deadline_is_kept(rig: Rig) -> None:
     rig.role.deadline_at = rig.now + 30_000_000
+    rig.call_roles()
     await rig.connect()
     rig.role.calls.clear()
 
@@ -204,14 +210,17 @@ async def test_a_deadline_is_kept(rig: Rig) -> None:
 async def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_does_not(rig: Rig) -> None:
     link = await rig.connect()
     rig.role.deadline_at = rig.now + 4 * 10**9
+    rig.call_roles()
     link.say(Heartbeat())
     await rig.settle()
     later = rig.shell._timer
     rig.role.deadline_at = rig.now + 2 * 10**9
+    rig.call_roles()
     link.say(Heartbeat())
     await rig.settle()
     earlier = rig.shell._timer
     rig.role.deadline_at = rig.now + 3 * 10**9
+    rig.call_roles()
     link.say(Heartbeat())
     await rig.settle()
 
@@ -224,6 +233,7 @@ async def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_does_not(r
 async def test_a_deadline_that_never_moves_does_not_starve_the_loop(rig: Rig) -> None:
     rig.role.on_deadline = lambda *_: None  # type: ignore[method-assign]
     rig.role.deadline_at = rig.now
+    rig.call_roles()
     await rig.connect()
 
     began = asyncio.get_running_loop().time()
@@ -231,6 +241,7 @@ async def test_a_deadline_that_never_moves_does_not_starve_the_loop(rig: Rig) ->
 
     assert asyncio.get_running_loop().time() - began < 2
     rig.role.deadline_at = None
+    rig.call_roles()
 
 
 async def test_pending_bytes_are_told_until_they_are_gone(rig: Rig) -> None:
@@ -308,6 +319,7 @@ async def test_low_space_is_told_to_the_roles(rig: Rig) -> None:
 async def test_alarms_are_logged_and_remembered(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     alarm = Alarm(AlarmCode.CLOCK_SUSPECT, "the clock jumped")
     rig.role.effects += [alarm]
+    rig.call_roles()
     rig.machine._queue.extend([routing.Dial("b")])
     await rig.connect()
 
@@ -391,6 +403,7 @@ async def test_stopping_answers_what_is_being_written_tells_the_clients_and_clos
 async def test_what_roles_write_while_sessions_end_is_written_before_the_volume_closes(rig: Rig) -> None:
     def on_ended(*_: Any) -> None:
         rig.role.effects.append(Write([Put("last", 1, b"x")]))
+        rig.call_roles()
 
     rig.machine._dispatch.session_ended[:] = [on_ended]
     await rig.connect()
