@@ -195,9 +195,9 @@ class PublisherHostingBroker:
         """Time has passed."""
         self._outbox.wake = FOREVER
         for pubend in self._pubends.values():
-            if pubend.deadline <= now:
-                pubend.on_deadline(now, wall)
-            self._outbox.wake_at(pubend.deadline)
+            if pubend.timers.deadline <= now:
+                pubend.timers.on_deadline(now, wall)
+            self._outbox.wake_at(pubend.timers.deadline)
         self._watch_clock()
 
     def take_effects(self, now: int, wall: int) -> Sequence[object]:

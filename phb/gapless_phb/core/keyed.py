@@ -16,7 +16,6 @@ from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Ver
 from gapless.core.outbox import Outbox
 from gapless.core.ports import Set
 from gapless.core.stream.columns import EventColumns
-from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless_phb.core import rows
 from gapless_phb.core.log import Log
 from gapless_phb.core.publish_handler import PublishHandler
@@ -40,21 +39,17 @@ class Keyed:
         marks: Mapping[str, Mark],
         log: Log,
         table: PublisherTable,
-        intake: PublishHandler,
+        publishing: PublishHandler,
         check: BatchCheck,
         outbox: Outbox,
-        *,
-        sealed: bool,
     ) -> None:
-        """`sealed`: only producers that are known already may publish."""
         self._number = number
         self._marks = dict(marks)
         self._log = log
         self._table = table
-        self._publishing = intake
+        self._publishing = publishing
         self._check = check
         self._outbox = outbox
-        self._sealed = sealed
 
     def __len__(self) -> int:
         """How many producers are known."""
@@ -85,12 +80,9 @@ class Keyed:
         refusal = refusal or self._publishing.backlog(pub)
         if refusal:
             return Outcome(Verdict.RETRY, refusal, pub.first)
-        try:
-            headers = self._check.headers(pub.events, pub.principal)
-        except AuthorizationError as error:
-            return Outcome(Verdict.FORBIDDEN, str(error), pub.first)
-        except (ValueError, InvalidTopicError) as error:
-            return Outcome(Verdict.INVALID, str(error), pub.first)
+        headers = self._check.checked(pub)
+        if isinstance(headers, Outcome):
+            return headers
         dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
         events = without_first(pub.events, dropped)
         publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.clock.read(now, wall))
@@ -105,19 +97,7 @@ class Keyed:
 
     def _fault(self, producer: str, topic: str | None) -> str:
         """Why a producer cannot publish here, or ""."""
-        if fault := fault_of_name(producer, ""):
-            return fault
-        if self._table.get(logged_name(producer)) is None:
-            if self._sealed:
-                return f"pubend {self._log.pubend} is no longer configured, and takes no new producers"
-            if not self._publishing.has_room():
-                return f"pubend {self._log.pubend} knows as many publishers as it may (phb.max_publishers)"
-        try:
-            if topic is not None:
-                self._check.topic(topic)
-        except InvalidTopicError as error:
-            return str(error)
-        return ""
+        return fault_of_name(producer, "") or self._publishing.fault(logged_name(producer), topic)
 
     def _answer(self, reply_to: Hashable, outcome: Outcome) -> None:
         self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))

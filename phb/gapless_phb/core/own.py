@@ -73,7 +73,6 @@ class Own:
             self._publishing,
             check,
             outbox,
-            sealed=sealed,
         )
         self._silence_every = round(settings.silence_seconds * source.SECOND)
         timers.on(Timer.SILENCE, self._on_silence)

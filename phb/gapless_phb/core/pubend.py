@@ -41,7 +41,7 @@ class Pubend:
         self.log = source.log
         self.keeping = Keeping(context, source, saved, options, timers)
         self.release = self.keeping.release
-        self._timers = timers
+        self.timers = timers
         self._is_new = is_new
         self._context = context
         self._outbox = context.outbox
@@ -91,15 +91,6 @@ class Pubend:
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up for good: the log no longer waits for it (T10), and the network is told."""
         self.keeping.retire(shb, lambda _now, _wall: self._open())
-
-    @property
-    def deadline(self) -> int:
-        """When `on_deadline` wants to be called: monotonic nanoseconds, or FOREVER."""
-        return self._timers.deadline
-
-    def on_deadline(self, now: int, wall: int) -> None:
-        """Does what is due."""
-        self._timers.on_deadline(now, wall)
 
     # ---------------------------------------------------------------------------------------------- looking
 

@@ -7,17 +7,16 @@ from collections.abc import Hashable
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.outbox import Outbox, ThenAppended
 from gapless.core.ports import Set
-from gapless.errors import AuthorizationError, InvalidTopicError
+from gapless.errors import InvalidTopicError
 from gapless_phb.core import rows
 from gapless_phb.core.checkpoints import Checkpoints
 from gapless_phb.core.log import Log
 from gapless_phb.core.publishers import PendingBatch, PublisherState, PublisherTable, is_temporary, runs_of, term_of
 from gapless_phb.core.records import checksum
 from gapless_phb.core.settings import Settings
+from gapless_phb.core.source import SECOND
 from gapless_phb.core.validation import BatchCheck, fault_of_name
 
-SECOND = 1_000_000_000
-"""In nanoseconds, as is everything that is timed here."""
 FORGET_AT_ONCE = 1000
 """After an outage very many leases may run out in the same moment: no turn is long."""
 FORGET_PAUSE = SECOND // 100
@@ -72,7 +71,7 @@ class PublishHandler:
         if publisher is None and request.epoch and is_temporary(request.publisher):
             self._answer(reply_to, _forgotten(request.publisher))
             return
-        fault = self._fault(request)
+        fault = fault_of_name(request.publisher, request.instance) or self.fault(request.publisher, request.topic)
         if fault:
             self._answer(reply_to, Outcome(Verdict.REJECTED, fault))
             return
@@ -121,7 +120,7 @@ class PublishHandler:
         first = self._table.first_gone
         return None if first is None else max(first + self._lease, now + FORGET_PAUSE)
 
-    def has_room(self) -> bool:
+    def _has_room(self) -> bool:
         """Whether one more publisher can be known. One whose session has ended gives way, if there is any."""
         if len(self._table) < self._settings.max_publishers:
             return True
@@ -131,21 +130,19 @@ class PublishHandler:
         self._checkpoints.forget([forgotten])
         return True
 
-    def _fault(self, request: OpenRequest) -> str:
-        """Why a publisher cannot be opened, or ""."""
-        if fault := fault_of_name(request.publisher, request.instance):
-            return fault
-        if self._table.get(request.publisher) is None:
+    def fault(self, name: str, topic: str | None) -> str:
+        """Why the publisher that the table knows, or would know, by a name cannot publish here, or ""."""
+        if self._table.get(name) is None:
             if self._sealed:
                 return f"pubend {self._log.pubend} is no longer configured, and takes no new publishers"
-            if not self.has_room():
+            if not self._has_room():
                 return (
                     f"pubend {self._log.pubend} knows {len(self._table):,} publishers, as many as it may "
                     "(phb.max_publishers)"
                 )
         try:
-            if request.topic is not None:
-                self._check.topic(request.topic)
+            if topic is not None:
+                self._check.topic(topic)
         except InvalidTopicError as error:
             return str(error)
         return ""
@@ -174,12 +171,9 @@ class PublishHandler:
             return Outcome(Verdict.RETRY, refusal, following)
         if pub.token is not None:
             return Outcome(Verdict.INVALID, "this broker cannot log a token with a batch", pub.first)
-        try:
-            headers = self._check.headers(pub.events, pub.principal)
-        except AuthorizationError as error:
-            return Outcome(Verdict.FORBIDDEN, str(error), pub.first)
-        except (ValueError, InvalidTopicError) as error:
-            return Outcome(Verdict.INVALID, str(error), pub.first)
+        headers = self._check.checked(pub)
+        if isinstance(headers, Outcome):
+            return headers
         self._log.append(publisher, pub, headers, crc, reply_to, now, wall, self.on_appended)
         return None
 

@@ -71,11 +71,6 @@ class Record:
         return self.first_tick + (self.count - 1) * STEP
 
     @property
-    def last_sequence(self) -> int:
-        """Its last event's sequence."""
-        return self.first_sequence + self.count - 1
-
-    @property
     def ticks(self) -> Sequence[Tick]:
         """The ticks of its events."""
         return range(self.first_tick, self.last_tick + 1, STEP)

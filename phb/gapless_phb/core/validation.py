@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import attrgetter
 
+from gapless.core.network.facts import Outcome, Pub, Verdict
 from gapless.core.ports import Action, Authorizer
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Header
@@ -28,6 +29,15 @@ class BatchCheck:
         self._patterns = topics
         self._event_bytes_max = event_bytes_max
         self._good: set[str] = set()
+
+    def checked(self, pub: Pub) -> list[Header] | Outcome:
+        """The decoded headers of a batch, or the answer that it gets because something is wrong with it."""
+        try:
+            return self.headers(pub.events, pub.principal)
+        except AuthorizationError as error:
+            return Outcome(Verdict.FORBIDDEN, str(error), pub.first)
+        except (ValueError, InvalidTopicError) as error:
+            return Outcome(Verdict.INVALID, str(error), pub.first)
 
     def headers(self, columns: EventColumns, principal: str) -> list[Header]:
         """The decoded headers of a batch.

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from zlib import crc32
 
+from gapless.core.ports import ClientSession
 from gapless.core.stream.ticks import PubendId
-from gapless.core.wire.messages import Code, Position, RequestFailed, Subscribe
+from gapless.core.wire.messages import Code, Position, RequestFailed, Subscribe, Target
 from gapless.core.wire.tokens import check_seal
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
 
 class RefusedError(Exception):
@@ -39,6 +40,14 @@ def checked_filter(request: Subscribe) -> Filter:
         raise RefusedError(Code.INVALID_TOPIC, str(error)) from error
 
 
+def known_by_id(registry: Registry, session: ClientSession, named: Subscribe | Target) -> SubscriptionRecord:
+    """The subscription that a client names by its id, and that is its own. Raises RefusedError."""
+    found = registry.get(named.sid)
+    if found is None or found.generation != named.generation or found.client_id != session.client_id:
+        raise RefusedError(Code.NOT_FOUND, "the subscription does not exist any more")
+    return found
+
+
 def check_same(request: Subscribe, subscription: SubscriptionRecord) -> None:
     """A subscription that exists is attached to with the topics and the selector it has."""
     if request.sid or checked_filter(request) == subscription.filter:
@@ -59,8 +68,12 @@ def check_token(request: Subscribe, subscription: SubscriptionRecord, hosting: H
         raise RefusedError(
             Code.TOKEN_MISMATCH, "the token belongs to another subscription, or to an earlier one of this name"
         )
-    sealed = (hosting.secret, hosting.network, subscription.sid, subscription.generation)
-    if not check_seal(*sealed, request.token_seal):
+    check_sealed(subscription, request.token_seal, hosting)
+
+
+def check_sealed(subscription: SubscriptionRecord, offered: bytes, hosting: Hosting) -> None:
+    """A token that names a subscription was issued by this network."""
+    if not check_seal(hosting.secret, hosting.network, subscription.sid, subscription.generation, offered):
         raise RefusedError(Code.INVALID_TOKEN, "the token was not issued by this network, or was tampered with")
 
 

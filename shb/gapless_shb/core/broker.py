@@ -108,7 +108,7 @@ class SubscriberHostingBroker:
         self._expiry.start()
         self._await_beat(now)
         self._ahead.look_back(now)
-        for stream in self._streams():
+        for stream in self._hosting.streams.values():
             stream.holds.renew(now)
             self._hosting.write_holds(stream)
 
@@ -129,11 +129,11 @@ class SubscriberHostingBroker:
         """What clients ask of an SHB."""
         return {
             Subscribe: self._on_subscribe,
-            Unsubscribe: self._on_unsubscribe,
+            Unsubscribe: self._subscribing.on_unsubscribe,
             Credit: self._on_credit,
             Acknowledge: self._on_acknowledge,
             Detach: self._on_detach,
-            ListSubscriptions: self._on_list,
+            ListSubscriptions: self._listings.on_list,
             **self._ranges.requests(),
         }
 
@@ -153,8 +153,11 @@ class SubscriberHostingBroker:
                 self._ranges.answer_ready(now, wall)
             # Whoever was let in by that may complete a creation, for which others wait in turn.
             goes_on = self._subscribing.may_complete
+        stalled_after = self._timing.stalled_ms * _MILLISECOND
+        due = self._ranges.deadline if self._ranges.used else None
         for stream in self._hosting.streams.values():
-            stream.send_due(now)
+            time = stream.finish_turn(now, stalled_after)
+            due = time if due is None else min(due, time)
             self._hosting.unsaved |= stream.pfs.has_open
         if self._hosting.unsaved:
             self._hosting.unsaved = False
@@ -163,7 +166,8 @@ class SubscriberHostingBroker:
             self._deadlines.set_earlier(ShbTimer.CHECKPOINT, now)
         if self._listings.telling:
             self._deadlines.set_earlier(ShbTimer.LISTING, now + _MILLISECOND)
-        self._due = self._earliest_deadline()
+        own = self._deadlines.next()
+        self._due = own if due is None or (own is not None and own < due) else due
         return self._hosting.take_effects()
 
     # ---------------------------------------------------------------------------------- what routers say
@@ -217,7 +221,7 @@ class SubscriberHostingBroker:
     def _on_probed(self, probed: Probe, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(probed.pubend)
         if stream is not None:
-            stream.on_probe(probed.upto, now)
+            stream.catch_up(probed.upto, now)  # every tick that is unknown is asked for at once
             self._checkpoints.report(stream)
 
     def _on_held(self, held: Held, now: int, wall: int) -> None:
@@ -236,9 +240,6 @@ class SubscriberHostingBroker:
         if self._ranges.admits(session, request):
             self._subscribing.on_subscribe(session, request, now, wall)
 
-    def _on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
-        self._subscribing.on_unsubscribe(session, request, now, wall)
-
     def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
         consumer = self._hosting.consumers.get(credit.sid)
         if consumer is None or consumer.channel.session != session.number:
@@ -246,7 +247,7 @@ class SubscriberHostingBroker:
         if credit.request not in {0, consumer.request}:
             return  # of whom it was taken over from, in the same session
         consumer.grant(credit.events, credit.bytes)
-        for stream in self._streams():
+        for stream in self._hosting.streams.values():
             if credit.sid in stream.scheduler.readers:
                 stream.scheduler.step(credit.sid, now, wall)
 
@@ -264,9 +265,6 @@ class SubscriberHostingBroker:
             return
         if request.request in {0, consumer.request}:  # else it has been taken over since, in the same session
             self._end_consumption(request.sid, now, wall)
-
-    def _on_list(self, session: ClientSession, request: ListSubscriptions, _now: int, _wall: int) -> None:
-        self._listings.on_list(session.number, request.request)
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
         self._subscribing.on_session_ended(ended.session, now)
@@ -309,18 +307,8 @@ class SubscriberHostingBroker:
         """A nearly full disk changes nothing here: what is written is little, and it lets space be freed."""
 
     def deadline(self) -> int | None:
-        """The earliest of its own deadlines, its ranges' and its pubends'."""
+        """The earliest of its own deadlines, its ranges' and its pubends', as of the end of the last turn."""
         return self._due
-
-    def _earliest_deadline(self) -> int | None:
-        due = self._deadlines.next()
-        if self._ranges.used and (of_ranges := self._ranges.deadline) is not None:
-            due = of_ranges if due is None else min(due, of_ranges)
-        stalled = self._timing.stalled_ms * _MILLISECOND
-        for stream in self._hosting.streams.values():
-            time = stream.deadline(stalled)
-            due = time if due is None else min(due, time)
-        return due
 
     def on_deadline(self, now: int, wall: int) -> None:
         """Some deadline has come."""
@@ -338,7 +326,7 @@ class SubscriberHostingBroker:
             elif timer is ShbTimer.EXPIRY:
                 self._expiry.on_beat(self._is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now))
                 self._await_beat(now)
-        for stream in self._streams():
+        for stream in self._hosting.streams.values():
             if stream.scheduler.readers:
                 stream.scheduler.pump(now, wall)
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
@@ -347,21 +335,18 @@ class SubscriberHostingBroker:
         """How many it serves, and where it stands with each pubend."""
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
         yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
-        for stream in self._streams():
+        for stream in self._hosting.streams.values():
             yield from stream.gauges()
 
     def _say_silence(self) -> None:
-        for stream in self._streams():
+        for stream in self._hosting.streams.values():
             for channel in self._hosting.channels.values():
                 channel.tell_idle(stream.pubend, stream.behind(stream.head), stream.live)
 
     def _repeat(self) -> None:
         self._hosting.announce_version()
-        for stream in self._streams():
+        for stream in self._hosting.streams.values():
             self._checkpoints.report(stream)
-
-    def _streams(self) -> list[Constream]:
-        return list(self._hosting.streams.values())
 
     def _is_awaited(self, sid: int) -> bool:
         return self._subscribing.is_awaited(sid) or self._ranges.is_awaited(sid)

@@ -64,7 +64,7 @@ class ShbCheckpoints:
             claims.append(claim)
         if operations:
             self.under_way = True
-            self._hosting.write(operations, lambda now, _wall: self._make_claims(claims, now))
+            self._hosting.outbox.write(operations, lambda now, _wall: self._make_claims(claims, now))
 
     def _make_claims(self, claims: Iterable[Claim], now: int) -> None:
         """It is on disk: now its claims may be made."""

@@ -8,6 +8,7 @@ T28). Who is not live is served by a reader (protocol: constream, readers).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
@@ -15,10 +16,11 @@ from gapless.core.network.facts import PubendMeta, Want
 from gapless.core.stream.curiosity import CuriosityStream
 from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.ticks import FOREVER, Tick
+from gapless.core.wire.messages import GapReason
 from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.delivery import LiveDelivery
-from gapless_shb.core.fetches import DAMAGED, RETIRED, GapSegment, Lost, Window
+from gapless_shb.core.fetches import GapSegment, Lost, Window
 from gapless_shb.core.joining import JoiningSubscriptions
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import SubscriptionPosition
@@ -163,10 +165,6 @@ class Constream(ServedPubend):
             text = f"two brokers contradict each other about {self.pubend}: {conflict}"
             self._state.outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
 
-    def on_probe(self, upto: Tick, now: int) -> None:
-        """The PHB waits for an acknowledgement: every tick up to `upto` that is unknown is asked for at once."""
-        self.catch_up(upto, now)
-
     def catch_up(self, upto: Tick, now: int) -> None:
         """The pubend is decided up to here: what is missing is asked for, a window at a time."""
         self._target = max(self._target, upto)
@@ -180,22 +178,26 @@ class Constream(ServedPubend):
             self._asked_ahead = True
             self._curiosity.add(((self.head, FOREVER),), self._joining.need, now, urgent=True)
 
-    def send_due(self, now: int) -> None:
-        """Says what is held and what is wanted, for the first time or again, where that is due."""
-        if self.holds.send_at is not None and (row := self.holds.due(now)) is not None:
-            self._state.outbox.emit(row)
-        for ranges, need in self._curiosity.due(now):
-            self._state.outbox.emit(Want(self.pubend, ranges, need, self._state.shb))
+    def finish_turn(self, now: int, stalled_after: int) -> int:
+        """Says what is held and what is wanted, for the first time or again, where that is due.
 
-    def deadline(self, stalled_after: int) -> int:
-        """When `on_deadline`, or `send_due`, wants to be called."""
-        due = self.scheduler.deadline() if self.scheduler.readers else None
-        if due is None:
-            wants = self._curiosity.deadline()
-            stalled = self._moved_at + stalled_after
-            due = stalled if wants is None else min(wants, stalled)
-        held = None if self.holds.send_at is None else self.holds.deadline
-        return due if held is None else min(due, held)
+        Returns when this, or `on_deadline`, wants to be called next.
+        """
+        due = self._moved_at + stalled_after
+        if self.holds.send_at is not None:
+            if (row := self.holds.due(now)) is not None:
+                self._state.outbox.emit(row)
+            if (held := self.holds.deadline) is not None:
+                due = min(held, due)
+        if (wants := self._curiosity.deadline()) is not None:
+            if wants <= now:
+                for ranges, need in self._curiosity.due(now):
+                    self._state.outbox.emit(Want(self.pubend, ranges, need, self._state.shb))
+                wants = self._curiosity.deadline() or due
+            due = min(wants, due)
+        if self.scheduler.readers and (readers := self.scheduler.deadline()) is not None:
+            due = min(readers, due)
+        return due
 
     def _advance(self, now: int, wall: int) -> None:
         """Moves the head as far as everything is known; who joins on the way is required from there on."""
@@ -230,9 +232,9 @@ class Constream(ServedPubend):
         if self.scheduler.readers:
             self.scheduler.promote_waiting()
         need = self._joining.need
-        retired = [(lo, hi, RETIRED) for lo, hi in self._istream.lost_in(self.head, horizon, need)]
-        damaged = [(lo, hi, DAMAGED) for lo, hi in self._istream.damaged_in(self.head, horizon, need)]
-        if lost := sorted(retired + damaged):
+        retired = [(lo, hi, GapReason.RETIRED) for lo, hi in self._istream.lost_in(self.head, horizon, need)]
+        damaged = [(lo, hi, GapReason.DAMAGED) for lo, hi in self._istream.damaged_in(self.head, horizon, need)]
+        if lost := sorted(retired + damaged, key=itemgetter(0)):
             horizon = self._deliver_lost(lost, horizon)
         assert horizon >= self.head, "the head never falls"
         batch = self._istream.take(self.head, horizon)

@@ -15,7 +15,7 @@ from gapless.core.ports import Tell, Transmit
 from gapless.core.stream.columns import ROW, EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.codec import deliver_head
-from gapless.core.wire.messages import DeliverGap, DeliverSilence, PubendNumber
+from gapless.core.wire.messages import DeliverGap, DeliverSilence, GapReason, PubendNumber
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 
@@ -57,11 +57,11 @@ class Channel:
         self.flush()
         self.emit(Tell(self.session, DeliverSilence(self.number(pubend), upto, sids)))
 
-    def gap(self, sid: int, pubend: PubendId, start: Tick, end: Tick, reason: str) -> None:
+    def gap(self, sid: int, pubend: PubendId, start: Tick, end: Tick, reason: GapReason) -> None:
         """Events in (start, end] may have been lost."""
         assert start < end, "a gap has a tick in it"
         self.flush()
-        self.emit(Tell(self.session, DeliverGap(sid, self.number(pubend), start, end, reason)))
+        self.emit(Tell(self.session, DeliverGap(sid, self.number(pubend), start, end, reason.value)))
 
     def tell_idle(self, pubend: PubendId, head: Tick, live: dict[int, Consumer]) -> None:
         """The silence that keeps every live consumer's position moving; once per head."""

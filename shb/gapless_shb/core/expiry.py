@@ -118,7 +118,7 @@ class Expiry:
     def start(self) -> None:
         """The first writes of a life."""
         if self._obsolete:
-            self._hosting.write(self._obsolete)
+            self._hosting.outbox.write(self._obsolete)
 
     def on_beat(self, is_awaited: Callable[[int], bool], remove: Callable[[SubscriptionRecord], None]) -> None:
         """One more beat has passed: notes who was left, and gives up whose lease has run out.
@@ -132,7 +132,7 @@ class Expiry:
         for sid in self._newly_left(is_awaited):
             self._left[sid] = self._uptime
             operations.append(Set(LEASES, _KEY.pack(sid), _encode(self._uptime)))
-        self._hosting.write(operations)
+        self._hosting.outbox.write(operations)
         due = self._uptime - self._lease_ms
         lapsing = takewhile(lambda item: item[1] <= due, self._left.items())
         for sid, _ in list(islice(lapsing, LAPSES_MOST)):
@@ -174,7 +174,7 @@ class Expiry:
             oldest = next(iter(self._lapsed))
             del self._lapsed[oldest]
             operations.append(_forget(*oldest))
-        hosting.write(operations)
+        hosting.outbox.write(operations)
         text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it for its whole lease"
         hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_EXPIRED, text, f"{client_id}/{name}"))
 
@@ -196,7 +196,7 @@ class Expiry:
             for returning, waiting in self.returned(sid):
                 go_on(returning, waiting, now, wall)
 
-        self._hosting.write([Delete(LEASES, _KEY.pack(sid))], durable)
+        self._hosting.outbox.write([Delete(LEASES, _KEY.pack(sid))], durable)
         return True
 
     def returned(self, sid: int) -> Returning:

@@ -11,13 +11,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeAlias
+from operator import itemgetter
+from typing import TypeAlias
 
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.intervals import IntervalSet, Ranges
 from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
 from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import FOREVER, STEP, PubendId, Tick
+from gapless.core.wire.messages import GapReason
 from gapless.selectors.index import BatchMatcher
 
 NEAR = 64
@@ -29,15 +31,7 @@ def nearness(grain: Tick) -> Tick:
     return NEAR * min(STEP, grain)
 
 
-# All that `Gap.reason` can be.
-RELEASED_EARLY: Final = "released early"
-"""An administrator had the pubend let go of it before everybody was done with it."""
-DAMAGED: Final = "damaged"
-"""It could not be read any more, and an operator has given it up."""
-RETIRED: Final = "this broker was retired"
-"""The pubend did not count this SHB any more, and let go of what it had not delivered (T10)."""
-
-Lost: TypeAlias = tuple[Tick, Tick, str]
+Lost: TypeAlias = tuple[Tick, Tick, GapReason]
 """(lo, hi] is lost, and why."""
 
 
@@ -47,7 +41,7 @@ class GapSegment:
 
     start: Tick
     end: Tick
-    reason: str
+    reason: GapReason
 
     def after(self, earlier: GapSegment | None) -> GapSegment:
         """Both as one, where there is an earlier one, and nothing was sent between."""
@@ -131,7 +125,7 @@ class TickFetch:
         events = merge(self._pieces)
         if self._imprecise_for is not None:
             events = refilter(self._pubend, events, self._imprecise_for)
-        reasons = [RELEASED_EARLY if tick <= self._lost else DAMAGED for tick in lost]
+        reasons = [GapReason.RELEASED_EARLY if tick <= self._lost else GapReason.DAMAGED for tick in lost]
         return interleave(self.start, events, [(tick - 1, tick, why) for tick, why in zip(lost, reasons, strict=True)])
 
 
@@ -201,9 +195,10 @@ class RangeFetch:
         upto = self.upto
         lost = without(self._known.lost_in(self.start, upto, RAW), silent)
         damaged = without(self._known.damaged_in(self.start, upto, RAW), silent)
-        gone = sorted([(lo, hi, RELEASED_EARLY) for lo, hi in lost] + [(lo, hi, DAMAGED) for lo, hi in damaged])
+        gone = [(lo, hi, GapReason.RELEASED_EARLY) for lo, hi in lost]
+        gone += [(lo, hi, GapReason.DAMAGED) for lo, hi in damaged]
         events = refilter(self._pubend, self._known.take(self.start, upto), self._matcher)
-        return interleave(self.start, events, gone)
+        return interleave(self.start, events, sorted(gone, key=itemgetter(0)))
 
 
 def refilter(pubend: PubendId, batch: EventBatch, matcher: BatchMatcher) -> EventBatch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gapless.core.network.facts import Interest
-from gapless.core.outbox import Then
 from gapless.core.ports import EndSession, Operation, Tell
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribed
@@ -41,13 +40,9 @@ class Hosting(BrokerState):
             channel.flush()
         self.outbox.emit(Tell(session, message))
 
-    def write(self, operations: Iterable[Operation], then: Then | None = None) -> None:
-        """Asks for operations; when they are durable, `then` is called. Those of a turn are one atomic write."""
-        self.outbox.write(operations, then)
-
     def write_then_tell(self, operations: Iterable[Operation], session: int, message: ServerMessage) -> None:
         """Tells a session when the operations are durable."""
-        self.write(operations, lambda _now, _wall: self.tell(session, message))
+        self.outbox.write(operations, lambda _now, _wall: self.tell(session, message))
 
     def write_interest(
         self,
@@ -63,13 +58,13 @@ class Hosting(BrokerState):
         self._announcing[version] = Interest(self.shb, version - 1, version, added, dropped)
         if drop is not None:
             self._dropping[version] = drop
-        self.write(operations, lambda _now, _wall: self.announce(version))
+        self.outbox.write(operations, lambda _now, _wall: self.announce(version))
 
     def write_start(self) -> None:
         """The first write of a life: a version of its own, because what was not durable is gone."""
         operations = self.registry.next_version()
         version = self.registry.version
-        self.write(operations, lambda _now, _wall: self.started(version))
+        self.outbox.write(operations, lambda _now, _wall: self.started(version))
 
     def write_holds(self, stream: Constream, *with_it: Operation) -> None:
         """A pubend's row of holds may be sent under its version only when that version is durable."""
@@ -78,7 +73,7 @@ class Hosting(BrokerState):
         def durable(_now: int, _wall: int) -> None:
             holds.durable = version
 
-        self.write([pubend_row(stream), *with_it], durable)
+        self.outbox.write([pubend_row(stream), *with_it], durable)
 
     def announce(self, version: int) -> None:
         """This version is durable: the network may know of it."""

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from gapless.core.ports import ReadResult, Tell
+from gapless.core.ports import ClientSession, ReadResult, Tell
 from gapless.core.stream.ticks import PubendId, Tick, wall_at
-from gapless.core.wire.messages import ListedSubscription, Position, SubscriptionList
+from gapless.core.wire.messages import ListedSubscription, ListSubscriptions, Position, SubscriptionList
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
@@ -72,10 +72,10 @@ class Listings:
         more = bool(self.telling) and self.telling[-1] is listing
         self._hosting.outbox.emit(Tell(listing.session, SubscriptionList(listing.request, rows, more)))
 
-    def on_list(self, session: int, request: int) -> None:
+    def on_list(self, session: ClientSession, request: ListSubscriptions, _now: int, _wall: int) -> None:
         """Begins to answer."""
         self._count += 1
-        self._listings[self._count] = Listing(session, request, list(self._hosting.streams))
+        self._listings[self._count] = Listing(session.number, request.request, list(self._hosting.streams))
         self._read(self._count, 0)
 
     def _on_read(self, number: int, result: ReadResult) -> None:

@@ -14,11 +14,12 @@ from typing import Protocol
 
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import GapReason
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected
 from gapless_shb.core.blocks import Block
-from gapless_shb.core.fetches import DAMAGED, RELEASED_EARLY, Lost, matches
+from gapless_shb.core.fetches import Lost, matches
 
 
 class Masks(Protocol):
@@ -182,7 +183,9 @@ class Page:
         if gone & ~early & ~self.damaged:
             return None
         ticks = selected(self.ticks, gone)
-        return [(tick - 1, tick, RELEASED_EARLY if tick <= self.lost else DAMAGED) for tick in ticks]
+        return [
+            (tick - 1, tick, GapReason.RELEASED_EARLY if tick <= self.lost else GapReason.DAMAGED) for tick in ticks
+        ]
 
     def fill(self, data: EventBatch, lost: Tick) -> int:
         """Takes its events out of what arrived; returns how many there were."""

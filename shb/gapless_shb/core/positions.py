@@ -8,7 +8,7 @@
     released    up to where it needs nothing any more; never falls
 
 It is *idle* when there is nothing above what it acknowledged or passed: then released follows
-latestDelivered. It *pins nothing* when it has no hold either.
+latestDelivered.
 """
 
 from __future__ import annotations
@@ -49,11 +49,6 @@ class SubscriptionPosition:
         """Whether nothing above what is done with concerns the subscription."""
         done_upto = self.done_upto
         return not self.reading and self.since <= done_upto and self.last_tick <= done_upto
-
-    @property
-    def pins_nothing(self) -> bool:
-        """Whether it is idle, and no hold keeps anything for it either."""
-        return not self.held and self.is_idle
 
     def attach(self, at: Tick, head: Tick) -> None:
         """A consumer goes on from `at`: what it may hold unacknowledged is what was sent up to there.

@@ -220,7 +220,7 @@ class PositionsAhead:
         stream.move_back(subscription.sid, upto, subscription.version)
         if subscription.start.get(pubend, 0) > upto:
             subscription.start = {**subscription.start, pubend: upto}
-            self._hosting.write(self._hosting.registry.save(subscription))
+            self._hosting.outbox.write(self._hosting.registry.save(subscription))
         text = f"{reason}; it goes on from what is published now"
         about = f"{subscription.client_id}/{subscription.name}"
         self._hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_MOVED, text, about))

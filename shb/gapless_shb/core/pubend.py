@@ -126,6 +126,11 @@ class ServedPubend:
         """Brings what a position has released up to date, and returns it."""
         return position.release(self.latest_delivered, self.head, self.released)
 
+    def silent(self, position: SubscriptionPosition) -> tuple[Tick, Tick]:
+        """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
+        self.release(position)
+        return position.silent()
+
     def take_changed(self) -> list[int]:
         """The durable subscriptions whose positions changed since the last call."""
         changed, self._changed = self._changed, {}

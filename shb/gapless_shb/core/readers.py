@@ -28,6 +28,7 @@ from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
+from gapless.core.wire.messages import GapReason
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected
 from gapless_shb.core.blocks import Block
@@ -35,8 +36,9 @@ from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, nearness
 from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pages import Page
-from gapless_shb.core.pfs import Found, Pfs
+from gapless_shb.core.pfs import Found
 from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.pubend import ServedPubend
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 SPARSE: Final = 16
@@ -47,28 +49,13 @@ BATCH = 2048
 
 
 class Host(Protocol):
-    """What readers need of the pubend they read."""
+    """What readers need beside the pubend they read: the `Scheduler`."""
 
-    pubend: PubendId
-    pfs: Pfs
+    stream: ServedPubend
     page_cache: PageCache
-
-    @property
-    def head(self) -> Tick:
-        """How far the constream is."""
-
-    @property
-    def lost(self) -> Tick:
-        """Up to here the pubend has let go of its log, as far as this SHB was told."""
 
     def read_pfs(self, reader: CatchUpReader, after: Tick, upto: Tick) -> None:
         """Reads PFS records; answered by `CatchUpReader.on_read`."""
-
-    def behind(self, tick: Tick) -> Tick:
-        """A position up to which everything is known, as it may be told."""
-
-    def silent(self, position: SubscriptionPosition) -> tuple[Tick, Tick]:
-        """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks the network for RAW knowledge of these ranges."""
@@ -87,7 +74,7 @@ class Sink(Protocol):
     def events(self, events: EventBatch) -> EventBatch | None:
         """These match. Takes one at least, unless it is full; returns those there was no room for, or None."""
 
-    def gap(self, start: Tick, end: Tick, reason: str) -> None:
+    def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
         """Events in (start, end] may have been lost."""
 
 
@@ -105,6 +92,7 @@ class Reader(ABC):
     ) -> None:
         """Reads (start, end]; of the part above the head, as the head moves."""
         self.host = host
+        self.stream = host.stream
         self.sid = subscription.sid
         self.position = position
         self.horizon = start
@@ -114,7 +102,7 @@ class Reader(ABC):
         self._filter = subscription.filter
         self._matcher = BatchMatcher()
         self._matcher.add(self.sid, self._filter)
-        self._window = Window(host.pfs.grain)
+        self._window = Window(host.stream.pfs.grain)
         self._reading_upto: Tick | None = None
         self._unreadable_upto = 0
         self._fetch: TickFetch | RangeFetch | None = None
@@ -139,7 +127,7 @@ class Reader(ABC):
             if self._is_busy:
                 return False
             self._advance(self._ready_upto)
-            upto = min(self.host.head, self.end)
+            upto = min(self.stream.head, self.end)
             if self.horizon >= upto or self._sink.full:
                 self._rest()
                 return False
@@ -159,7 +147,7 @@ class Reader(ABC):
         unknown_upto = min(self._unknown_upto(), upto)
         if self.horizon < unknown_upto:
             window = self._window.upto(self.horizon, unknown_upto)
-            self._begin(RangeFetch(self.host.pubend, self.horizon, window, self._matcher), now)
+            self._begin(RangeFetch(self.stream.pubend, self.horizon, window, self._matcher), now)
         elif self.position.last_tick <= self.horizon:
             self._ready_upto = upto
         else:
@@ -171,7 +159,7 @@ class Reader(ABC):
 
     def _unknown_upto(self) -> Tick:
         """Up to here the PFS does not tell what matched."""
-        return max(self.position.since, self.host.pfs.chopped, self._unreadable_upto)
+        return max(self.position.since, self.stream.pfs.chopped, self._unreadable_upto)
 
     def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
         self._fetch = fetch
@@ -179,7 +167,7 @@ class Reader(ABC):
 
     def _silent(self) -> tuple[Tick, Tick]:
         """(lo, hi]: the subscription is done with it, and no event of it stands there."""
-        return self.host.silent(self.position)
+        return self.stream.silent(self.position)
 
     # What has come.
 
@@ -235,7 +223,7 @@ class Reader(ABC):
         if self._gap is None:
             return
         gap, self._gap = self._gap, None
-        end = min(self.host.behind(gap.end), self.end)
+        end = min(self.stream.behind(gap.end), self.end)
         self._sink.gap(gap.start, end, gap.reason)
         self._told(end)
 
@@ -278,7 +266,7 @@ class ConsumerSink:
         self._consumer.spend(count, len(payload))
         self._consumer.channel.deliver(self._consumer.sid, self._pubend, payload)
 
-    def gap(self, start: Tick, end: Tick, reason: str) -> None:
+    def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
         """Says so."""
         self._consumer.channel.gap(self._consumer.sid, self._pubend, start, end, reason)
 
@@ -293,7 +281,7 @@ class CatchUpReader(Reader):
     def __init__(
         self, host: Host, number: int, consumer: Consumer, position: SubscriptionPosition, start: Tick
     ) -> None:
-        self._feed = ConsumerSink(consumer, host.pubend)
+        self._feed = ConsumerSink(consumer, host.stream.pubend)
         super().__init__(host, consumer.subscription, position, start, FOREVER, self._feed)
         self.number = number
         """Tells an answer to this reader from one to an earlier reader of the subscription."""
@@ -342,23 +330,23 @@ class CatchUpReader(Reader):
         return self._fetch is not None
 
     def _plan_known(self, upto: Tick, now: int, wall: int) -> None:
-        host = self.host
-        if (page := host.page_cache.page(self.horizon)) is not None:
+        pfs, page_cache = self.stream.pfs, self.host.page_cache
+        if (page := page_cache.page(self.horizon)) is not None:
             self._take(page, now, wall)
-        elif (silent_upto := host.page_cache.silent_upto(self.horizon, upto)) > self.horizon:
+        elif (silent_upto := page_cache.silent_upto(self.horizon, upto)) > self.horizon:
             self._ready_upto = silent_upto
-        elif self.horizon < host.pfs.sealed_upto:
+        elif self.horizon < pfs.sealed_upto:
             self._read_pfs()
         else:
-            matcher = self._matcher if host.pfs.imprecise else None
-            self._ask_ticks(host.pfs.open_ticks(self.sid, self.horizon), upto, now, matcher)
+            matcher = self._matcher if pfs.imprecise else None
+            self._ask_ticks(pfs.open_ticks(self.sid, self.horizon), upto, now, matcher)
 
     def _take(self, page: Page, now: int, wall: int) -> None:
         """Sends its share of a page, or waits for it."""
         mask = page.wanted(self.sid, self.horizon)
         missing = page.missing(mask)
         if not missing:
-            matching = page.matching(self.host.pubend, mask, self._matcher, self._filter)
+            matching = page.matching(self.stream.pubend, mask, self._matcher, self._filter)
             self._send_page(page, matching & ~page.expired(wall))
         elif mask & ~page.asked & ~page.have or (losses := page.losses(mask)) is None:
             self._waits = True
@@ -366,7 +354,7 @@ class CatchUpReader(Reader):
         else:
             low, high = self._silent()
             lost = [loss for loss in losses if not low < loss[1] <= high]
-            matching = page.matching(self.host.pubend, mask & page.have, self._matcher, self._filter)
+            matching = page.matching(self.stream.pubend, mask & page.have, self._matcher, self._filter)
             self._ready.extend(interleave(self.horizon, page.select(matching), lost))
             self._ready_upto = page.index
 
@@ -390,7 +378,7 @@ class CatchUpReader(Reader):
         self._ready_upto = page.index
 
     def _read_pfs(self) -> None:
-        pfs = self.host.pfs
+        pfs = self.stream.pfs
         newest = pfs.newest(self.sid)
         if newest <= self.horizon:
             self._ready_upto = pfs.sealed_upto
@@ -419,8 +407,8 @@ class CatchUpReader(Reader):
         if not ticks:
             self._ready_upto = max(self._ready_upto, upto)
             return
-        near = nearness(self.host.pfs.grain)
-        self._begin(TickFetch(self.host.pubend, self.horizon, ticks, upto, near, imprecise_for), now)
+        near = nearness(self.stream.pfs.grain)
+        self._begin(TickFetch(self.stream.pubend, self.horizon, ticks, upto, near, imprecise_for), now)
 
     def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
         self._fetch = fetch
@@ -443,9 +431,9 @@ class CatchUpReader(Reader):
             return
         self._close_gap()
         if self.horizon > self._said:
-            self._advance(self.host.behind(self.horizon))
+            self._advance(self.stream.behind(self.horizon))
             self._said = self.horizon
-            self.consumer.channel.silence(self.host.pubend, self.horizon, [self.sid])
+            self.consumer.channel.silence(self.stream.pubend, self.horizon, [self.sid])
 
 
 def lowest(mask: int, count: int) -> int:

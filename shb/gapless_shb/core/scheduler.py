@@ -35,10 +35,8 @@ class Scheduler:
     """The readers of one pubend at one SHB."""
 
     def __init__(self, stream: ServedPubend, state: BrokerState, curiosity: CuriosityStream) -> None:
-        self.pubend = stream.pubend
-        self.pfs = stream.pfs
+        self.stream = stream
         self.readers: dict[int, CatchUpReader] = {}
-        self._stream = stream
         self._state = state
         self._curiosity = curiosity
         self._turn_at = -1
@@ -63,11 +61,12 @@ class Scheduler:
 
     def gauges(self) -> Iterator[Gauge]:
         """How many there are, and what became of those that were."""
-        yield gauges.READERS.gauge(len(self.readers), self.pubend)
-        yield gauges.DEMOTED.gauge(self.demoted, self.pubend)
-        yield gauges.PROMOTED.gauge(self.promoted, self.pubend)
-        yield gauges.INTERRUPTED.gauge(self.interrupted, self.pubend)
-        yield from self.page_cache.gauges(self.pubend)
+        name = self.stream.pubend
+        yield gauges.READERS.gauge(len(self.readers), name)
+        yield gauges.DEMOTED.gauge(self.demoted, name)
+        yield gauges.PROMOTED.gauge(self.promoted, name)
+        yield gauges.INTERRUPTED.gauge(self.interrupted, name)
+        yield from self.page_cache.gauges(name)
 
     # -------------------------------------------------------------------------------- who has one
 
@@ -78,7 +77,7 @@ class Scheduler:
         if not consumer.subscription.durable:
             position.reading = True
             position.acknowledge(at, at)
-            self._stream.touch(consumer.sid, position)
+            self.stream.touch(consumer.sid, position)
         self._runnable[consumer.sid] = None
 
     def end(self, sid: int) -> None:
@@ -89,7 +88,7 @@ class Scheduler:
         """The head is about to move: who waits at it goes live."""
         for sid in list(self._at_head):
             reader = self.readers.get(sid)
-            if reader is None or not reader.idle or reader.horizon < self.head or reader.consumer.starved:
+            if reader is None or not reader.idle or reader.horizon < self.stream.head or reader.consumer.starved:
                 continue
             if reader.position.since <= reader.horizon:
                 self._promote(reader)
@@ -100,8 +99,8 @@ class Scheduler:
         sid = reader.consumer.sid
         del self.readers[sid]
         reader.position.reading = False
-        self._stream.go_live(reader.consumer, reader.horizon)
-        self._stream.touch(sid, reader.position)
+        self.stream.go_live(reader.consumer, reader.horizon)
+        self.stream.touch(sid, reader.position)
 
     # -------------------------------------------------------------------------------------- turns
 
@@ -138,8 +137,8 @@ class Scheduler:
         position, sid = reader.position, reader.consumer.sid
         if not reader.consumer.subscription.durable:
             position.acknowledge(reader.horizon, reader.horizon)
-        self._stream.touch(sid, position)
-        if not (reader.idle and reader.horizon >= self.head):
+        self.stream.touch(sid, position)
+        if not (reader.idle and reader.horizon >= self.stream.head):
             return
         if position.since <= reader.horizon and not reader.consumer.starved:
             self._promote(reader)
@@ -179,8 +178,8 @@ class Scheduler:
     def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
         """The PFS was read, for a reader or for all of them."""
         if result.error:
-            text = f"the PFS of {self.pubend} cannot be read, events are fetched instead: {result.error}"
-            self._state.outbox.emit(Alarm(AlarmCode.PFS_UNREADABLE, text, self.pubend))
+            text = f"the PFS of {self.stream.pubend} cannot be read, events are fetched instead: {result.error}"
+            self._state.outbox.emit(Alarm(AlarmCode.PFS_UNREADABLE, text, self.stream.pubend))
         reader = self.readers.get(sid)
         if sid == _PAGE_CACHE:
             self._woken(self.page_cache.on_read(number, result))
@@ -198,33 +197,14 @@ class Scheduler:
 
     # ---------------------------------------------------------------------- what they need (Host)
 
-    @property
-    def head(self) -> Tick:
-        """How far the constream is."""
-        return self._stream.head
-
-    @property
-    def lost(self) -> Tick:
-        """As `Constream.lost`."""
-        return self._stream.lost
-
-    def behind(self, tick: Tick) -> Tick:
-        """As `Constream.behind`."""
-        return self._stream.behind(tick)
-
-    def silent(self, position: SubscriptionPosition) -> tuple[Tick, Tick]:
-        """(lo, hi]: silence to every reader of a subscription, whatever the log still knows of it."""
-        self._stream.release(position)
-        return position.silent()
-
     def read_pfs(self, reader: CatchUpReader, after: Tick, upto: Tick) -> None:
         """Reads PFS records for a reader."""
         answered = partial(self.on_read, reader.consumer.sid, reader.number)
-        self._state.outbox.read(self.pfs.stream, after, upto, answered)
+        self._state.outbox.read(self.stream.pfs.stream, after, upto, answered)
 
     def _read_pages(self, after: Tick, upto: Tick, number: int) -> None:
         answered = partial(self.on_read, _PAGE_CACHE, number)
-        self._state.outbox.read(self.pfs.stream, after, upto, answered, _PAGE_CACHE_READ_BYTES)
+        self._state.outbox.read(self.stream.pfs.stream, after, upto, answered, _PAGE_CACHE_READ_BYTES)
 
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
         """Asks for what a reader wants, and offers it what comes, also when that is before its next turn."""

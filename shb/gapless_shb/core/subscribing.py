@@ -31,6 +31,7 @@ from gapless_shb.core.admission import (
     check_same,
     check_token,
     checked_filter,
+    known_by_id,
     origin_of,
 )
 from gapless_shb.core.constream import Constream
@@ -178,10 +179,7 @@ class Subscribing:
     def _existing(self, session: ClientSession, request: Subscribe) -> SubscriptionRecord | None:
         registry = self._hosting.registry
         if request.sid:
-            found = registry.get(request.sid)
-            if found is None or found.generation != request.generation or found.client_id != session.client_id:
-                raise RefusedError(Code.NOT_FOUND, "the subscription does not exist any more")
-            return found
+            return known_by_id(registry, session, request)
         return registry.find(session.client_id, request.name) if request.name else None
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
@@ -291,12 +289,12 @@ class Subscribing:
         for stream in self._hosting.streams.values():
             if stream.positions[sid].held and subscription.durable:
                 operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
-        self._hosting.write(operations)
+        self._hosting.outbox.write(operations)
         self._await_record(sid)
 
     def _await_record(self, sid: int) -> None:
         """Once what was written is durable, the creation may go on."""
-        self._hosting.write((), lambda _now, _wall: self.on_created(sid))
+        self._hosting.outbox.write((), lambda _now, _wall: self.on_created(sid))
 
     def is_creating(self, sid: int) -> bool:
         """Whether a subscription is not acknowledged to its client yet."""

@@ -50,7 +50,7 @@ PFS = (
             Replace(
                 f"{_SCHEDULER}._read_pages",
                 "answered = partial(self.on_read, _PAGE_CACHE, number)\n"
-                "self._state.outbox.read(self.pfs.stream, after, upto, answered, 1)",
+                "self._state.outbox.read(self.stream.pfs.stream, after, upto, answered, 1)",
             ),
         ),
         ("I3", "I4"),
@@ -163,7 +163,7 @@ PROGRESS = (
         "retired_gap_swallowed",
         ("T10",),
         "An SHB that was retired and returns passes lost ticks like silence.",
-        (Edit(f"{_CONSTREAM}._pass", "if lost := sorted(retired + damaged):", "if lost := ():"),),
+        (Edit(f"{_CONSTREAM}._pass", "if lost := sorted(retired + damaged, key=itemgetter(0)):", "if lost := ():"),),
         ("I3",),
         "An SHB is down and retired (`PublisherHostingBroker.retire`), the PHB chops beyond it, it returns with its"
         " durable subscriptions.",
@@ -260,7 +260,7 @@ SHARING = (
         "imprecise_in_memory_not_filtered",
         ("T12",),
         "What a full imprecise block has of a subscription is taken for what matched it, until the block is written.",
-        (Edit(f"{_CATCH_UP}._plan_known", "self._matcher if host.pfs.imprecise else None", "None"),),
+        (Edit(f"{_CATCH_UP}._plan_known", "self._matcher if pfs.imprecise else None", "None"),),
         ("I1",),
         'A selective durable subscriber that is a little behind, at an SHB with `pfs = "imprecise"` that is told of'
         " more events at once than a block has.",
@@ -343,8 +343,8 @@ CONSUMERS = (
         (
             Edit(
                 f"{_READER}.step",
-                "upto = min(self.host.head, self.end)",
-                'upto = min(vars(self).get("_head", self.host.head), self.end)',
+                "upto = min(self.stream.head, self.end)",
+                'upto = min(vars(self).get("_head", self.stream.head), self.end)',
             ),
             Edit(
                 f"{_READER}._plan",
@@ -353,7 +353,7 @@ CONSUMERS = (
             ),
             Edit(
                 f"{_SCHEDULER}._stepped",
-                "if not (reader.idle and reader.horizon >= self.head):",
+                "if not (reader.idle and reader.horizon >= self.stream.head):",
                 "if not (reader.idle and reader.horizon >= 0):",
             ),
         ),

@@ -113,13 +113,13 @@ CURIOSITY = (
         "What was asked for four times without an answer is taken for silence.",
         (
             Edit(
-                f"{_CONSTREAM}.send_due",
-                "    for ranges, need in self._curiosity.due(now):",
+                f"{_CONSTREAM}.finish_turn",
+                "    if (wants := self._curiosity.deadline()) is not None:",
                 "    for lo, hi, curious in tuple(self._curiosity._runs):\n"
                 "        if curious.tries >= 4 and hi <= self._target and curious.need is not None:\n"
                 "            self._istream.accumulate(Knowledge(self.pubend, lo, hi, stamp=curious.need))\n"
                 "            self._curiosity.clear(((lo, hi),), curious.need)\n"
-                "    for ranges, need in self._curiosity.due(now):",
+                "    if (wants := self._curiosity.deadline()) is not None:",
             ),
         ),
         ("I3", "I10"),

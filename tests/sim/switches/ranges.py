@@ -15,7 +15,7 @@ READING = (
         "range_ignores_since",
         ("T3",),
         "A range read takes the PFS's word for ticks that the constream passed before it knew of the subscription.",
-        (Replace(_UNKNOWN_UPTO, "return max(self.host.pfs.chopped, self._unreadable_upto)"),),
+        (Replace(_UNKNOWN_UPTO, "return max(self.stream.pfs.chopped, self._unreadable_upto)"),),
         ("I3", "I4"),
         "A subscription that is read by ranges from before it was created.",
         workload="ranges",
@@ -38,7 +38,9 @@ READING = (
         "A range read does not wait for the head: what is not known yet reads as silence.",
         (
             Edit(
-                f"{_READER}.step", "min(self.host.head, self.end)", "self.end if self.end < FOREVER else self.host.head"
+                f"{_READER}.step",
+                "min(self.stream.head, self.end)",
+                "self.end if self.end < FOREVER else self.stream.head",
             ),
         ),
         ("I3", "I4"),

@@ -158,7 +158,7 @@ GIVING_UP = (
         "Early release by bytes leaves less than it was told to.",
         (
             Replace(
-                "gapless_phb.core.limits:Limits._too_many",
+                "gapless_phb.policies:Limits._too_many",
                 "return 0 if self.bytes is None else state.log.covered(self.bytes // 2)",
             ),
         ),

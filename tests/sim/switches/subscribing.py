@@ -64,7 +64,7 @@ JOINING = (
         (
             Replace(
                 f"{_READER}._unknown_upto",
-                "return max(self.host.pfs.chopped, self._unreadable_upto)",
+                "return max(self.stream.pfs.chopped, self._unreadable_upto)",
             ),
         ),
         ("I3", "I10"),
@@ -111,7 +111,7 @@ JOINING = (
         "A reader that fetches a range takes silence that was filtered for others.",
         (
             Edit(f"{_SCHEDULER}.on_knowledge", "if knowledge.stamp is not RAW:", "if knowledge.hi <= knowledge.lo:"),
-            Replace(f"{_SCHEDULER}.fetch", "self._curiosity.add(ranges, self._stream._joining.need, now, urgent=True)"),
+            Replace(f"{_SCHEDULER}.fetch", "self._curiosity.add(ranges, self.stream._joining.need, now, urgent=True)"),
             Replace(f"{_RANGE}.upto", "return min(self._known.horizon(self.start, {}), self._asked_upto)"),
             Edit(
                 f"{_RANGE}.segments",
@@ -226,8 +226,8 @@ HOLDING = (
         (
             Edit(
                 "gapless_shb.core.hosting:Hosting.write_interest",
-                "    self.write(operations, lambda _now, _wall: self.announce(version))",
-                "    self.announce(version)\n    self.write(operations)",
+                "    self.outbox.write(operations, lambda _now, _wall: self.announce(version))",
+                "    self.announce(version)\n    self.outbox.write(operations)",
             ),
         ),
         ("I9", "I3", "cores"),

@@ -9,8 +9,8 @@ import pytest
 
 from gapless.errors import ConfigurationError
 from gapless_phb.config import PhbSection, PubendSection, settings_from
-from gapless_phb.core.limits import Limits
 from gapless_phb.core.settings import PubendSettings, Settings
+from gapless_phb.policies import Limits
 
 NOT_CONFIGURABLE = {"max_event_bytes", "void_limit"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from gapless.errors import ConfigurationError
 from gapless.plugins import load
-from gapless_phb.core.limits import Limits
+from gapless_phb.policies import Limits
 
 
 def test_hook_open_release_makes_the_policy_that_ships() -> None:

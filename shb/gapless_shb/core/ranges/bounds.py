@@ -22,7 +22,7 @@ from gapless.core.ports import ClientSession, ReadResult
 from gapless.core.stream.columns import ROW, EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
-from gapless.core.wire.messages import AskBound, Position, Ticks
+from gapless.core.wire.messages import AskBound, GapReason, Position, Ticks
 from gapless_shb.core.blocks import BlockColumn
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
@@ -89,7 +89,7 @@ class Count:
             self.sizes.extend(sizes)
         return None
 
-    def gap(self, start: Tick, end: Tick, reason: str) -> None:
+    def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
         """What is lost uses nothing up."""
 
 
@@ -200,7 +200,7 @@ def _end(reader: BoundedReader, count: Count, taken: int) -> Tick:
         return last
     if reader.complete:
         return reader.end
-    return reader.host.behind(reader.horizon) if reader.horizon > last else last
+    return reader.stream.behind(reader.horizon) if reader.horizon > last else last
 
 
 def divided(counts: Mapping[PubendId, Count], max_events: int | None, max_bytes: int | None) -> dict[PubendId, int]:

@@ -114,8 +114,7 @@ class Heads:
 def _has_something(stream: Constream, sid: int, behind: Tick) -> bool:
     """Whether there may be anything for a subscription behind a position: an event, or what is not known here."""
     position = stream.positions[sid]
-    stream.release(position)
-    low, silent_upto = position.silent()
+    low, silent_upto = stream.silent(position)
     if low <= behind < silent_upto:
         behind = silent_upto
     return stream.head > behind and max(position.since, stream.pfs.chopped, position.last_tick) > behind
@@ -205,6 +204,5 @@ class Earliest:
         """From where on a subscription meets no gap: what it is done with is silence, whatever became of it."""
         stream = self._hosting.streams[pubend]
         position = stream.positions[sid]
-        stream.release(position)
-        low, silent_upto = position.silent()
+        low, silent_upto = stream.silent(position)
         return min(lost, low) if lost <= silent_upto else lost

@@ -20,8 +20,7 @@ from typing import Final, Protocol
 
 from gapless.core.ports import ReadResult
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import PubendId, Tick
-from gapless.selectors.index import BatchMatcher
+from gapless.core.stream.ticks import Tick
 from gapless_shb.core.blocks import Block, BlockColumn
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.fetches import RangeFetch, TickFetch, nearness
@@ -55,18 +54,8 @@ class RangeSink(Sink, Protocol):
 class NearTicks(TickFetch):
     """Wants exactly these ticks, and asks for those that are close to each other in one range."""
 
-    def __init__(
-        self,
-        pubend: PubendId,
-        start: Tick,
-        ticks: Sequence[Tick],
-        upto: Tick,
-        near: Tick,
-        imprecise_for: BatchMatcher | None,
-    ) -> None:
-        super().__init__(pubend, start, ticks, upto, near, imprecise_for)
-        self.others = 0
-        """How many events came along that were not wanted."""
+    others = 0
+    """How many events came along that were not wanted."""
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes what it wanted out of knowledge that arrived."""
@@ -125,10 +114,10 @@ class BoundedReader(Reader):
 
     def _lost_upto(self, upto: Tick) -> Tick:
         """From the horizon up to here no event is left: what the PFS still names there will be a gap."""
-        return min(self.host.lost, self.host.page_cache.first_event_behind(self.horizon), upto)
+        return min(self.stream.lost, self.host.page_cache.first_event_behind(self.horizon), upto)
 
     def _plan_known(self, upto: Tick, now: int, _wall: int) -> None:
-        pfs = self.host.pfs
+        pfs = self.stream.pfs
         if self._take_page(upto) or self._take_blocks(upto, now):
             return
         if self.horizon < pfs.sealed_upto:
@@ -151,7 +140,7 @@ class BoundedReader(Reader):
         mask = page.wanted(self.sid, self.horizon) & ((1 << bisect_right(page.ticks, upto)) - 1)
         if page.missing(mask):
             return False
-        mask = page.matching(self.host.pubend, mask, self._matcher, self._filter)
+        mask = page.matching(self.stream.pubend, mask, self._matcher, self._filter)
         if mask:
             self._ready.append(page.select(mask))
         self._ready_upto = min(page.index, upto)
@@ -204,7 +193,7 @@ class BoundedReader(Reader):
                 ticks = ticks[: self._ticks_most]
                 upto = ticks[-1]
             matcher = self._matcher if imprecise else None
-            self._begin(NearTicks(self.host.pubend, self.horizon, ticks, upto, self._near, matcher), now)
+            self._begin(NearTicks(self.stream.pubend, self.horizon, ticks, upto, self._near, matcher), now)
             return
         if ticks:
             self._into.ticks(ticks)
@@ -222,4 +211,4 @@ class BoundedReader(Reader):
         if 8 * fetch.others <= count:
             self._near = min(4 * self._near, NEAR_MOST)
         elif fetch.others > count:
-            self._near = max(nearness(self.host.pfs.grain), self._near // 4)
+            self._near = max(nearness(self.stream.pfs.grain), self._near // 4)

@@ -11,7 +11,7 @@ from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import Tick
 from gapless.core.wire.codec import range_head
-from gapless.core.wire.messages import Code, EndRead, Position, RangeGap, RangeRead, ReadOn, ReadRange
+from gapless.core.wire.messages import Code, EndRead, GapReason, Position, RangeGap, RangeRead, ReadOn, ReadRange
 from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.blocks import BlockColumn
 from gapless_shb.core.consumers import Credited
@@ -63,9 +63,9 @@ class RangeDelivery(Credited):
             events = events.slice(count, len(events))
         return events
 
-    def gap(self, start: Tick, end: Tick, reason: str) -> None:
+    def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
         """Says so."""
-        gap = RangeGap(self._request, start, end, reason)
+        gap = RangeGap(self._request, start, end, reason.value)
         self._hosting.outbox.emit(Tell(self._session, gap))
 
 
@@ -115,7 +115,7 @@ class Reads:
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
         """RAW knowledge arrived, or the head has moved."""
         for key, (reader, _) in list(self._readers.items()):
-            if reader.host.pubend == knowledge.pubend:
+            if reader.stream.pubend == knowledge.pubend:
                 if knowledge.stamp is None:
                     reader.offer(knowledge)
                 self._step(key, now, wall)
@@ -150,4 +150,4 @@ class Reads:
                 reader.on_read(result)
                 self._step(key, now, wall)
 
-        self._hosting.outbox.read(reader.host.pfs.stream, after, upto, answered, READ_BYTES)
+        self._hosting.outbox.read(reader.stream.pfs.stream, after, upto, answered, READ_BYTES)

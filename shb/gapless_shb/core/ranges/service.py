@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gapless.core.ports import ClientSession, Operation, RequestHandler
+from gapless.core.ports import ClientSession, RequestHandler
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import Tick
 from gapless.core.wire.messages import (
@@ -25,7 +25,7 @@ from gapless.core.wire.messages import (
     Subscribe,
     TakeLease,
 )
-from gapless_shb.core.admission import RefusedError, called
+from gapless_shb.core.admission import RefusedError, called, check_sealed
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import SubscriptionPosition
@@ -74,7 +74,7 @@ class Ranges:
             return handle
 
         return {
-            Attach: guarded(self._on_attach),
+            Attach: guarded(self._attaching.on_attach),
             AskHeads: guarded(lambda session, request, now, _: self._heads.on_ask(session, request, now)),
             AskEarliest: guarded(lambda session, request, now, _: self._earliest.on_ask(session, request, now)),
             AskBound: guarded(self._on_ask_bound),
@@ -143,9 +143,6 @@ class Ranges:
 
     # ---------------------------------------------------------------------------------- how it is done
 
-    def _on_attach(self, session: ClientSession, request: Attach, now: int, wall: int) -> None:
-        self._attaching.on_attach(session, request, now, wall)
-
     def _on_ask_bound(self, session: ClientSession, request: AskBound, now: int, wall: int) -> None:
         subscription = self._targets.find(session, request.target)
         after = {position.pubend: position.tick for position in request.start}
@@ -158,7 +155,8 @@ class Ranges:
     def _on_acknowledge(self, session: ClientSession, request: AcknowledgeDurably, _now: int, _wall: int) -> None:
         """Who reads says how far he is done, and hears when that is durable. What is said again changes nothing."""
         subscription = self._targets.find(session, request.target)
-        self._targets.check_seal(subscription, request.target, request.token_seal)
+        if request.target.sid:
+            check_sealed(subscription, request.token_seal, self._hosting)
         self._targets.check(request.positions, subscription)
         streams = self._hosting.streams
         news = [
@@ -173,7 +171,7 @@ class Ranges:
         if others - {None, session.number}:
             reason = f"another consumer has subscription {subscription.name!r}: it alone may say what is done with"
             raise RefusedError(Code.IN_USE, reason)
-        rows = self._sign_of_life(subscription.sid)
+        rows = self._expiry.forget(subscription.sid)
         for said in request.positions:
             stream = self._hosting.streams.get(said.pubend)
             if stream is not None:
@@ -185,14 +183,11 @@ class Ranges:
 
     def _grant(self, sid: int, session: int, answer: ServerMessage) -> None:
         """Somebody is there: what was noted of his absence is gone before he hears so."""
-        obsolete = self._sign_of_life(sid)
+        obsolete = self._expiry.forget(sid)
         if obsolete:
             self._hosting.write_then_tell(obsolete, session, answer)
         else:
             self._hosting.tell(session, answer)
-
-    def _sign_of_life(self, sid: int) -> list[Operation]:
-        return self._expiry.forget(sid)
 
 
 def last_event(position: SubscriptionPosition, head: Tick, tick: Tick) -> Tick:

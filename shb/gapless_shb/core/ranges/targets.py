@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from gapless.core.ports import ClientSession
 from gapless.core.wire.messages import Code, Position, Target
-from gapless.core.wire.tokens import check_seal
-from gapless_shb.core.admission import RefusedError, called, check_positions
+from gapless_shb.core.admission import RefusedError, called, check_positions, known_by_id
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import SubscriptionRecord
@@ -25,15 +24,11 @@ class Targets:
         One that has not begun yet is put off: where it begins is not known.
         """
         registry = self._hosting.registry
-        if target.sid:
-            found = registry.get(target.sid)
-            if found is None or found.generation != target.generation or found.client_id != session.client_id:
-                raise RefusedError(Code.NOT_FOUND, "the subscription does not exist any more")
-        else:
-            found = registry.find(session.client_id, target.name)
-            if found is None:
-                reason = f"there is no subscription {target.name!r} of client {session.client_id!r}: attach it first"
-                raise RefusedError(Code.NOT_FOUND, reason)
+        by_name = None if target.sid else registry.find(session.client_id, target.name)
+        if not target.sid and by_name is None:
+            reason = f"there is no subscription {target.name!r} of client {session.client_id!r}: attach it first"
+            raise RefusedError(Code.NOT_FOUND, reason)
+        found = by_name or known_by_id(registry, session, target)
         if not found.durable:
             raise RefusedError(Code.NOT_FOUND, "only a durable subscription is read by ranges")
         if not found.begun:
@@ -43,12 +38,6 @@ class Targets:
     def check(self, positions: Iterable[Position], subscription: SubscriptionRecord | None) -> None:
         """Positions that can be: of a pubend's own epoch, and of no event that a broker lost. Raises RefusedError."""
         check_positions(positions, self._hosting.streams, called(None if subscription is None else subscription.name))
-
-    def check_seal(self, subscription: SubscriptionRecord, target: Target, offered: bytes) -> None:
-        """A token that names a subscription was issued by this network. Raises RefusedError."""
-        sealed = self._hosting.secret, self._hosting.network, subscription.sid, subscription.generation
-        if target.sid and not check_seal(*sealed, offered):
-            raise RefusedError(Code.INVALID_TOKEN, "the token was not issued by this network, or was tampered with")
 
     @staticmethod
     def removed() -> RefusedError:

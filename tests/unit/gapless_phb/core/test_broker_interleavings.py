@@ -17,10 +17,10 @@ import pytest
 
 from gapless.core.network.facts import Ending, Enrolled, Held, Know, Opened, Outcome, Released, Submitted, Verdict
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, STEP, Tick
-from gapless_phb.core.limits import Limits
 from gapless_phb.core.publishers import term_of
 from gapless_phb.core.records import decode_record, tag_of
 from gapless_phb.core.settings import PubendSettings
+from gapless_phb.policies import Limits
 from unit.gapless_phb.harness import BEGINNING, Harness, TestPublisher, body, epoch
 
 SHBS = ("shb1", "shb2", "shb3")

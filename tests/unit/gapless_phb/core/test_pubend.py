@@ -8,8 +8,8 @@ from gapless.core.network.facts import Held, Opened
 from gapless.core.ports import Set
 from gapless.core.stream.ticks import STEP
 from gapless_phb.core import rows
-from gapless_phb.core.limits import Limits
 from gapless_phb.core.settings import PubendSettings
+from gapless_phb.policies import Limits
 from unit.gapless_phb.harness import TABLES, Harness, at, knows, lines
 
 

@@ -37,7 +37,7 @@ def test_a_record_comes_back_as_it_was() -> None:
 
     back = decode_record(TAG, at(1000, 2), raw)
 
-    assert (back.publisher, back.epoch, back.first_sequence, back.last_sequence) == ("ann", 7, 41, 43)
+    assert (back.publisher, back.epoch, back.first_sequence, back.count) == ("ann", 7, 41, 3)
     assert (back.first_tick, back.last_tick, back.previous) == (at(1000), at(1000, 2), at(900))
     assert list(back.ticks) == [at(1000), at(1000, 1), at(1000, 2)]
     assert back.columns.lengths == record().columns.lengths

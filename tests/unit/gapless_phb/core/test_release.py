@@ -8,10 +8,10 @@ from gapless.core.outbox import Outbox
 from gapless.core.ports import PubendState
 from gapless.core.stream.ticks import EPOCH_MS, FOREVER, SECOND
 from gapless_phb.core.clock import TickClock
-from gapless_phb.core.limits import Limits
 from gapless_phb.core.log import Log
 from gapless_phb.core.release import Release
 from gapless_phb.core.settings import PubendSettings
+from gapless_phb.policies import Limits
 from unit.gapless_phb.harness import NO_RETENTION, TABLES, at
 
 NOW = at(100_000)

@@ -284,7 +284,7 @@ def test_what_would_break_a_promise_is_noticed_where_it_happens() -> None:
     with pytest.raises(AssertionError, match="the head never falls"):
         stream._pass(head - 1, world.wall)
     with pytest.raises(AssertionError, match="a gap has a tick in it"):
-        stream.live[client.sid].channel.gap(client.sid, PUBEND, head, head, "damaged")
+        stream.live[client.sid].channel.gap(client.sid, PUBEND, head, head, m.GapReason.DAMAGED)
 
 
 def test_where_ticks_are_no_times_none_is_read_as_one() -> None:

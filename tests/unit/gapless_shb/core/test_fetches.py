@@ -9,6 +9,7 @@ from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import MILLISECOND
+from gapless.core.wire.messages import GapReason
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, nearness, without
@@ -125,7 +126,7 @@ def test_a_lost_range_is_one_gap_that_ends_where_silence_begins() -> None:
 def test_segments_tell_everything_in_order(events: list[int], lost: list[int]) -> None:
     """Every event once, every lost tick inside a gap, no event inside a gap, everything ascending."""
     lost = [tick for tick in lost if tick not in events]
-    segments = interleave(0, batch(*events), [(tick - 1, tick, "gone") for tick in lost])
+    segments = interleave(0, batch(*events), [(tick - 1, tick, GapReason.RETIRED) for tick in lost])
 
     told = [tick for segment in shown(segments) if isinstance(segment, list) for tick in segment]
     gaps = [segment for segment in shown(segments) if isinstance(segment, tuple)]
@@ -166,13 +167,15 @@ def test_what_was_given_up_is_a_gap_of_its_own_reason() -> None:
 
     assert (before, fetch.complete) == (False, True)
     gaps = [segment for segment in fetch.segments((0, 0)) if isinstance(segment, GapSegment)]
-    assert gaps == [GapSegment(0, 10, "released early"), GapSegment(20, 40, "damaged")]
+    assert gaps == [GapSegment(0, 10, GapReason.RELEASED_EARLY), GapSegment(20, 40, GapReason.DAMAGED)]
 
 
 def test_lost_ranges_of_two_reasons_are_two_gaps() -> None:
-    segments = interleave(0, batch(), [(0, 5, "one"), (5, 9, "other"), (12, 15, "other")])
+    segments = interleave(
+        0, batch(), [(0, 5, GapReason.RETIRED), (5, 9, GapReason.DAMAGED), (12, 15, GapReason.DAMAGED)]
+    )
 
-    assert segments == [GapSegment(0, 5, "one"), GapSegment(5, 15, "other")]
+    assert segments == [GapSegment(0, 5, GapReason.RETIRED), GapSegment(5, 15, GapReason.DAMAGED)]
 
 
 def test_distances_are_measured_in_grains() -> None:

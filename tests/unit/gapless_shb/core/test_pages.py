@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.ticks import MILLISECOND
+from gapless.core.wire.messages import GapReason
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.blocks import Block, encode
@@ -163,5 +164,9 @@ def test_a_tick_that_was_given_up_is_settled_and_says_why() -> None:
     shared.give_up(25, 40)
 
     assert settled(shared)
-    assert shared.losses(0b1111) == [(9, 10, "released early"), (29, 30, "damaged"), (39, 40, "damaged")]
+    assert shared.losses(0b1111) == [
+        (9, 10, GapReason.RELEASED_EARLY),
+        (29, 30, GapReason.DAMAGED),
+        (39, 40, GapReason.DAMAGED),
+    ]
     assert shared.losses(0b0010) == []

@@ -10,7 +10,7 @@ def test_who_is_still_joining_pins_its_start() -> None:
     """Nobody knows yet what it matched: an offline one stays where it began."""
     position = SubscriptionPosition(100, acked=100)
 
-    assert not position.pins_nothing
+    assert not position.is_idle
     assert position.release(500, 600) == 100
 
 
@@ -18,7 +18,7 @@ def test_who_matched_nothing_pins_nothing() -> None:
     """A quiet subscription follows latestDelivered, connected or not (T47)."""
     position = SubscriptionPosition(100, since=100, acked=100)
 
-    assert position.pins_nothing
+    assert position.is_idle
     assert position.release(500, 600) == 500
 
 
@@ -28,7 +28,7 @@ def test_a_match_above_what_is_acknowledged_ends_the_quiet() -> None:
     position.release(500, 600)
     position.last_tick = 550
 
-    assert not position.pins_nothing
+    assert not position.is_idle
     assert position.release(900, 900) == 500
 
 
@@ -37,7 +37,7 @@ def test_acknowledging_the_last_match_makes_it_quiet_again() -> None:
     position = SubscriptionPosition(100, since=100, acked=100, last_tick=550)
     position.acknowledge(550, 550)
 
-    assert position.pins_nothing
+    assert position.is_idle
     assert position.release(900, 900) == 900
 
 
@@ -54,7 +54,7 @@ def test_released_never_falls() -> None:
 def test_who_starts_in_the_past_is_not_quiet_before_its_reader_has_passed_that() -> None:
     position = SubscriptionPosition(10, since=500, acked=10, held=True)
 
-    assert not position.pins_nothing
+    assert not position.is_idle
     assert position.release(900, 900) == 10
     position.pass_over(500)
     assert position.release(900, 900) == 900
@@ -64,7 +64,7 @@ def test_a_hold_goes_along_with_silence_until_it_can_be_lifted() -> None:
     """Found by the simulator (hostile 7641): retired and counted again ahead of its head, it kept the log for ever."""
     position = SubscriptionPosition(10, since=10, acked=10, held=True)
 
-    assert not position.pins_nothing
+    assert position.is_idle
     assert position.release(latest_delivered=800, head=900, handed_over=850) == 800
     position.last_tick = 870
     assert position.release(latest_delivered=880, head=900) == 800
@@ -74,9 +74,9 @@ def test_quiet_needs_the_constream_to_cover_everything_that_is_not_settled() -> 
     """T49: with since above what is settled, somebody else's silence would be taken for its own."""
     position = SubscriptionPosition(10, since=50, acked=10)
 
-    assert not position.pins_nothing
+    assert not position.is_idle
     position.acknowledge(50, 0)
-    assert position.pins_nothing
+    assert position.is_idle
 
 
 def test_what_was_released_is_silence_to_its_readers_from_its_last_event_on() -> None:
@@ -93,7 +93,7 @@ def test_what_it_passed_counts_like_an_acknowledgement() -> None:
     position = SubscriptionPosition(0, since=0, acked=0, last_tick=70)
     position.passed = 80
 
-    assert position.pins_nothing
+    assert position.is_idle
 
 
 def test_a_changed_filter_joins_again() -> None:
@@ -111,7 +111,7 @@ def test_one_that_is_quiet_goes_along_with_what_was_handed_over() -> None:
     Without this its application, coming back, met a gap where there was nothing for it.
     """
     position = SubscriptionPosition(100, since=100, acked=100, quiet_from=100)
-    assert position.pins_nothing
+    assert position.is_idle
     position.release(latest_delivered=500, head=900, handed_over=800)
     position.last_tick = 850
 

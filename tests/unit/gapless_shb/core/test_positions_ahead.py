@@ -205,7 +205,7 @@ def test_a_position_that_an_earlier_version_took_is_put_right() -> None:
     position = stream.positions[sid]
     position.acked = position.quiet_from = FOREVER
     position.start = FAR
-    desk.world.hosting.write([position_row(sid, PUBEND, position)])
+    desk.world.hosting.outbox.write([position_row(sid, PUBEND, position)])
     desk.world.feed(AskInterest())
     desk.world.pump()
     desk.world.sync()

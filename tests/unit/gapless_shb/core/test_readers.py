@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from gapless.core.network.facts import PubendMeta
 from gapless.core.ports import Put, ReadResult, Tell, Transmit
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, PubendId
+from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND
 from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.pubend import ServedPubend
 from gapless_shb.core.readers import CatchUpReader, expired_mask, unexpired
-from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.state import BrokerState
+from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
 PUBEND = "p@1"
 
@@ -24,14 +27,13 @@ class Bench:
     """A reader, its pubend as it sees it, and what came out."""
 
     def __init__(self, *, start: int = 0, since: int = 0, credit: int = 100, head: int = 100) -> None:
-        self.pubend: PubendId = PUBEND
-        self.head = head
         self.pfs = Pfs(PUBEND, MILLISECOND, head, 0)
+        self.stream = ServedPubend(PubendMeta(PUBEND, ""), head, self.pfs, BrokerState("shb", Registry()))
+        self.stream.latest_delivered = 0
         self.records: list[tuple[int, bytes]] = []
         self.reads: list[tuple[int, int]] = []
         self.fetches: list[Ranges] = []
         self.number = 0
-        self.lost = 0
         self.effects: list[object] = []
         subscription = SubscriptionRecord(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
         self.channel = Channel(1, self.effects.append, [])
@@ -47,12 +49,6 @@ class Bench:
 
     def read_pfs(self, reader: CatchUpReader, after: int, upto: int) -> None:
         self.reads.append((after, upto))
-
-    def behind(self, tick: int) -> int:
-        return tick
-
-    def silent(self, position: SubscriptionPosition) -> tuple[int, int]:
-        return position.silent()
 
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
         self.fetch(ranges, now)
@@ -73,7 +69,9 @@ class Bench:
     def matched(self, *ticks: int) -> None:
         """A block says that these ticks matched; the head is where it was."""
         self.pfs.append(ticks, {7: (1 << len(ticks)) - 1})
-        self.records += [(put.index, put.record) for put in self.pfs.seal(self.head, int) if isinstance(put, Put)]
+        self.records += [
+            (put.index, put.record) for put in self.pfs.seal(self.stream.head, int) if isinstance(put, Put)
+        ]
         self.position.last_tick = ticks[-1]
 
     def answer(self, *, chopped: int = 0, error: str = "") -> None:
@@ -233,7 +231,7 @@ def test_a_gap_goes_out_when_the_reader_has_come_to_the_head() -> None:
     bench.matched(*range(10, 900, 10))
     bench.step()
     bench.answer()
-    while bench.reader.horizon < bench.head:
+    while bench.reader.horizon < bench.stream.head:
         bench.offer(0, 1000, lost=1000)
 
     assert bench.said == [(0, 890), "silence 1000"]
@@ -300,7 +298,7 @@ def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
     bench.channel.flush()
     assert bench.position.passed >= 10
 
-    bench.head = 200
+    bench.stream.head = 200
     bench.matched(150)
     bench.step()
     bench.answer()
@@ -370,7 +368,7 @@ def test_who_is_in_most_blocks_reads_all_of_them() -> None:
     assert bench.reads == [(89 * SECOND - 1, 89 * SECOND)]
 
     bench.answer()
-    assert bench.reads[1:] == [(0, bench.head)]
+    assert bench.reads[1:] == [(0, bench.stream.head)]
     bench.answer()
 
     asked = [hi for _, hi in bench.fetches[0]]

@@ -168,7 +168,7 @@ def test_while_it_waits_for_its_hold_only_the_pfs_can_say_that_nothing_came(name
 
     position.since = BASE  # it has joined meanwhile
     stream.head = stream.latest_delivered = BASE + 5 * STEP
-    assert stream.scheduler.silent(position)[1] == silent_upto
+    assert stream.silent(position)[1] == silent_upto
 
 
 def test_one_whose_hold_went_before_it_had_begun_begins_when_somebody_comes() -> None:

@@ -150,6 +150,17 @@ class DeliverSilence(ServerMessage, frozen=True, tag=25):
     sids: list[int] | None
 
 
+class GapReason(Enum):
+    """All that `Gap.reason` can be: what a broker says of what it cannot deliver any more."""
+
+    RELEASED_EARLY = "released early"
+    """An administrator had the pubend let go of it before everybody was done with it."""
+    DAMAGED = "damaged"
+    """It could not be read any more, and an operator has given it up."""
+    RETIRED = "this broker was retired"
+    """The pubend did not count this SHB any more, and let go of what it had not delivered (T10)."""
+
+
 class DeliverGap(ServerMessage, frozen=True, tag=26):
     """Events in (start, end] may have been lost."""
 

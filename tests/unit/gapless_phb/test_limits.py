@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gapless.core.ports import PubendState
-from gapless_phb.core.limits import Limits
 from gapless_phb.core.retention import ByteIndex
+from gapless_phb.policies import Limits
 from unit.gapless_phb.harness import at
 
 NOW = at(100_000)
