@@ -173,7 +173,7 @@ def note_sent_always(link: MemoryLink) -> None:
 
 
 def note_pending_without_limit(link: MemoryLink) -> None:
-    link._mark.note(link.pending)
+    link._was_high |= link.pending > link._options.high_water
 
 
 take = SendQueue.take

@@ -9,7 +9,7 @@ from typing import Any, Generic
 
 from gapless.spi import Link, LinkHandler
 from gapless_transport.options import LinkOptions
-from gapless_transport.send_queue import Item, SendQueue, WaterMark
+from gapless_transport.send_queue import Item, SendQueue
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,8 @@ class BaseLink(Generic[Item]):
         self._reason: str | None = None
         self._paused = False
         self._queue: SendQueue[Item] = SendQueue()
-        self._mark = WaterMark(options.high_water, options.low_water)
+        self._was_high = False
+        """Whether `pending` was above the high-water mark, and has not fallen to the low one since."""
 
     @property
     def ended(self) -> bool:
@@ -87,13 +88,16 @@ class BaseLink(Generic[Item]):
     def _note_pending(self) -> None:
         """To be called when `pending` may have risen: minds the high-water mark and the hard limit."""
         pending = self.pending
-        self._mark.note(pending)
+        self._was_high |= pending > self._options.high_water
         if pending > self._options.pending_max:
             self.fail(f"{pending} bytes were waiting to be sent, more than {self._options.pending_max}")
 
     def _note_sent(self) -> None:
         """To be called when `pending` has fallen: tells the handler if it waits for that."""
-        if self._phase is LinkState.OPEN and self._handler is not None and self._mark.has_fallen(self.pending):
+        if not self._was_high or self._phase is not LinkState.OPEN or self._handler is None:
+            return
+        if self.pending <= self._options.low_water:
+            self._was_high = False
             self._tell(self._handler.on_drained)
 
     def _end(self, reason: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -152,9 +153,7 @@ class MemoryTransport:
         return near, far
 
     def _wire(self, options: MemoryOptions, label: str, source: str, target: str) -> Wire:
-        def is_barred() -> bool:
-            return self.network.is_barred(source, target)
-
+        is_barred = partial(self.network.is_barred, source, target)
         return FaultyWire(options, label, is_barred) if options.faulty else Wire(is_barred)
 
 

@@ -51,8 +51,7 @@ class MemoryLink(BaseLink[Payload]):
         """Sends each payload as a frame; see `Link.send`."""
         if self._phase is not LinkState.OPEN:
             return
-        sizes = [_size(payload) for payload in payloads]
-        for payload, size in zip(payloads, sizes, strict=True):
+        for payload, size in zip(payloads, list(map(_size, payloads)), strict=True):
             self._queue.put(payload, size, urgent=urgent)
         self._note_pending()
         self.pump_soon()
@@ -106,11 +105,7 @@ class MemoryLink(BaseLink[Payload]):
             return
         self.other.take(self._wire.take(now))
         self._note_sent()
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Decides when to pump again, or that all is sent and the link can end."""
-        if self._queue:
+        if self._queue.size:
             self.pump_soon()
         elif self._wire.size:
             if self._next_pump is None:

@@ -1,4 +1,4 @@
-"""What waits to be sent on a link, and when its owner is told about it. Pure."""
+"""What waits to be sent on a link. Pure."""
 
 from __future__ import annotations
 
@@ -44,24 +44,3 @@ class SendQueue(Generic[Item]):
         self._urgent.clear()
         self._data.clear()
         self.size = 0
-
-
-class WaterMark:
-    """Remembers that a level was above `high`, until it has fallen to `low`."""
-
-    def __init__(self, high: int, low: int) -> None:
-        self._high = high
-        self._low = low
-        self._above = False
-
-    def note(self, level: int) -> None:
-        """The level may have risen."""
-        if level > self._high:
-            self._above = True
-
-    def has_fallen(self, level: int) -> bool:
-        """Whether the level has come down from above `high` to `low`; True once each time."""
-        if not self._above or level > self._low:
-            return False
-        self._above = False
-        return True

@@ -56,7 +56,8 @@ class ClientLinkOwner:
 
     def on_frames(self, payloads: Sequence[bytes]) -> None:
         """Frames arrived."""
-        self._driver.on_frames(self.number, payloads)
+        self._driver.core.on_frames(self.number, payloads, self._driver.now())
+        self._driver.pump()
 
     def on_broken(self, reason: str) -> None:
         """What came is no frame: the link is over, whenever it closes."""
@@ -176,11 +177,6 @@ class Driver:
         await future
 
     # What happened.
-
-    def on_frames(self, link: int, payloads: Sequence[bytes]) -> None:
-        """Frames arrived on a link."""
-        self.core.on_frames(link, payloads, self.now())
-        self.pump()
 
     def on_link_closed(self, end: ClientLinkOwner, reason: str) -> None:
         """A link is over."""

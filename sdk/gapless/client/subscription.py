@@ -330,7 +330,6 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
 
     async def _arrival(self, timeout: float | None) -> None:
         """Waits until something arrives, or happens to the subscription, or `timeout` seconds have passed."""
-        self._check_alone()
         loop = self._driver.loop
         waiting = self._waiting = loop.create_future()
         timer = None if timeout is None else loop.call_later(timeout, self._wake)
@@ -351,6 +350,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
             left = None if until is None else until - clock()
             if left is not None and left <= 0:
                 return
+            self._check_alone()
             core.expect_more()
             await self._arrival(left)
 

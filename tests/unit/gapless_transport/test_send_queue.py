@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless_transport.send_queue import SendQueue, WaterMark
+from gapless_transport.send_queue import SendQueue
 
 puts = st.lists(st.tuples(st.integers(1, 30), st.booleans()))
 
@@ -45,19 +45,3 @@ def test_what_is_urgent_later_overtakes_what_waited() -> None:
     assert outbox.take(10) == ["data 1"]
     outbox.put("urgent", 10, urgent=True)
     assert outbox.take(20) == ["urgent", "data 2"]
-
-
-def test_a_level_that_was_never_high_has_not_fallen() -> None:
-    mark = WaterMark(high=100, low=10)
-    mark.note(100)
-
-    assert not mark.has_fallen(0)
-
-
-def test_a_fall_is_reported_once_and_at_the_low_mark() -> None:
-    mark = WaterMark(high=100, low=10)
-    mark.note(101)
-
-    assert [mark.has_fallen(level) for level in (60, 11, 10, 0)] == [False, False, True, False]
-    mark.note(101)
-    assert mark.has_fallen(10)

@@ -212,7 +212,7 @@ class ClientCore:
         """A link that was to be dialled is there."""
         if self.phase is not ConnectionPhase.DIALLING or link != self._outbox.link:
             return
-        self._at(now)
+        self._outbox.now = now
         self.phase = ConnectionPhase.GREETING
         self._proving = self._credentials()
         hello = Hello(PROTOCOL, self.network, self.client_id, self._instance, self._proving.first())
@@ -225,14 +225,14 @@ class ClientCore:
             ConnectionPhase.GREETING,
             ConnectionPhase.OPEN,
         }:
-            self._at(now)
+            self._outbox.now = now
             self._lost(reason or "the broker closed the connection")
 
     def on_frames(self, link: int, payloads: Sequence[bytes], now: int) -> None:
         """Frames arrived on a link."""
         if link != self._outbox.link:
             return
-        self._at(now)
+        self._outbox.now = now
         self._liveness.heard_at = now
         try:
             for payload in payloads:
@@ -249,7 +249,7 @@ class ClientCore:
 
     def on_deadline(self, now: int) -> None:
         """The time of `deadline()` has come."""
-        self._at(now)
+        self._outbox.now = now
         for timer, number in self._deadlines.take_expired(now):
             if timer in self._registries:
                 self._registries[timer].on_deadline(number)
@@ -264,12 +264,12 @@ class ClientCore:
     def start(self, now: int) -> None:
         """Begins to connect."""
         assert self.phase is ConnectionPhase.NEW
-        self._at(now)
+        self._outbox.now = now
         self._dial()
 
     def open_publisher(self, name: str, instance: str, topic: str | None, now: int) -> int:
         """Opens a publisher; `instance` is unique to it. Answered by PublisherReady, or it failed."""
-        self._at(now)
+        self._outbox.now = now
         number = self._number()
         publisher = PublisherCore(number, name, instance, topic, self._backoff(), self._outbox, self._deadlines)
         self._publishers.add(publisher)
@@ -277,14 +277,14 @@ class ClientCore:
 
     def publish(self, publisher: int, events: EventColumns, now: int) -> int:
         """Queues a batch of a publisher that is not over; its answer comes under the ticket returned."""
-        self._at(now)
+        self._outbox.now = now
         core = self._publishers.get(publisher)
         assert core is not None
         return core.publish(events)
 
     def close_publisher(self, publisher: int, now: int) -> None:
         """Forgets a publisher; what is unanswered is uncertain."""
-        self._at(now)
+        self._outbox.now = now
         self._publishers.fail(publisher, PublishUncertainError("the publisher was closed before the answer"))
 
     def subscribe(self, wanted: SubscribeOptions, now: int) -> int:
@@ -292,7 +292,7 @@ class ClientCore:
 
         A subscription of the same name that this client consumes already is taken over from it.
         """
-        self._at(now)
+        self._outbox.now = now
         return self._subscriptions.subscribe(self._number(), wanted)
 
     def take(self, subscription: int, now: int, events_max: int | None = None) -> Item | None:
@@ -300,13 +300,13 @@ class ClientCore:
 
         Without `events_max` as it arrived; with it, up to so many events of one pubend that are there.
         """
-        self._at(now)
+        self._outbox.now = now
         core = self._subscriptions.get(subscription)
         return None if core is None else core.take(events_max)
 
     def acknowledge(self, subscription: int, positions: Mapping[PubendId, Tick], now: int) -> None:
         """Everything up to these positions is done with. Sent at the end of this turn, or a little later."""
-        self._at(now)
+        self._outbox.now = now
         if self._subscriptions.acknowledge(subscription, positions):
             self._deadlines.set_earlier(
                 (ClientTimer.ACKNOWLEDGE, 0), max(now, self._acknowledged_at + self._settings.acknowledge)
@@ -314,14 +314,14 @@ class ClientCore:
 
     def drain(self, subscription: int, now: int) -> None:
         """From now on `take` finds nothing."""
-        self._at(now)
+        self._outbox.now = now
         core = self._subscriptions.get(subscription)
         if core is not None:
             core.drain()
 
     def detach(self, subscription: int, now: int) -> None:
         """Ends the consumption of a subscription. Nothing more is heard of it."""
-        self._at(now)
+        self._outbox.now = now
         self._subscriptions.detach(subscription)
 
     def unsubscribe(self, name: str, client_id: str, now: int) -> int:
@@ -346,7 +346,7 @@ class ClientCore:
 
     def close(self, now: int) -> None:
         """Says goodbye and ends everything: what is unanswered then is uncertain."""
-        self._at(now)
+        self._outbox.now = now
         if self.phase is ConnectionPhase.OPEN:
             self._subscriptions.send_acknowledgements()
             self._outbox.send_last(Goodbye())
@@ -363,9 +363,6 @@ class ClientCore:
         return self._outbox.take()
 
     # Connecting.
-
-    def _at(self, now: int) -> None:
-        self._outbox.now = now
 
     def _number(self) -> int:
         self._numbers += 1

@@ -39,12 +39,14 @@ def array_header(count: int) -> bytes:
 class EventColumns:
     """Encoded events as their publisher sent them: no ticks yet. `lengths` is count × (u32, u32)."""
 
-    __slots__ = ("_cut", "blob", "count", "lengths")
+    __slots__ = ("_cut", "blob", "count", "lengths", "size")
 
     def __init__(self, count: int, lengths: bytes, blob: bytes) -> None:
         self.count = count
         self.lengths = lengths
         self.blob = blob
+        self.size = len(lengths) + len(blob)
+        """Bytes on the wire."""
         self._cut: tuple[list[bytes], array[int]] | None = None
 
     @classmethod
@@ -52,11 +54,6 @@ class EventColumns:
         """The columns of these encoded events."""
         pairs = [part for pair in zip(map(len, events), body_lengths) for part in pair]  # noqa: B905
         return cls(len(events), pack(f"<{len(pairs)}I", *pairs), b"".join(events))
-
-    @property
-    def size(self) -> int:
-        """Bytes on the wire."""
-        return len(self.lengths) + len(self.blob)
 
     def wholes(self) -> array[int]:
         """The length of each event."""
@@ -80,7 +77,7 @@ class EventColumns:
         """
         if not self.count or len(self.lengths) != 8 * self.count:
             raise ValueError("a batch is empty, or has not one pair of lengths for each event")
-        wholes = self.wholes()
+        wholes = self._numbers()[::2]
         if sum(wholes) != len(self.blob):
             raise ValueError("the lengths of the events do not add up to the batch")
         if max(wholes) > event_bytes_max:

@@ -41,6 +41,7 @@ _DELIVER = Struct("<QQBQH")
 _KEYED = Struct("<QQBQQQHHI")
 _RANGE = Struct("<QQBQ")
 _SESSION = Struct("<Q")
+NO_SESSION = bytes(SESSION_BYTES)
 _PUBLISH_KIND = 1
 _DELIVER_KIND = 2
 _KEYED_KIND = 3
@@ -91,11 +92,10 @@ def session_of(payload: bytes) -> int:
 
 def _message_at(payload: bytes) -> int:
     """Where the message begins."""
-    if not session_of(payload):
-        return SESSION_BYTES
-    if len(payload) <= HEAD_BYTES:
+    at = SESSION_BYTES if payload[:SESSION_BYTES] == NO_SESSION else HEAD_BYTES
+    if len(payload) <= at:
         raise RemoteProtocolError(TOO_SHORT)
-    return HEAD_BYTES
+    return at
 
 
 def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:

@@ -21,12 +21,14 @@ _decode_events = msgspec.msgpack.Decoder(list[Event]).decode
 class DeliveredColumns:
     """A delivery as it came over the wire: count, rows, events; decoded when asked for."""
 
-    __slots__ = ("_ends", "_events", "_rows", "count")
+    __slots__ = ("_ends", "_events", "_rows", "count", "size")
 
     def __init__(self, count: int, rows: memoryview, events: memoryview) -> None:
         self.count = count
         self._rows = rows
         self._events = events
+        self.size = len(rows) + len(events)
+        """Bytes of rows and events."""
         self._ends: list[int] | None = None
 
     @classmethod
@@ -37,14 +39,9 @@ class DeliveredColumns:
         if len(columns) < ROW.size * count:
             raise ValueError("a delivery is shorter than its rows")
         parsed = cls(count, columns[: ROW.size * count], columns[ROW.size * count :])
-        if sum(parsed.lengths()) != len(columns) - ROW.size * count:
+        if sum(parsed.lengths()) != parsed.size - ROW.size * count:
             raise ValueError("the lengths of the events do not add up to the delivery")
         return parsed
-
-    @property
-    def size(self) -> int:
-        """Bytes of rows and events."""
-        return len(self._rows) + len(self._events)
 
     @property
     def buffers(self) -> tuple[memoryview, memoryview]:
