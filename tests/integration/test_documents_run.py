@@ -48,6 +48,13 @@ def test_the_job_that_reads_by_ranges_runs(tmp_path: Path) -> None:
     assert run(tmp_path, "collect.py") == "8 payments\n"
 
 
+def test_the_example_of_acknowledgement_modes_runs(tmp_path: Path) -> None:
+    [program] = code_blocks(ROOT / "docs" / "howto" / "choose-an-ack-mode.md", "python")
+    (tmp_path / "alarms.py").write_text(program.code, "utf-8")
+
+    assert run(tmp_path, "alarms.py") == "fire\nflood\nover\nthen: another fire\n"
+
+
 class Reader:
     """Follows the tutorial in a directory of its own."""
 
