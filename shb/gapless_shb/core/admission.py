@@ -48,6 +48,28 @@ def known_by_id(registry: Registry, session: ClientSession, named: Subscribe | T
     return found
 
 
+def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -> SubscriptionRecord:
+    """The subscription of the session's client that is to be read by ranges. Raises RefusedError.
+
+    One that has not begun yet is put off: where it begins is not known.
+    """
+    by_name = None if target.sid else hosting.registry.find(session.client_id, target.name)
+    if not target.sid and by_name is None:
+        reason = f"there is no subscription {target.name!r} of client {session.client_id!r}: attach it first"
+        raise RefusedError(Code.NOT_FOUND, reason)
+    found = by_name or known_by_id(hosting.registry, session, target)
+    if not found.durable:
+        raise RefusedError(Code.NOT_FOUND, "only a durable subscription is read by ranges")
+    if not found.begun:
+        raise RefusedError(Code.RETRY, "the subscription is being created")
+    return found
+
+
+def removed() -> RefusedError:
+    """What is said of a subscription that was removed while something was asked of it."""
+    return RefusedError(Code.NOT_FOUND, "the subscription was removed")
+
+
 def check_same(request: Subscribe, subscription: SubscriptionRecord) -> None:
     """A subscription that exists is attached to with the topics and the selector it has."""
     if request.sid or checked_filter(request) == subscription.filter:

@@ -158,7 +158,6 @@ class SubscriberHostingBroker:
         for stream in self._hosting.streams.values():
             time = stream.finish_turn(now, stalled_after)
             due = time if due is None else min(due, time)
-            self._hosting.unsaved |= stream.pfs.has_open
         if self._hosting.unsaved:
             self._hosting.unsaved = False
             self._deadlines.set_earlier(ShbTimer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
@@ -294,7 +293,7 @@ class SubscriberHostingBroker:
         if self._checkpoints.under_way:
             self._hosting.unsaved = True
             return
-        self._urgent = False
+        self._urgent = self._hosting.unsaved = False  # all that was marked so far goes with this one
         self._checkpoints.begin()
 
     # --------------------------------------------------------------------------------------------- time

@@ -134,11 +134,6 @@ class Constream(ServedPubend):
         """How far this SHB was ever told of the pubend."""
         return max(self._target, self._istream.known_upto)
 
-    def demote(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
-        """A live consumer has no credit for what is due: a reader sends it as it gets some (T26)."""
-        self.scheduler.demoted += 1
-        self._start_reader(consumer, position, at)
-
     def _start_reader(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
         """The consumer is not at the head (any more): a reader serves it from `at` on."""
         self.live.pop(consumer.sid, None)
@@ -242,9 +237,10 @@ class Constream(ServedPubend):
         if len(batch):
             self.newest_event = batch.ticks[-1]
             delivery = LiveDelivery(self, batch, previous, wall)
-            delivery.run(self._state.matcher, self.scheduler.page_cache)
+            self._state.unsaved |= delivery.run(self._state.matcher, self.scheduler.page_cache)
+            self.scheduler.demoted += len(delivery.demoted)
             for demoted in delivery.demoted:
-                self.demote(*demoted)
+                self._start_reader(*demoted)
         self._istream.trim(horizon)
         if self._joining.later:
             self._joining.passed(horizon)

@@ -36,8 +36,8 @@ class LiveDelivery:
         self.demoted: list[tuple[Consumer, SubscriptionPosition, Tick]] = []
         """Who cannot take what is due, and from where on a reader is to serve him (T26)."""
 
-    def run(self, matcher: BatchMatcher, page_cache: PageCache) -> None:
-        """Matches, records and sends."""
+    def run(self, matcher: BatchMatcher, page_cache: PageCache) -> bool:
+        """Matches, records and sends; returns whether the PFS has something to be made durable."""
         stream, ticks = self._stream, self._batch.ticks
         positions, live, floors = stream.positions, stream.live, stream.floors
         for mask, sids in self._batch.match(self._stream.pubend, matcher):
@@ -57,6 +57,7 @@ class LiveDelivery:
         if self._masks:
             stream.pfs.append(ticks, self._masks)
             page_cache.add_live(self._page)
+        return bool(self._masks)
 
     def _remember(self, sid: int, position: SubscriptionPosition, mask: int) -> None:
         self._masks[sid] = mask

@@ -28,8 +28,6 @@ class Hosting(BrokerState):
         self._announced = 0
         """The highest version that is durable in this life; 0 until `started`."""
         self._dropping: dict[int, SubscriptionRecord] = {}
-        self.unsaved = False
-        """A mark of the turn: something is to be made durable with the next checkpoint, which is due soon."""
 
     # -------------------------------------------------------------------------------------- the way out
 

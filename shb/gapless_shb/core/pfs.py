@@ -122,11 +122,6 @@ class Pfs:
         if self._step_ticks >= TICKS_MAX:
             self._close()
 
-    @property
-    def has_open(self) -> bool:
-        """Whether there is anything to seal."""
-        return bool(self._steps or self._closed)
-
     def seal(self, upto: Tick, last_tick: Callable[[int], Tick]) -> list[Operation]:
         """The writes of all blocks, after which a `Read` finds them, and at times of the chains' ends.
 

@@ -38,3 +38,5 @@ class BrokerState:
         self.channels: dict[int, Channel] = {}
         """By session."""
         self.catch_up = CatchUp()
+        self.unsaved = False
+        """A mark of the turn: something is to be made durable with the next checkpoint, which is due soon."""

@@ -33,6 +33,7 @@ from gapless_shb.core.admission import (
     checked_filter,
     known_by_id,
     origin_of,
+    removed,
 )
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
@@ -405,8 +406,7 @@ class Subscribing:
             self._refuse_removed(session, request)
 
     def _refuse_removed(self, session: ClientSession, request: Subscribe) -> None:
-        refused = RefusedError(Code.NOT_FOUND, "the subscription was removed")
-        self._hosting.tell(session.number, refused.answer(request.request))
+        self._hosting.tell(session.number, removed().answer(request.request))
 
 
 def _late_start(request: Subscribe, wall: int) -> Tick:

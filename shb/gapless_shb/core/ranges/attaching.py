@@ -5,8 +5,8 @@ from __future__ import annotations
 from gapless.core.ports import ClientSession
 from gapless.core.wire.messages import Attach, AttachedTo, InUse, Position, Subscribe
 from gapless.core.wire.tokens import seal
+from gapless_shb.core.admission import removed
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.ranges.targets import Targets
 from gapless_shb.core.subscribing import Subscribing
 
 
@@ -53,7 +53,7 @@ class Attaching:
         waiting, self._waiting = self._waiting, []
         for session, request, sid in waiting:
             if self._hosting.registry.get(sid) is None:
-                self._hosting.tell(session, Targets.removed().answer(request.request))
+                self._hosting.tell(session, removed().answer(request.request))
             elif self._subscribing.is_creating(sid):
                 self._waiting.append((session, request, sid))
             else:

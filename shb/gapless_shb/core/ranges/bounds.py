@@ -23,10 +23,10 @@ from gapless.core.stream.columns import ROW, EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AskBound, GapReason, Position, Ticks
+from gapless_shb.core.admission import called, check_positions, found_for_ranges, removed
 from gapless_shb.core.blocks import BlockColumn
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
-from gapless_shb.core.ranges.targets import Targets
 
 PATIENCE: Final = 5_000_000_000
 """So many nanoseconds a count may take, before what there is of it has to do."""
@@ -106,9 +106,8 @@ class BoundQuestion:
 class Bounds:
     """Answers AskBound."""
 
-    def __init__(self, hosting: Hosting, targets: Targets) -> None:
+    def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
-        self._targets = targets
         self._bounds: dict[int, BoundQuestion] = {}
         self._count = 0
 
@@ -116,8 +115,8 @@ class Bounds:
         self, session: ClientSession, request: AskBound, heads: Mapping[PubendId, Tick], now: int, wall: int
     ) -> None:
         """Begins to count up to these heads. Raises RefusedError."""
-        subscription = self._targets.find(session, request.target)
-        self._targets.check(request.start, subscription)
+        subscription = found_for_ranges(self._hosting, session, request.target)
+        check_positions(request.start, self._hosting.streams, called(subscription.name))
         starts = {position.pubend: position.tick for position in request.start}
         self._count += 1
         number, bound = self._count, BoundQuestion(session.number, request, now + PATIENCE)
@@ -162,7 +161,7 @@ class Bounds:
         for number, bound in list(self._bounds.items()):
             if any(self._hosting.registry.get(reader.sid) is None for reader, _ in bound.readers.values()):
                 del self._bounds[number]
-                self._hosting.tell(bound.session, self._targets.removed().answer(bound.request.request))
+                self._hosting.tell(bound.session, removed().answer(bound.request.request))
 
     def _read(self, number: int, pubend: PubendId, after: Tick, upto: Tick) -> None:
         def answered(result: ReadResult, now: int, wall: int) -> None:

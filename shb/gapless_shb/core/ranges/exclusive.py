@@ -23,9 +23,8 @@ from gapless.core.wire.messages import (
     Subscribe,
     TakeLease,
 )
-from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.admission import RefusedError, found_for_ranges
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.ranges.targets import Targets
 
 Waiting: TypeAlias = "tuple[ClientSession, TakeLease | Subscribe]"
 
@@ -43,10 +42,9 @@ class Holder:
 class ExclusiveReaders:
     """All leases of an SHB."""
 
-    def __init__(self, hosting: Hosting, targets: Targets, grant: Callable[[int, int, ServerMessage], None]) -> None:
+    def __init__(self, hosting: Hosting, grant: Callable[[int, int, ServerMessage], None]) -> None:
         """`grant`: answers (sid, session, answer) when it is durable that the subscription is not left."""
         self._hosting = hosting
-        self._targets = targets
         self._grant = grant
         self._held: dict[int, Holder] = {}
         self._ended: list[Waiting] = []
@@ -59,7 +57,7 @@ class ExclusiveReaders:
 
     def on_lease(self, session: ClientSession, request: TakeLease) -> None:
         """Grants it, queues for it, or takes it away from another one. Raises RefusedError."""
-        subscription = self._targets.find(session, request.target)
+        subscription = found_for_ranges(self._hosting, session, request.target)
         sid = subscription.sid
         held = self._held.get(sid)
         if held is not None and held.owner != request.owner and held.session.instance != session.instance:

@@ -15,10 +15,10 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AskEarliest, AskHeads, Position, Ticks
 from gapless.selectors.index import BatchMatcher
+from gapless_shb.core.admission import called, check_positions, found_for_ranges, removed
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.fetches import RangeFetch
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.ranges.targets import Targets
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 _MILLISECOND = 1_000_000
@@ -42,15 +42,15 @@ class HeadsQuestion:
 class Heads:
     """Answers AskHeads."""
 
-    def __init__(self, hosting: Hosting, targets: Targets) -> None:
+    def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
-        self._targets = targets
         self._waiting: list[HeadsQuestion] = []
 
     def on_ask(self, session: ClientSession, request: AskHeads, now: int) -> None:
         """Answers, at once or later. Raises RefusedError."""
-        subscription = None if request.target is None else self._targets.find(session, request.target)
-        self._targets.check(request.after or (), subscription)
+        subscription = None if request.target is None else found_for_ranges(self._hosting, session, request.target)
+        who = called(None if subscription is None else subscription.name)
+        check_positions(request.after or (), self._hosting.streams, who)
         until = now + request.wait_ms * _MILLISECOND
         upto = {pubend: stream.told_upto for pubend, stream in self._hosting.streams.items()}
         waiting = HeadsQuestion(session.number, request, subscription, until, max(until, now + _PATIENCE), upto)
@@ -84,7 +84,7 @@ class Heads:
     def _answer(self, waiting: HeadsQuestion, now: int) -> bool:
         request, subscription = waiting.request, waiting.subscription
         if subscription is not None and self._hosting.registry.get(subscription.sid) is not subscription:
-            self._hosting.tell(waiting.session, self._targets.removed().answer(request.request))
+            self._hosting.tell(waiting.session, removed().answer(request.request))
             return True
         if not self._is_fresh(waiting) and now < waiting.patience:
             return False
@@ -138,14 +138,13 @@ class Earliest:
     One that does not answer is answered for: by what it was heard to have lost.
     """
 
-    def __init__(self, hosting: Hosting, targets: Targets) -> None:
+    def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
-        self._targets = targets
         self._questions: list[EarliestQuestion] = []
 
     def on_ask(self, session: ClientSession, request: AskEarliest, now: int) -> None:
         """Asks the pubends. Raises RefusedError."""
-        subscription = None if request.target is None else self._targets.find(session, request.target)
+        subscription = None if request.target is None else found_for_ranges(self._hosting, session, request.target)
         question = EarliestQuestion(session.number, request.request, subscription, now + _PATIENCE, {}, {})
         for pubend, stream in self._hosting.streams.items():
             first = max(stream.lost, stream.meta.created - 1, 0)
@@ -191,7 +190,7 @@ class Earliest:
     def _answer(self, question: EarliestQuestion) -> None:
         subscription = question.subscription
         if subscription is not None and self._hosting.registry.get(subscription.sid) is not subscription:
-            self._hosting.tell(question.session, self._targets.removed().answer(question.request))
+            self._hosting.tell(question.session, removed().answer(question.request))
             return
         lost = {pubend: self._hosting.streams[pubend].behind(tick) for pubend, tick in question.found.items()}
         positions = [

@@ -12,12 +12,11 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import Tick
 from gapless.core.wire.codec import range_head
 from gapless.core.wire.messages import Code, EndRead, GapReason, Position, RangeGap, RangeRead, ReadOn, ReadRange
-from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.admission import RefusedError, called, check_positions, found_for_ranges, removed
 from gapless_shb.core.blocks import BlockColumn
 from gapless_shb.core.consumers import Credited
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
-from gapless_shb.core.ranges.targets import Targets
 
 READS_MAX: Final = 256
 """So many ranges one session may read at a time."""
@@ -72,9 +71,8 @@ class RangeDelivery(Credited):
 class Reads:
     """All range reads of an SHB."""
 
-    def __init__(self, hosting: Hosting, targets: Targets) -> None:
+    def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
-        self._targets = targets
         self._readers: dict[tuple[int, int], tuple[BoundedReader, RangeDelivery]] = {}
         """By session and the client's number."""
 
@@ -86,10 +84,12 @@ class Reads:
     def on_read_range(self, session: ClientSession, request: ReadRange, now: int, wall: int) -> None:
         """Begins to read. Raises RefusedError."""
         key = (session.number, request.request)
-        subscription = self._targets.find(session, request.target)
-        stream = self._targets.stream(request.pubend)
+        subscription = found_for_ranges(self._hosting, session, request.target)
+        stream = self._hosting.streams.get(request.pubend)
+        if stream is None:
+            raise RefusedError(Code.TOKEN_MISMATCH, f"this broker knows of no pubend {request.pubend!r}")
         edges = [Position(request.pubend, request.lo), Position(request.pubend, request.hi)]
-        self._targets.check(edges, subscription)
+        check_positions(edges, self._hosting.streams, called(subscription.name))
         if sum(number == session.number for number, _ in self._readers) >= READS_MAX:
             raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
         delivery = RangeDelivery(self._hosting, session.number, request)
@@ -129,7 +129,7 @@ class Reads:
         for key, (reader, _) in list(self._readers.items()):
             if self._hosting.registry.get(reader.sid) is None:
                 del self._readers[key]
-                self._hosting.tell(key[0], self._targets.removed().answer(key[1]))
+                self._hosting.tell(key[0], removed().answer(key[1]))
 
     # ----------------------------------------------------------------------------------- how it is done
 

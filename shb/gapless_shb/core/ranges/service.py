@@ -25,7 +25,7 @@ from gapless.core.wire.messages import (
     Subscribe,
     TakeLease,
 )
-from gapless_shb.core.admission import RefusedError, called, check_sealed
+from gapless_shb.core.admission import RefusedError, called, check_positions, check_sealed, found_for_ranges
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import SubscriptionPosition
@@ -35,7 +35,6 @@ from gapless_shb.core.ranges.bounds import Bounds
 from gapless_shb.core.ranges.exclusive import ExclusiveReaders
 from gapless_shb.core.ranges.heads import Earliest, Heads
 from gapless_shb.core.ranges.reads import Reads
-from gapless_shb.core.ranges.targets import Targets
 from gapless_shb.core.rows import position_row
 from gapless_shb.core.subscribing import Subscribing
 
@@ -50,13 +49,12 @@ class Ranges:
         self._ahead = ahead
         self.used = False
         """Whether anybody has asked anything yet. Before, there is nothing to do here."""
-        targets = self._targets = Targets(hosting)
         self._attaching = Attaching(hosting, subscribing)
-        self._heads = Heads(hosting, targets)
-        self._earliest = Earliest(hosting, targets)
-        self._bounds = Bounds(hosting, targets)
-        self._reads = Reads(hosting, targets)
-        self._exclusive = ExclusiveReaders(hosting, targets, self._grant)
+        self._heads = Heads(hosting)
+        self._earliest = Earliest(hosting)
+        self._bounds = Bounds(hosting)
+        self._reads = Reads(hosting)
+        self._exclusive = ExclusiveReaders(hosting, self._grant)
 
     def requests(self) -> Mapping[type, RequestHandler]:
         """What clients ask."""
@@ -144,7 +142,7 @@ class Ranges:
     # ---------------------------------------------------------------------------------- how it is done
 
     def _on_ask_bound(self, session: ClientSession, request: AskBound, now: int, wall: int) -> None:
-        subscription = self._targets.find(session, request.target)
+        subscription = found_for_ranges(self._hosting, session, request.target)
         after = {position.pubend: position.tick for position in request.start}
         self._bounds.on_ask(session, request, self._heads.of(subscription, after), now, wall)
 
@@ -154,10 +152,10 @@ class Ranges:
 
     def _on_acknowledge(self, session: ClientSession, request: AcknowledgeDurably, _now: int, _wall: int) -> None:
         """Who reads says how far he is done, and hears when that is durable. What is said again changes nothing."""
-        subscription = self._targets.find(session, request.target)
+        subscription = found_for_ranges(self._hosting, session, request.target)
         if request.target.sid:
             check_sealed(subscription, request.token_seal, self._hosting)
-        self._targets.check(request.positions, subscription)
+        check_positions(request.positions, self._hosting.streams, called(subscription.name))
         streams = self._hosting.streams
         news = [
             said

@@ -64,7 +64,6 @@ def test_steps_share_a_block_without_the_ticks_that_matched_nobody() -> None:
 
 def test_a_step_whose_only_subscription_is_gone_leaves_no_trace() -> None:
     pfs = Pfs("p@1", MILLISECOND, 0, 0)
-    assert not pfs.has_open
     step(pfs, [2], {7: 1})
     pfs.forget(7)
 
