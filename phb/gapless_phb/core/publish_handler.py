@@ -98,7 +98,7 @@ class PublishHandler:
         publisher = self._table.get(request.publisher)
         if (
             publisher is not None
-            and publisher.is_temporary
+            and is_temporary(publisher.name)
             and not publisher.is_opened_since(request.instance, request.attempt)
         ):
             self._table.leave(publisher, now)

@@ -38,7 +38,7 @@ TEMPORARY = "~"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name was drawn at random, for a publisher without one."""
+    """Whether a name was drawn at random, for a publisher without one: nobody but its instance can open it again."""
     return name.startswith(TEMPORARY)
 
 
@@ -160,11 +160,6 @@ class PublisherState:
         """The last sequence that has a tick, durable or not."""
         return self.pending[-1].last if self.pending else self.sequence
 
-    @property
-    def is_temporary(self) -> bool:
-        """Whether it has no name of its own, so that nobody can open it again but the instance that it is of."""
-        return is_temporary(self.name)
-
     def is_newer_than(self, instance: str, epoch: int) -> bool:
         """Whether another instance was opened since this one had that epoch."""
         return 0 < epoch < self.epoch and instance != self.instance
@@ -232,18 +227,14 @@ class PublisherTable:
     def __init__(self, rows: Mapping[str, PublisherRow], epochs: int) -> None:
         """The table as it was saved; `epochs`: the highest epoch ever given."""
         self._publishers = {name: PublisherState.restored(name, row) for name, row in rows.items()}
-        self._epochs = max([epochs, *(publisher.epoch for publisher in self._publishers.values())])
+        self.epochs = max([epochs, *(publisher.epoch for publisher in self._publishers.values())])
+        """The highest epoch ever given."""
         self._changed: dict[str, None] = {}
         self._gone: dict[str, int] = {}
         """When the session of each one without a name ended that has none now; the longest gone first."""
 
     def __len__(self) -> int:
         return len(self._publishers)
-
-    @property
-    def epochs(self) -> int:
-        """The highest epoch ever given."""
-        return self._epochs
 
     @property
     def changed(self) -> int:
@@ -273,8 +264,8 @@ class PublisherTable:
         publisher = self._publishers.setdefault(name, PublisherState(name))
         epoch, term = publisher.epoch + 1, term_of(publisher.epoch)
         if not term or publisher.instance != instance or term_of(epoch) != term:
-            epoch = (term_of(self._epochs) + 1) << _TERM_BITS
-        self._epochs = max(self._epochs, epoch)
+            epoch = (term_of(self.epochs) + 1) << _TERM_BITS
+        self.epochs = max(self.epochs, epoch)
         publisher.epoch, publisher.instance, publisher.attempt = epoch, instance, attempt
         publisher.opened, publisher.closed = at, False
         self._gone.pop(name, None)
@@ -295,7 +286,7 @@ class PublisherTable:
         without a name is durable before its first batch: where there is none, or one of another term, it has been
         forgotten since (T21).
         """
-        self._epochs = max(self._epochs, epoch)
+        self.epochs = max(self.epochs, epoch)
         known = self._publishers.get(name)
         if is_temporary(name) and (known is None or term_of(known.epoch) != term_of(epoch)):
             return True
@@ -326,12 +317,12 @@ class PublisherTable:
 
     def leave(self, publisher: PublisherState, now: int) -> None:
         """The session of a publisher has ended; its client may resume it."""
-        assert publisher.is_temporary, "a name is known for ever"
+        assert is_temporary(publisher.name), "a name is known for ever"
         self._gone.setdefault(publisher.name, now)
 
     def forget(self, publisher: PublisherState) -> bool:
         """Forgets a publisher without a name; False while a batch of it is on its way to the disk."""
-        assert publisher.is_temporary, "a name is known for ever"
+        assert is_temporary(publisher.name), "a name is known for ever"
         if publisher.pending:
             return False
         name = publisher.name

@@ -46,11 +46,6 @@ class Release:
         self.space_low = False
         """Whether the disk is nearly full: then what nobody is owed gives way before publishers have to wait."""
 
-    @property
-    def earliest(self) -> Tick:
-        """What nobody may count on any more: the highest `lost` that was ever handed to a write."""
-        return self._log.lost_asked
-
     # ------------------------------------------------------------------------------------ who is counted
 
     def is_member(self, shb: ShbId) -> bool:
@@ -59,7 +54,7 @@ class Release:
 
     def join(self, shb: ShbId) -> Tick:
         """An SHB asks to be enrolled: from this step on nothing above the returned tick is released (T41)."""
-        at = max(self._log.stable, self.earliest)
+        at = max(self._log.stable, self._log.lost_asked)
         self._joining[shb] = PendingMember(at)
         return at
 
@@ -82,7 +77,7 @@ class Release:
         """
         known = self.holds.get(shb)
         assert known is None or version > known.version, "an older row of holds takes the place of no newer one"
-        row = Holds(version, {sid: max(tick, self.earliest) for sid, tick in at.items()})
+        row = Holds(version, {sid: max(tick, self._log.lost_asked) for sid, tick in at.items()})
         self.holds[shb] = row
         return row
 
@@ -146,7 +141,9 @@ class Release:
         policy, log = self._settings.policy, self._log
         if policy is None or log.suspect:
             return 0
-        state = PubendState(log.pubend, time, self.earliest, log.newest, self.needless, self.delivered, log.index)
+        state = PubendState(
+            log.pubend, time, self._log.lost_asked, log.newest, self.needless, self.delivered, log.index
+        )
         return min(self.delivered, policy.release(state))
 
     def _expendable(self, time: Tick) -> Tick:

@@ -202,7 +202,7 @@ class PositionsAhead:
         if not unasked or not stream.meta.stable:
             return
         if stream.holds.durable == stream.holds.version:  # else a row is about to be sent: that asks for these as well
-            stream.holds.ask_again(now)
+            stream.holds.say_again(now)
             self._hosting.write_holds(stream)
         for doubt in unasked:
             doubt.version = stream.holds.version

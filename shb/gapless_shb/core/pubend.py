@@ -179,23 +179,19 @@ class PubendHolds:
     def put(self, sid: int, at: Tick, now: int) -> None:
         """Asks for events above `at`; 0 asks for the earliest."""
         self.row[sid] = at
-        self._changed(now)
+        self.say_again(now)
 
     def drop(self, sid: int, now: int) -> bool:
         """The subscription needs its hold no longer; returns whether it had one."""
         if self.row.pop(sid, None) is None:
             return False
-        self._changed(now)
+        self.say_again(now)
         return True
 
     def renew(self, now: int) -> None:
         """After a restart: the pubend may not have heard the last change, least of all that nothing is held."""
         if self.version:
-            self._changed(now)
-
-    def ask_again(self, now: int) -> None:
-        """Whatever the pubend answers from here on, it answers after this."""
-        self._changed(now)
+            self.say_again(now)
 
     def on_held(self, held: Held) -> list[tuple[int, Tick]]:
         """The pubend keeps the row; returns what the entries were resolved to, if the answer is to this row."""
@@ -223,7 +219,8 @@ class PubendHolds:
         """When `due` wants to be asked."""
         return self.send_at if self.durable >= self.version else None
 
-    def _changed(self, now: int) -> None:
+    def say_again(self, now: int) -> None:
+        """A new version of the row, as it is: whatever the pubend answers to it, it answers after this."""
         self.version += 1
         self.send_at = now
 

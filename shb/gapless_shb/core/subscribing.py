@@ -145,7 +145,6 @@ class Subscribing:
         sid = subscription.sid
         hosting = self._hosting
         hosting.detach(sid)
-        self._refuse_creator(sid)
         self._refuse_waiting(sid)
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
@@ -235,13 +234,6 @@ class Subscribing:
         stream.holds.put(subscription.sid, position.start, now)
         return [position_row(subscription.sid, stream.pubend, position)]
 
-    def on_created(self, sid: int) -> None:
-        """The record is durable."""
-        creation = self._creations.get(sid)
-        if creation is not None:
-            creation.durable = True
-            self.may_complete = True
-
     def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
         """A pubend keeps these holds, from these ticks on.
 
@@ -295,7 +287,12 @@ class Subscribing:
 
     def _await_record(self, sid: int) -> None:
         """Once what was written is durable, the creation may go on."""
-        self._hosting.outbox.write((), lambda _now, _wall: self.on_created(sid))
+
+        def durable(_now: int, _wall: int) -> None:
+            if sid in self._creations:
+                self._creations[sid].durable = self.may_complete = True
+
+        self._hosting.outbox.write((), durable)
 
     def is_creating(self, sid: int) -> bool:
         """Whether a subscription is not acknowledged to its client yet."""
@@ -395,18 +392,14 @@ class Subscribing:
         """Where a consumer goes on: as it is given, else where the subscription stands."""
         return position.acked if given is None else given.get(stream.pubend, position.start)
 
-    def _refuse_creator(self, sid: int) -> None:
-        """Whoever waits for the answer to a creation gets one, although it is taken back before that."""
+    def _refuse_waiting(self, sid: int) -> None:
+        """Whoever waits for an answer of a subscription that is removed gets one: its creator, and all others."""
+        waiting = [*self._expiry.returned(sid), *self._waiting.pop(sid, [])]
         creation = self._creations.pop(sid, None)
         if creation is not None and creation.session is not None:
-            self._refuse_removed(creation.session, creation.request)
-
-    def _refuse_waiting(self, sid: int) -> None:
-        for session, request in [*self._expiry.returned(sid), *self._waiting.pop(sid, [])]:
-            self._refuse_removed(session, request)
-
-    def _refuse_removed(self, session: ClientSession, request: Subscribe) -> None:
-        self._hosting.tell(session.number, removed().answer(request.request))
+            waiting.insert(0, (creation.session, creation.request))
+        for session, request in waiting:
+            self._hosting.tell(session.number, removed().answer(request.request))
 
 
 def _late_start(request: Subscribe, wall: int) -> Tick:
