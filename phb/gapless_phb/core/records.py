@@ -11,6 +11,7 @@ never taken for silence.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from struct import Struct, error
 
@@ -37,28 +38,18 @@ def checksum(columns: EventColumns) -> int:
     return int(google_crc32c.extend(google_crc32c.value(columns.lengths), columns.blob))
 
 
+@dataclass(slots=True, eq=False)
 class Record:
-    """One batch as the log has it. `previous` is the last tick of the record before it, 0 in the first."""
+    """One batch as the log has it."""
 
-    __slots__ = ("columns", "crc", "epoch", "first_sequence", "first_tick", "previous", "publisher")
-
-    def __init__(
-        self,
-        publisher: str,
-        epoch: int,
-        first_sequence: int,
-        first_tick: Tick,
-        previous: Tick,
-        columns: EventColumns,
-        crc: int,
-    ) -> None:
-        self.publisher = publisher
-        self.epoch = epoch
-        self.first_sequence = first_sequence
-        self.first_tick = first_tick
-        self.previous = previous
-        self.columns = columns
-        self.crc = crc
+    publisher: str
+    epoch: int
+    first_sequence: int
+    first_tick: Tick
+    previous: Tick
+    """The last tick of the record before it, 0 in the first."""
+    columns: EventColumns
+    crc: int
 
     @property
     def count(self) -> int:
