@@ -21,11 +21,11 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Final
 
-from gapless.cli.demo.data import made_up_flights
-from gapless.cli.demo.plan import PUBLISHER, victims
-from gapless.cli.demo.run import DemoOutcome, expectations, verdicts_of
-from gapless.cli.demo.selections import SELECTIONS, DemoSubscription
-from gapless.cli.demo.supervisor import Supervisor
+from gapless_flights.data import made_up_flights
+from gapless_flights.plan import PUBLISHER, victims
+from gapless_flights.run import DemoOutcome, expectations, verdicts_of
+from gapless_flights.selections import SELECTIONS, DemoSubscription
+from gapless_flights.supervisor import Supervisor
 
 RATE: Final = 500
 """Flights published a second."""
@@ -110,7 +110,7 @@ def main() -> None:
 
 def print_result(outcome: DemoOutcome) -> None:
     """Says for people what was counted."""
-    from gapless.cli.demo.report import conclusion
+    from gapless_flights.report import conclusion
 
     verdicts = outcome.verdicts
     lost, doubled, reordered = (

@@ -24,7 +24,7 @@ from typing import Any
 
 import gapless
 from bench.processes import running_broker, table
-from gapless.cli.demo.data import ROWS, flights, properties_of, topic_of
+from gapless_flights.data import ROWS, flights, properties_of, topic_of
 
 BATCH = 25_000
 """Events of a batch: small enough that there is something to be killed."""

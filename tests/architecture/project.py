@@ -30,6 +30,7 @@ FOLDERS = (
     "plugins/routing",
     "spark_connector",
     "testing",
+    "examples/flights",
 )
 """The folders that hold import packages."""
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from gapless.cli.demo.data import ROWS, flights
-from gapless.cli.demo.proof import prove
-from gapless.cli.demo.selections import SELECTIONS
-from gapless.cli.demo.subscriber import consumed_flights
+from gapless_flights.data import ROWS, flights
+from gapless_flights.proof import prove
+from gapless_flights.selections import SELECTIONS
+from gapless_flights.subscriber import consumed_flights
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="the demo kills with SIGKILL"),

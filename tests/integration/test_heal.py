@@ -20,7 +20,7 @@ import pytest
 
 import gapless
 from documents import ROOT, code_blocks
-from gapless.cli.demo.data import made_up_flights, properties_of, topic_of
+from gapless_flights.data import made_up_flights, properties_of, topic_of
 from gapless_spark.pipelines.archive_reader import Archive
 from gapless_spark.pipelines.compaction import compact
 from integration.broker_process import BrokerProcess, clean_environment

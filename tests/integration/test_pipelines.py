@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.cli.demo.data import made_up_flights, properties_of, topic_of
+from gapless_flights.data import made_up_flights, properties_of, topic_of
 from gapless_spark.pipelines.manifest import ArchiveFolder
 from integration.broker_process import CLI, clean_environment
 from integration.spark_kit import LocalBroker, require_spark

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from documents import ROOT
-from gapless.cli.demo.data import made_up_flights
+from gapless_flights.data import made_up_flights
 from integration.spark_kit import require_spark
 from spark_kills.program import may_start_again
 from spark_kills.proof import Result, committed, computed, judge_results, judge_rows, row_of

@@ -23,7 +23,7 @@ TESTS = Path(__file__).resolve().parents[1]
 if str(TESTS) not in sys.path:
     sys.path.insert(0, str(TESTS))
 
-from gapless.cli.demo.data import ROWS, flights  # noqa: E402
+from gapless_flights.data import ROWS, flights  # noqa: E402
 from spark_kills.run import Outcome, Run  # noqa: E402
 
 

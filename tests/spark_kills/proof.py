@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from gapless.cli.demo.data import properties_of, topic_of
 from gapless.core.stream.ticks import wall_at
+from gapless_flights.data import properties_of, topic_of
 
 Place: TypeAlias = tuple[str, int]
 """The pubend and the tick of a flight: what its publisher's receipt said."""

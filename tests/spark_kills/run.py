@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, Final
 
 import gapless
-from gapless.cli.demo.data import properties_of, topic_of
+from gapless_flights.data import properties_of, topic_of
 from integration.broker_process import BrokerProcess
 from spark_kills.driver import PARQUET, QUERIES, SINK
 from spark_kills.program import Pace, Program, ProgramError, Report

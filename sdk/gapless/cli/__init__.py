@@ -8,7 +8,6 @@
     lines         a line of JSON for each event, in and out
     tokens        the file that `subscribe` keeps its token in
     broker publish subscribe listings selector doctor    the commands
-    demo          the demo, a package of its own
 
 A module of a command imports what it runs when it runs: so `gapless --help` waits for nothing.
 """

@@ -16,7 +16,6 @@ from typer.core import TyperGroup
 
 import gapless
 from gapless.cli import broker, doctor, extending, listings, publish, retire, scrub, selector, subscribe
-from gapless.cli.demo import command as demo
 from gapless.errors import (
     ConfigurationError,
     GaplessError,
@@ -68,7 +67,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-app.command("demo")(demo.demo)
 app.command("broker")(broker.broker)
 app.command("publish")(publish.publish)
 app.command("subscribe")(subscribe.subscribe)

@@ -19,10 +19,10 @@ from gapless.cli.app import app, show_error
 from unit.gapless.cli.conftest import Gapless
 
 COMMANDS = {
-    "demo", "broker", "publish", "subscribe", "unsubscribe", "subscriptions", "pubends", "selector", "doctor",
+    "broker", "publish", "subscribe", "unsubscribe", "subscriptions", "pubends", "selector", "doctor",
     "retire", "scrub", "repair",
 }  # fmt: skip
-ADDED = {"simulate"}
+ADDED = {"demo", "simulate"}
 """Commands that come in by the entry points `gapless.cli`, and need nothing that is not always there."""
 
 

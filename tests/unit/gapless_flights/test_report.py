@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from gapless.cli.demo.plan import kill_plan
-from gapless.cli.demo.proof import prove
-from gapless.cli.demo.report import BarReport, LineReport, conclusion, print_outcome, report_for
-from gapless.cli.demo.run import DemoOutcome, DemoRun
-from gapless.cli.demo.selections import SELECTIONS
-from gapless.cli.demo.supervisor import DemoProgress
+from gapless_flights.plan import kill_plan
+from gapless_flights.proof import prove
+from gapless_flights.report import BarReport, LineReport, conclusion, print_outcome, report_for
+from gapless_flights.run import DemoOutcome, DemoRun
+from gapless_flights.selections import SELECTIONS
+from gapless_flights.supervisor import DemoProgress
 
 FLIGHTS = ["a", "b", "c"]
 RIGHT = DemoOutcome(
@@ -48,7 +48,7 @@ def printed(console: Console) -> str:
 async def test_without_a_terminal_there_is_a_line_now_and_then(
     run_of_two: DemoRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gapless.cli.demo.report.EVERY", 0)
+    monkeypatch.setattr("gapless_flights.report.EVERY", 0)
     out = console(terminal=False)
     report = report_for(out)
     progress = DemoProgress(run_of_two.selections)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from gapless.cli.demo.data import ABSENT, TOPIC, fields_of
+from gapless_flights.data import ABSENT, TOPIC, fields_of
 
 Fields: TypeAlias = Mapping[str, str]
 

@@ -1,4 +1,4 @@
-"""The process that publishes the flights: `python -m gapless.cli.demo.publisher`.
+"""The process that publishes the flights: `python -m gapless_flights.publisher`.
 
 It may be killed at any moment: whoever comes after it asks how many events its name has logged, and goes
 on behind them. When the broker is killed, the connection comes back by itself.
@@ -14,8 +14,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from gapless.cli.connecting import run
-from gapless.cli.demo.data import properties_of, read_lines, topic_of
-from gapless.cli.demo.reporting import Reporter, Stop
+from gapless_flights.data import properties_of, read_lines, topic_of
+from gapless_flights.reporting import Reporter, Stop
 
 if TYPE_CHECKING:
     from gapless import Connection, Message

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gapless import ConfigurationError
-from gapless.cli.demo import command, data
-from gapless.cli.demo.selections import SELECTIONS
+from gapless_flights import command, data
+from gapless_flights.selections import SELECTIONS
 from unit.gapless.cli.conftest import Gapless
 
 

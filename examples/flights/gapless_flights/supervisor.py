@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from typing_extensions import Self
 
-from gapless.cli.demo.data import write_lines
-from gapless.cli.demo.plan import BROKER, PUBLISHER
-from gapless.cli.demo.selections import DemoSubscription
-from gapless.cli.demo.worker import Worker
+from gapless_flights.data import write_lines
+from gapless_flights.plan import BROKER, PUBLISHER
+from gapless_flights.selections import DemoSubscription
+from gapless_flights.worker import Worker
 
 IDLE_MAX: Final = 30.0
 """Seconds without any progress after which a run is over, whatever is missing."""
@@ -175,7 +175,7 @@ class Supervisor:
 
     def _publisher(self) -> list[str]:
         options = ["--url", self._url.result(), "--flights", str(self._flights), "--rate", str(self._rate)]
-        return [sys.executable, "-m", "gapless.cli.demo.publisher", *options]
+        return [sys.executable, "-m", "gapless_flights.publisher", *options]
 
     def _subscriber(self, selection: DemoSubscription) -> Callable[[], list[str]]:
         def command() -> list[str]:
@@ -187,7 +187,7 @@ class Supervisor:
                 "database": str(self.database(selection)),
             }
             arguments = [f"--{name}={value}" for name, value in options.items()]
-            return [sys.executable, "-m", "gapless.cli.demo.subscriber", *arguments]
+            return [sys.executable, "-m", "gapless_flights.subscriber", *arguments]
 
         return command
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gapless.cli.demo.proof import SubscriptionProof, prove
+from gapless_flights.proof import SubscriptionProof, prove
 
 EXPECTED = ["a", "b", "c", "d"]
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 import gapless
-from gapless.cli.demo.data import made_up_flights, properties_of, topic_of, write_lines
-from gapless.cli.demo.publisher import NAME, PublisherLife
-from gapless.cli.demo.reporting import Stop
+from gapless_flights.data import made_up_flights, properties_of, topic_of, write_lines
+from gapless_flights.publisher import NAME, PublisherLife
+from gapless_flights.reporting import Stop
 
 FLIGHTS = made_up_flights(200, seed=5)
 

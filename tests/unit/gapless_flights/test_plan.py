@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gapless.cli.demo.plan import BROKER, EARLIEST, LATEST, PUBLISHER, kill_plan
+from gapless_flights.plan import BROKER, EARLIEST, LATEST, PUBLISHER, kill_plan
 
 SUBSCRIBERS = ["a", "b", "c"]
 

@@ -11,8 +11,8 @@ import pytest
 
 import gapless
 from gapless import CheckpointToken, Event
-from gapless.cli.demo.reporting import Stop
-from gapless.cli.demo.subscriber import Consuming, Ledger, consumed_flights
+from gapless_flights.reporting import Stop
+from gapless_flights.subscriber import Consuming, Ledger, consumed_flights
 
 
 def event(body: str) -> Event:

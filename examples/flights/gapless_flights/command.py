@@ -1,4 +1,4 @@
-"""The command `gapless demo`."""
+"""The command `gapless demo`, which the entry point `demo` of the group `gapless.cli` adds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gapless.cli.options import AsJson
 from gapless.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from gapless.cli.demo.report import Report
-    from gapless.cli.demo.run import DemoOutcome, DemoRun
+    from gapless_flights.report import Report
+    from gapless_flights.run import DemoOutcome, DemoRun
 
 ROWS = 336_776
 SUBSCRIBERS_MAX = 8
@@ -27,6 +27,10 @@ SECONDS_PER_KILL = 0.7
 """A run lasts at least so long for each kill: a short one would be over before they happen."""
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
 def demo(
     *,
     rows: Annotated[int, typer.Option(min=1, max=ROWS, help="How many flights, from the first of the year on.")] = ROWS,
@@ -47,12 +51,12 @@ def demo(
     """
     from rich.console import Console
 
-    from gapless.cli.demo.data import flights
-    from gapless.cli.demo.plan import kill_plan
-    from gapless.cli.demo.report import print_outcome, report_for
-    from gapless.cli.demo.run import DemoRun
-    from gapless.cli.demo.selections import SELECTIONS
     from gapless.cli.output import print_json
+    from gapless_flights.data import flights
+    from gapless_flights.plan import kill_plan
+    from gapless_flights.report import print_outcome, report_for
+    from gapless_flights.run import DemoRun
+    from gapless_flights.selections import SELECTIONS
 
     console = Console(stderr=as_json)
     seed = secrets.randbelow(1 << 32) if seed is None else seed
@@ -91,7 +95,7 @@ def directory(data: Path | None, *, keep: bool) -> Iterator[Path]:
 
 def run_to_its_end(run: DemoRun, report: Report) -> DemoOutcome:
     """Carries a run out; Ctrl-C and SIGTERM end its processes too."""
-    from gapless.cli.demo.run import carry_out
+    from gapless_flights.run import carry_out
 
     async def main() -> DemoOutcome:
         task = asyncio.current_task()

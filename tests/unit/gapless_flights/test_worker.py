@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gapless.cli.demo.worker import Worker, WorkerFailedError, environment
+from gapless_flights.worker import Worker, WorkerFailedError, environment
 
 SAY = "import json, os, sys\ndef say(**fields): print(json.dumps(fields), flush=True)\n"
 WAIT = "sys.stdin.read()\n"
@@ -75,7 +75,7 @@ async def test_who_fails_says_why(tmp_path: Path) -> None:
 
 
 async def test_who_may_fail_to_start_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gapless.cli.demo.worker.PAUSE", 0)
+    monkeypatch.setattr("gapless_flights.worker.PAUSE", 0)
     programs = iter(["sys.exit(1)", "sys.exit(1)", "say(up=True)\n" + WAIT])
 
     async with working(tmp_path, lambda: next(programs), may_fail_to_start=True) as (worker, heard, _):
@@ -84,7 +84,7 @@ async def test_who_may_fail_to_start_is_tried_again(tmp_path: Path, monkeypatch:
 
 
 async def test_who_never_starts_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gapless.cli.demo.worker.PAUSE", 0)
+    monkeypatch.setattr("gapless_flights.worker.PAUSE", 0)
 
     async with working(tmp_path, "sys.exit(1)", may_fail_to_start=True) as (_, _, keeping):
         with pytest.raises(WorkerFailedError):
@@ -101,7 +101,7 @@ async def test_half_a_report_is_none(tmp_path: Path) -> None:
 
 
 async def test_who_does_not_end_in_order_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gapless.cli.demo.worker.END_TIMEOUT", 0.05)
+    monkeypatch.setattr("gapless_flights.worker.END_TIMEOUT", 0.05)
 
     async with working(tmp_path, "say(up=True)\nimport time\ntime.sleep(60)") as (worker, heard, _):
         await heard.next()

@@ -10,15 +10,15 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from gapless.cli.demo.data import fields_of
-from gapless.cli.demo.plan import BROKER, PUBLISHER, Kill
-from gapless.cli.demo.proof import SubscriptionProof, prove
-from gapless.cli.demo.selections import DemoSubscription
-from gapless.cli.demo.subscriber import consumed_flights
-from gapless.cli.demo.supervisor import DemoProgress, Supervisor
+from gapless_flights.data import fields_of
+from gapless_flights.plan import BROKER, PUBLISHER, Kill
+from gapless_flights.proof import SubscriptionProof, prove
+from gapless_flights.selections import DemoSubscription
+from gapless_flights.subscriber import consumed_flights
+from gapless_flights.supervisor import DemoProgress, Supervisor
 
 if TYPE_CHECKING:
-    from gapless.cli.demo.report import Report
+    from gapless_flights.report import Report
 
 LOOK: Final = 0.2
 """Seconds between two looks at the progress, for who watches."""

@@ -13,9 +13,9 @@ from rich.progress import Progress as Bars
 from gapless.cli.output import table_of
 
 if TYPE_CHECKING:
-    from gapless.cli.demo.proof import SubscriptionProof
-    from gapless.cli.demo.run import DemoOutcome, DemoRun
-    from gapless.cli.demo.supervisor import DemoProgress
+    from gapless_flights.proof import SubscriptionProof
+    from gapless_flights.run import DemoOutcome, DemoRun
+    from gapless_flights.supervisor import DemoProgress
 
 EVERY: Final = 5.0
 """Seconds between two plain lines."""

@@ -1,4 +1,4 @@
-"""A process that consumes a durable subscription: `python -m gapless.cli.demo.subscriber`.
+"""A process that consumes a durable subscription: `python -m gapless_flights.subscriber`.
 
 It keeps what it consumed and its token in one SQLite database, and commits both in one transaction. So it
 may be killed at any moment: the flights that are in the database are those that the token stands behind.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gapless.cli.connecting import run
-from gapless.cli.demo.reporting import Reporter, Stop
+from gapless_flights.reporting import Reporter, Stop
 
 if TYPE_CHECKING:
     from gapless import Batch, CheckpointToken, Event, Subscription

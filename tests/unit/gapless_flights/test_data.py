@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gapless import ConfigurationError
-from gapless.cli.demo import data
-from gapless.cli.demo.data import (
+from gapless_flights import data
+from gapless_flights.data import (
     COLUMNS,
     fields_of,
     in_time_order,

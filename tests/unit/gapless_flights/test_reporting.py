@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from gapless.cli.demo import reporting
-from gapless.cli.demo.reporting import Reporter
+from gapless_flights import reporting
+from gapless_flights.reporting import Reporter
 
 PROGRAM = """
 import asyncio
-from gapless.cli.demo import reporting
+from gapless_flights import reporting
 reporting.GRACE = {grace}
 
 async def main():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gapless import Selector
-from gapless.cli.demo.data import fields_of, made_up_flights, properties_of
-from gapless.cli.demo.selections import SELECTIONS, DemoSubscription
+from gapless_flights.data import fields_of, made_up_flights, properties_of
+from gapless_flights.selections import SELECTIONS, DemoSubscription
 
 FLIGHTS = made_up_flights(5000, seed=1)
 OTHERS = [

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from gapless.cli.demo import supervisor
-from gapless.cli.demo.selections import SELECTIONS
-from gapless.cli.demo.supervisor import DemoProgress
+from gapless_flights import supervisor
+from gapless_flights.selections import SELECTIONS
+from gapless_flights.supervisor import DemoProgress
 
 
 def progress_of_two() -> DemoProgress:

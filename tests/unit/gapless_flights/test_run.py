@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from gapless.cli.demo.data import made_up_flights
-from gapless.cli.demo.proof import prove
-from gapless.cli.demo.run import DemoOutcome, expectations
-from gapless.cli.demo.selections import SELECTIONS
+from gapless_flights.data import made_up_flights
+from gapless_flights.proof import prove
+from gapless_flights.run import DemoOutcome, expectations
+from gapless_flights.selections import SELECTIONS
 
 
 def test_what_is_expected_comes_from_the_data() -> None:
