@@ -1,4 +1,4 @@
-"""LogReader to wants, read from the log (protocol: answers; T43, T50).
+"""Answers to wants, read from the log (protocol: answers; T43, T50).
 
 A want becomes spans of the log, each read in chunks; every chunk is answered as soon as it is read. Ranges
 that lie near each other share a span, so a thousand single ticks of few records cost one read.
@@ -85,7 +85,7 @@ class LogReader:
         return len(self._wanted)
 
     def ask(self, ranges: Ranges, reply_to: Hashable) -> None:
-        """LogReader everything of the ranges that is decided; beyond that it says nothing."""
+        """Answers everything of the ranges that is decided; beyond that it says nothing."""
         key = (reply_to, ranges)
         if key in self._wanted or len(self._wanted) >= WANTS_MAX:
             return
