@@ -19,8 +19,7 @@ from gapless.core.network import facts as routing
 from gapless.core.server import HandlerFailedError
 from gapless.core.stream.ticks import FOREVER
 from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
-from gapless.node.assembly import Loaded, make_machine
-from gapless.node.identity import claim
+from gapless.node.assembly import Loaded, claim, make_machine
 from gapless.spi import VolumeIdentity
 from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.syncing import Syncing

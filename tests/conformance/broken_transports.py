@@ -21,10 +21,9 @@ from conformance.transports import MemoryHarness
 from gapless.core.wire.framing import FrameDecoder
 from gapless.spi import Link, LinkHandler
 from gapless_testing.transport import TransportHarness, ends
-from gapless_transport.links import BaseLink, LinkState
+from gapless_transport.links import BaseLink, LinkState, SendQueue
 from gapless_transport.memory import MemoryListener, MemoryTransport
 from gapless_transport.memory_link import MemoryLink, Payload
-from gapless_transport.send_queue import SendQueue
 from gapless_transport.tcp import TcpTransport
 
 BREACH_SECONDS_MAX = 0.4

@@ -9,9 +9,8 @@ from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire.delivered import DeliveredColumns
-from gapless_spark.reading import record_batches
+from gapless_spark.reading import record_batches, silence_batch
 from gapless_spark.rows import SCHEMA, narrowed
-from gapless_spark.silences import silence_batch
 
 PLACES = narrowed(["kind", "tick_from", "tick"])
 

@@ -11,12 +11,11 @@ from gapless.core.network.facts import Ending, Submitted
 from gapless.core.ports import Authorizer, ClientSession, RequestHandler, SessionEnded
 from gapless.core.server.complaints import Complaints, host_of
 from gapless.core.server.handshake import Admitted, welcome
-from gapless.core.server.keyed import KeyedBatches, KeyedReply
 from gapless.core.server.limits import BrokerIdentity, SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutput, LinkOutputs
 from gapless.core.server.permissions import refusal_of
-from gapless.core.server.publishing import Publishing, ReplyTo
+from gapless.core.server.publishing import KeyedBatches, KeyedReply, Publishing, ReplyTo
 from gapless.core.server.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
 from gapless.core.wire.codec import decode_client, encode, session_of
 from gapless.core.wire.messages import (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gapless import InvalidMessageError
-from gapless.cli import reading
-from gapless.cli.reading import LineReader
+from gapless.cli import publish
+from gapless.cli.publish import LineReader
 
 
 class Pipe:
@@ -36,7 +36,7 @@ async def lines_of(reader: LineReader) -> list[bytes]:
 
 async def test_lines_are_lines(tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    lines = [b"a", b"", "ü".encode() * reading.CHUNK_BYTES, b"c"]
+    lines = [b"a", b"", "ü".encode() * publish.CHUNK_BYTES, b"c"]
     path.write_bytes(b"\n".join(lines))
 
     with path.open("rb") as file:
@@ -76,7 +76,7 @@ async def test_stopping_ends_the_lines_although_more_could_come(pipe: Pipe) -> N
 
 
 async def test_a_line_without_an_end_is_refused(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "LINE_BYTES_MAX", 10)
+    monkeypatch.setattr(publish, "LINE_BYTES_MAX", 10)
     pipe.file.write(b"x" * 11)
 
     with pytest.raises(InvalidMessageError, match="longer than 10 bytes"):

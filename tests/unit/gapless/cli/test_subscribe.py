@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 
 from gapless import Batch, CheckpointToken, ConfigurationError, Event, Gap, InvalidTokenError, Subscription
-from gapless.cli.subscribe import EventPrinter, start_of
-from gapless.cli.tokens import read_token
+from gapless.cli.subscribe import EventPrinter, read_token, start_of
 from unit.gapless.cli.conftest import Gapless
 
 EVENTS = [{"body": f"{number}", "properties": {"number": number}} for number in range(10)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gapless import CheckpointToken, ConfigurationError, InvalidTokenError
-from gapless.cli.tokens import read_token, write_token
+from gapless.cli.subscribe import read_token, write_token
 
 TOKEN = CheckpointToken("here", {"default@1": 7})
 

@@ -11,10 +11,9 @@ import pytest
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
-from gapless.node.assembly import check_exposure, load_plugins, make_machine, open_volume
+from gapless.node.assembly import check_exposure, claim, load_plugins, make_machine, open_volume
 from gapless.node.config import NodeConfig, make_config
 from gapless.node.gauges import SESSIONS
-from gapless.node.identity import claim
 from gapless.spi import Create
 from links import FakeTransport
 from nodes import LAST, TOLD, LogRole, StraightRouter

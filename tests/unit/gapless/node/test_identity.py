@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.errors import VolumeCorruptError, VolumeForeignError
-from gapless.node.identity import SECRET_BYTES, TABLE, claim
+from gapless.node.assembly import SECRET_BYTES, TABLE, claim
 from volumes import FakeVolume
 
 

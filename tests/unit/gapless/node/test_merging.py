@@ -8,7 +8,7 @@ import pytest
 
 from gapless.core.ports import ClientSession, SessionEnded, Tell
 from gapless.core.wire.messages import Code, ListedPubend, ListPubends, PubendList, RequestFailed, Retire, Retired
-from gapless.node.merging import MergedRequests
+from gapless.node.dispatch import MergedRequests
 
 SESSION = ClientSession(7, "client", "instance", "somebody")
 

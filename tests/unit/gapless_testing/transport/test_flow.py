@@ -8,8 +8,8 @@ from conformance import broken_transports as broken
 from conformance.broken_transports import Breach, covers
 from gapless_testing.transport.flow import FlowTests as Suite
 from gapless_testing.transport.flow import UrgentTests
+from gapless_transport.links import SendQueue
 from gapless_transport.memory_link import MemoryLink
-from gapless_transport.send_queue import SendQueue
 
 BREACHES = [
     Breach(SendQueue, "put", broken.put_behind, UrgentTests.test_urgent_frames_overtake_what_is_pending),

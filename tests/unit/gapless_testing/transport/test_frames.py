@@ -9,8 +9,8 @@ from conformance.broken_transports import Breach, covers
 from gapless_testing.transport.frames import FrameTests as Suite
 from gapless_testing.transport.frames import LimitTests
 from gapless_transport import memory_link
+from gapless_transport.links import SendQueue
 from gapless_transport.memory_link import MemoryLink
-from gapless_transport.send_queue import SendQueue
 
 BREACHES = [
     Breach(memory_link, "_whole", broken.whole_cut, Suite.test_frames_of_every_size_arrive_whole),

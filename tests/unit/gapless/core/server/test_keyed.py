@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core.network.facts import OpenRequest, Outcome, Submit, SubmitOpen, Verdict
-from gapless.core.server.keyed import UNANSWERED_MAX
+from gapless.core.server.publishing import UNANSWERED_MAX
 from gapless.core.wire.codec import encode_keyed
 from gapless.core.wire.messages import (
     Code,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless_transport.send_queue import SendQueue
+from gapless_transport.links import SendQueue
 
 puts = st.lists(st.tuples(st.integers(1, 30), st.booleans()))
 
