@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gapless.core.wire.framing import encode_frame, encode_header
 from gapless_testing.transport.ends import End, SuitePart, bounded_on_bytes, hang_up, listening, settle
@@ -42,8 +42,8 @@ class ByteTests(SuitePart):
     @bounded_on_bytes
     async def test_a_huge_length_is_refused_before_its_bytes_come(self, harness: TransportHarness) -> None:
         """Even one byte above the limit, and lengths that look negative."""
-        for length in (harness.frame_limit + 1, 2**31 - 1, 2**31, 2**32 - 1):
-            await refuses(harness, length.to_bytes(4, "little") + bytes(4))
+        lengths = (harness.frame_limit + 1, 2**31 - 1, 2**31, 2**32 - 1)
+        await refuses_each(harness, (length.to_bytes(4, "little") + bytes(4) for length in lengths))
 
     @bounded_on_bytes
     async def test_a_claim_costs_no_memory(self, harness: TransportHarness) -> None:
@@ -66,17 +66,17 @@ class ByteTests(SuitePart):
     @bounded_on_bytes
     async def test_garbage_is_refused(self, harness: TransportHarness) -> None:
         """Whoever knocks at the wrong port."""
-        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"\xff" * 64, bytes(range(1, 256)) * 20):
-            await refuses(harness, garbage)
+        garbage = (b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"\xff" * 64, bytes(range(1, 256)) * 20)
+        await refuses_each(harness, garbage)
 
     @bounded_on_bytes
     async def test_a_flipped_bit_is_refused(self, harness: TransportHarness) -> None:
         """In the checksum or in the payload."""
         frame = encode_frame(b"important")
-        for position in range(4, len(frame)):
-            flipped = bytearray(frame)
-            flipped[position] ^= 0x10
-            await refuses(harness, bytes(flipped))
+        places = range(4, len(frame))
+        await refuses_each(
+            harness, (frame[:place] + bytes([frame[place] ^ 0x10]) + frame[place + 1 :] for place in places)
+        )
 
     @bounded_on_bytes
     async def test_what_came_before_the_garbage_is_handed_over(self, harness: TransportHarness) -> None:
@@ -102,6 +102,11 @@ class ByteTests(SuitePart):
 
                 assert await far.end() != ""
                 assert far.received == []
+
+
+async def refuses_each(harness: TransportHarness, data: Iterable[bytes]) -> None:
+    """Fails unless each of `data` costs its link, and nothing else. At the same time: links take their time to end."""
+    await asyncio.gather(*(refuses(harness, each) for each in data))
 
 
 async def refuses(harness: TransportHarness, data: bytes) -> None:

@@ -322,7 +322,8 @@ async def test_whoever_felled_it_stays_outside_and_what_felled_it_is_not_handled
     await node.stop()
 
 
-async def test_a_core_that_keeps_failing_ends_the_node(world: World, caplog: Any) -> None:
+async def test_a_core_that_keeps_failing_ends_the_node(world: World, caplog: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(node_module, "PAUSE_FIRST", 0.01)
     node = await world.start()
     for number in range(CRASHES_MAX):
         await until(lambda: node.serving)
@@ -342,6 +343,7 @@ async def test_a_core_that_keeps_failing_ends_the_node(world: World, caplog: Any
 
 async def test_crashes_long_ago_are_forgotten(world: World, monkeypatch: Any) -> None:
     monkeypatch.setattr(node_module, "STEADY", 0.0)
+    monkeypatch.setattr(node_module, "PAUSE_FIRST", 0.01)
     node = await world.start()
     for number in range(CRASHES_MAX + 2):
         link = await world.connect(f"one of {number}", publisher=False)
