@@ -18,14 +18,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gapless_sim.access_tracking import watch_world
 from gapless_sim.building import build
 from gapless_sim.choices import Choices
-from gapless_sim.listening import listen
+from gapless_sim.fault_injection import FAULTS, Mark, Stage
 from gapless_sim.run import come_right, watched
 from gapless_sim.scopes import SCOPES, Scope, Script
-from gapless_sim.striking import FAULTS, Mark, Stage
-from gapless_sim.touching import watch_world
 from gapless_sim.trace import Trace
+from gapless_sim.trace_recorder import listen
 
 if TYPE_CHECKING:
     from gapless_sim.result import Failure

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from gapless_sim.listening import LOST
 from gapless_sim.naming import tell_long_ticks
 from gapless_sim.picture import BEGINS, ENDS, FOLDED, QUIET, WORLD, Picture, picture
+from gapless_sim.trace_recorder import LOST
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -20,7 +20,7 @@ SECOND = 1_000_000_000
 FAULTS = ("network", "disk", "process", "clock", "operator")
 """The classes of faults that `--faults` can name."""
 
-STORIES: Mapping[str, Mapping[str, Any]] = {
+SCENARIOS: Mapping[str, Mapping[str, Any]] = {
     "beacon": {"shbs": 1},
     "archive": {"shbs": 1, "min_retain_seconds": 3.0},
     "newcomer": {"shbs": 2, "min_retain_seconds": 0.0},
@@ -34,7 +34,7 @@ STORIES: Mapping[str, Mapping[str, Any]] = {
     "usurper": {"shbs": 1, "min_retain_seconds": 0.0},
     "crowd": {"shbs": 1, "catchup_bytes": 1_000},
 }
-"""Stories that a whole run can be about, and what they need. They bring their own faults."""
+"""Scenarios that a whole run can be about, and what they need. They bring their own faults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ class Options:
     seed: int
     router: str = "local"
     workload: str = "churn"
-    story: str = ""
-    """The story that the run is about, which has the world for itself; "": none."""
+    scenario: str = ""
+    """The scenario that the run is about, which has the world for itself; "": none."""
     phbs: int = 1
     shbs: int = 1
     together: bool = True
@@ -205,7 +205,7 @@ def _short(value: Any) -> str:
 
 
 STORY_SHARE = 0.25
-"""Of all runs so many are about one story."""
+"""Of all runs so many are about one scenario."""
 LATE_SHARE = 0.2
 """In so many of the others frames are late beyond their link."""
 FRAMES_LOST_SHARE = 0.2
@@ -238,10 +238,10 @@ def draw_options(
     draws = choices.stream("options")
     drawn = _draw_any(seed, draws, router, workload, faults)
     if draws.chance(STORY_SHARE):
-        stories = [name for name, needs in STORIES.items() if router != "local" or needs["shbs"] == 1]
-        story = draws.pick(stories)
+        scenarios = [name for name, needs in SCENARIOS.items() if router != "local" or needs["shbs"] == 1]
+        scenario = draws.pick(scenarios)
         if workload not in {"churn", "ranges"} and faults == FAULTS:
-            return about(drawn, story)
+            return about(drawn, scenario)
     # From streams of their own, for they came later: the seeds that do not draw them are what they were.
     lease = choices.stream("options/publishers").pick((900.0, 900.0, 0.3, 2.0))
     drawn = replace(drawn, publisher_lease_seconds=lease)
@@ -249,20 +249,20 @@ def draw_options(
     lost = _Draws(choices.stream("options/frames lost"), faults).rate("network", 1.0, FRAMES_LOST_SHARE)
     drawn = replace(drawn, network=replace(drawn.network, late=late, frames_lost=lost))
     if drawn.workload != "churn":
-        return drawn  # stories know what they are told of
+        return drawn  # scenarios know what they are told of
     damage = _Draws(choices.stream("options/damage"), faults).rate("disk", 0.4, DAMAGE_SHARE)
     return replace(drawn, disk=replace(drawn.disk, damage=damage))
 
 
-def about(drawn: Options, story: str) -> Options:
-    """A run about a story: what was drawn, without the faults."""
-    changes = dict(STORIES[story])
+def about(drawn: Options, scenario: str) -> Options:
+    """A run about a scenario: what was drawn, without the faults."""
+    changes = dict(SCENARIOS[scenario])
     if drawn.router != "local":
         changes |= {"together": False, "phbs": 1}
     return replace(
         drawn,
-        workload="stories",
-        story=story,
+        workload="scenarios",
+        scenario=scenario,
         max_retain_seconds=None,
         retires=0.0,
         additions=0.0,
@@ -279,7 +279,7 @@ def about(drawn: Options, story: str) -> Options:
 def with_policies(options: Options, draws: Stream) -> Options:
     """The same, and now and then with another release policy, or with leases: drawn apart from all else.
 
-    Stories know what is kept for how long, and are left alone.
+    Scenarios know what is kept for how long, and are left alone.
     """
     policy = draws.pick(("", "", "", "", "bytes", "bytes and age", "greedy"))
     lease = float(draws.pick((1, 2, 5))) if draws.chance(0.3) else None
@@ -299,7 +299,7 @@ def _draw_any(seed: int, draws: Stream, router: str, workload: str | None, fault
     return Options(
         seed=seed,
         router=router,
-        workload=workload or draws.pick(("churn", "stories")),
+        workload=workload or draws.pick(("churn", "scenarios")),
         phbs=1 if local else draws.pick((1, 2)),
         shbs=1 if local else draws.pick((1, 2)),
         together=local or draws.chance(0.3),

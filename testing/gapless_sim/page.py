@@ -8,11 +8,11 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from gapless_sim.lanes import speaks_for_itself
-from gapless_sim.listening import LOST
 from gapless_sim.naming import tell_long_ticks
 from gapless_sim.page_parts import SCRIPT, STYLE
 from gapless_sim.picture import BEGINS, ENDS, QUIET, Picture, picture
 from gapless_sim.shrink import draws
+from gapless_sim.trace_recorder import LOST
 
 if TYPE_CHECKING:
     from gapless_sim.result import Result

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gapless_sim.listening import LOST
 from gapless_sim.trace import Line
+from gapless_sim.trace_recorder import LOST
 
 if TYPE_CHECKING:
     from gapless_sim.result import Failure

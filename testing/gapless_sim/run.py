@@ -8,15 +8,15 @@ from contextlib import contextmanager, nullcontext
 
 from gapless_sim.building import build
 from gapless_sim.choices import Choices, Tape
+from gapless_sim.determinism_guards import determinism_guards
 from gapless_sim.disk import Disk, memory_disk
 from gapless_sim.faults import Faults
-from gapless_sim.listening import listen
 from gapless_sim.observing import Violation
 from gapless_sim.options import SECOND, Options
 from gapless_sim.oracles import all_oracles
 from gapless_sim.result import Failure, Result
 from gapless_sim.trace import Trace
-from gapless_sim.tripwires import tripwires
+from gapless_sim.trace_recorder import listen
 from gapless_sim.workloads import WORKLOADS
 from gapless_sim.world import World
 from gapless_testing.routing import ContractError
@@ -54,7 +54,7 @@ def run_seed(
     """Runs a world to its end, or to the first violation.
 
     `keep`: with the lines that people read. `steps_max`: a run that takes longer is given up. `new_disk`:
-    makes the brokers' disks, if not in memory; then there are no tripwires, for a real storage touches files.
+    makes the brokers' disks, if not in memory; then there are no determinism_guards, for a real storage touches files.
     """
     choices = Choices(options.seed, tape)
     trace = Trace(keep=keep)
@@ -81,7 +81,7 @@ def watched(world: World, run: Callable[[World], None], *, pure: bool = True) ->
     try:
         for oracle in all_oracles(world):
             world.observe.add(oracle)
-        with tripwires() if pure else nullcontext():
+        with determinism_guards() if pure else nullcontext():
             run(world)
     except Violation as violation:
         return Failure(violation.oracle, violation.what, world.now)

@@ -28,12 +28,12 @@ from gapless_sim.building import build
 from gapless_sim.choices import Choices
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.lanes import Chart
-from gapless_sim.listening import listen
 from gapless_sim.naming import Names
 from gapless_sim.options import MILLISECOND, SECOND, NetworkFaults, Options
 from gapless_sim.picture import QUIET
 from gapless_sim.producer import Letter, Outbox, Producer
 from gapless_sim.trace import Trace
+from gapless_sim.trace_recorder import listen
 from gapless_sim.world import World
 
 STEP = 50 * MILLISECOND

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gapless_sim.choices import Choices, random_of
 from gapless_sim.network import Network
 from gapless_sim.observing import Observing
-from gapless_sim.seam import Seam
+from gapless_sim.router_tap import RouterTap
 from gapless_sim.trace import Trace
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class World:
         self.clients: dict[str, SimClient] = {}
         self.observe = Observing(self)
         self.network = Network(self)
-        self.seam = Seam(self)
+        self.seam = RouterTap(self)
         self._heap: list[tuple[int, int, str, str, Callable[..., Any], tuple[Any, ...], Life | None, int]] = []
         self._count = 0
         self._secrets = random_of(choices.seed, "secrets")

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Outcome, Strike, follow, perform, run_case, tasks
+from gapless_sim.fault_injection import Mark, Stage
 from gapless_sim.scopes import Scope
-from gapless_sim.striking import Mark, Stage
 from gapless_sim.trace import Trace
 from sim.switches.catalogue import switch_named
 

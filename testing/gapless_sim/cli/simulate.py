@@ -42,7 +42,7 @@ def simulate(
         str, typer.Option(metavar="KINDS", help="Only these kinds: network,disk,process,clock,operator, or none.")
     ] = "network,disk,process,clock,operator",
     workload: Annotated[
-        str | None, typer.Option(help="churn, stories or ranges; else the seed draws one of the first two.")
+        str | None, typer.Option(help="churn, scenarios or ranges; else the seed draws one of the first two.")
     ] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="How many at a time; else one on each core.")] = None,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="With --seed: the run as one HTML page.")] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gapless_sim.observing import Violation
 from gapless_sim.oracles.judging import Judge
 from gapless_sim.pubend_logs import LOG
-from gapless_sim.seam import FACTS
+from gapless_sim.router_tap import FACTS
 from gapless_testing.routing import Contract, ContractError
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gapless_sim.workloads import churn, ranges, stories
+from gapless_sim.workloads import churn, ranges, scenarios
 from gapless_sim.workloads.churn import Churn
 from gapless_sim.workloads.ranges import Ranges
-from gapless_sim.workloads.stories import Stories
+from gapless_sim.workloads.scenarios import Scenarios
 
 if TYPE_CHECKING:
     from gapless_sim.world import World
@@ -29,12 +29,12 @@ class Workload(Protocol):
 
 WORKLOADS: dict[str, Callable[[World], Workload]] = {
     "churn": Churn,
-    "stories": Stories,
+    "scenarios": Scenarios,
     "ranges": Ranges,
 }
 """By the name that options have for them."""
 
-PROBES: tuple[str, ...] = (*churn.PROBES, *stories.PROBES)
+PROBES: tuple[str, ...] = (*churn.PROBES, *scenarios.PROBES)
 """What should happen sometimes in the one or the other of the two that are drawn."""
 RANGES_PROBES: tuple[str, ...] = ranges.PROBES
 """What should happen sometimes in the third, which is run by its name alone."""

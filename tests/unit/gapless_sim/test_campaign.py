@@ -25,12 +25,12 @@ def test_a_total_adds_up() -> None:
 
 
 def test_a_plan_makes_the_options_of_a_seed() -> None:
-    plan = Plan(("local",), "stories", ("network",))
+    plan = Plan(("local",), "scenarios", ("network",))
     options = plan.options(7, "local")
 
     assert options == plan.options(7, "local")
     assert options.seed == 7
-    assert options.workload == "stories"
+    assert options.workload == "scenarios"
     assert options.process.crash == 0
 
 

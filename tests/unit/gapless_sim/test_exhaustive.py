@@ -8,8 +8,8 @@ import pytest
 
 from gapless_sim import exhaustive
 from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Counts, Scope, Strike, follow, perform, run_case, tasks
+from gapless_sim.fault_injection import Stage
 from gapless_sim.result import Failure
-from gapless_sim.striking import Stage
 from gapless_sim.trace import Trace
 
 SMALLEST = SCOPES[0]

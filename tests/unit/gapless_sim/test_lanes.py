@@ -7,9 +7,9 @@ from io import StringIO
 from rich.console import Console
 
 from gapless_sim.lanes import lanes_rich, lanes_text
-from gapless_sim.listening import LOST
 from gapless_sim.result import Failure
 from gapless_sim.trace import Line
+from gapless_sim.trace_recorder import LOST
 
 MS = 1_000_000
 LINES = (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gapless_sim.choices import Choices
-from gapless_sim.options import SECOND, STORIES, Options, draw_options, with_policies
+from gapless_sim.options import SCENARIOS, SECOND, Options, draw_options, with_policies
 
 
 def drawn(seed: int, **arguments: object) -> Options:
@@ -55,13 +55,13 @@ def test_what_is_on_is_described() -> None:
     assert described == "pubends=2 duration=9s lose=0.1"
 
 
-def test_some_runs_are_about_one_story_and_have_no_other_faults() -> None:
-    about = [options for options in map(drawn, range(300)) if options.story]
+def test_some_runs_are_about_one_scenario_and_have_no_other_faults() -> None:
+    about = [options for options in map(drawn, range(300)) if options.scenario]
 
     assert 40 < len(about) < 120
-    assert {options.story for options in about} == STORIES.keys()
+    assert {options.scenario for options in about} == SCENARIOS.keys()
     for options in about:
-        assert options.workload == "stories"
+        assert options.workload == "scenarios"
         assert options.process.crash == options.network.loss == options.disk.fail_sync == options.clock.jumps == 0
         assert not options.hostility
         assert not options.early_release
@@ -86,25 +86,28 @@ def test_faults_that_came_later_are_drawn_from_streams_of_their_own(fault: str) 
         assert getattr(drawn(seed, faults=("disk",)).network, fault) == 0
 
 
-def test_one_node_has_only_stories_that_need_no_second_one() -> None:
+def test_one_node_has_only_scenarios_that_need_no_second_one() -> None:
     drawn_here = [draw_options(seed, Choices(seed), router="local") for seed in range(400)]
 
-    assert {options.story for options in drawn_here} == {"", *(name for name, n in STORIES.items() if n["shbs"] == 1)}
+    assert {options.scenario for options in drawn_here} == {
+        "",
+        *(name for name, n in SCENARIOS.items() if n["shbs"] == 1),
+    }
     assert all(options.together and options.shbs == 1 for options in drawn_here)
 
 
-def test_nobody_is_told_a_story_who_asks_for_something_else() -> None:
+def test_nobody_is_told_a_scenario_who_asks_for_something_else() -> None:
     for seed in range(100):
-        assert not drawn(seed, workload="churn").story
-        assert not drawn(seed, faults=("network",)).story
+        assert not drawn(seed, workload="churn").scenario
+        assert not drawn(seed, faults=("network",)).scenario
 
 
-def test_policies_are_drawn_apart_and_never_for_stories() -> None:
+def test_policies_are_drawn_apart_and_never_for_scenarios() -> None:
     changed = []
     for seed in range(400):
         before = drawn(seed)
         after = with_policies(before, Choices(seed).stream("policies"))
-        if before.workload == "stories":
+        if before.workload == "scenarios":
             assert after == before
         elif after != before:
             changed.append(after)

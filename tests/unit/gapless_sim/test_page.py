@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from html.parser import HTMLParser
 
-from gapless_sim.listening import LOST
 from gapless_sim.options import Options
 from gapless_sim.page import page_html
 from gapless_sim.result import Failure, Result
 from gapless_sim.trace import Line
+from gapless_sim.trace_recorder import LOST
 
 LINES = (
     Line(0, "phb1", "boot", "start 1"),

@@ -46,7 +46,7 @@ def with_oracle(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
 
 
 @pytest.mark.parametrize("router", ["local", "hostile"])
-@pytest.mark.parametrize("workload", ["churn", "stories"])
+@pytest.mark.parametrize("workload", ["churn", "scenarios"])
 def test_a_gentle_run_keeps_every_promise(router: str, workload: str) -> None:
     result = run_seed(replace(GENTLE, router=router, workload=workload))
 

@@ -1,4 +1,4 @@
-"""Stories told to oracles by hand: what a world would tell them, without a world in which it happens."""
+"""Scenarios told to oracles by hand: what a world would tell them, without a world in which it happens."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Hands:
         return Row(self.rows, "client1", fields.pop("name", f"s{self.rows}"), ("#",), selector, matches, **fields)
 
     def attach(self, row: Row, sid: int = 1, *, created: bool | None = None, **begins: int) -> Any:
-        """An application has a subscription, from these positions on; `p` stands for the pubend of the stories."""
+        """An application has a subscription, from these positions on; `p` stands for the pubend of the scenarios."""
         consumer = self.subscribe(row)
         self.attached(consumer, sid, created=created, **begins)
         return consumer
@@ -263,7 +263,7 @@ class Hands:
 
     @staticmethod
     def positions(**positions: int) -> dict[str, int]:
-        """`p=7` for the pubend of the stories at 7, `q=8` for another."""
+        """`p=7` for the pubend of the scenarios at 7, `q=8` for another."""
         return {f"{name}@1": tick for name, tick in positions.items()}
 
 

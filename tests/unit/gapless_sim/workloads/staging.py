@@ -1,4 +1,4 @@
-"""A stage on which stories are played: one broker, four clients, and nothing that goes wrong by itself."""
+"""A stage on which scenarios are played: one broker, four clients, and nothing that goes wrong by itself."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gapless_sim.observing import Oracle
 from gapless_sim.options import SECOND, Options
 from gapless_sim.producer import key_of
 from gapless_sim.trace import Trace
-from gapless_sim.workloads.stories import Stories
-from gapless_sim.workloads.story_book import Story
+from gapless_sim.workloads.scenario_book import Scenario
+from gapless_sim.workloads.scenarios import Scenarios
 
 if TYPE_CHECKING:
     from gapless.core.stream.knowledge import Knowledge
@@ -37,27 +37,27 @@ class Log(Oracle):
 
 
 class Stage:
-    """Plays exactly these stories."""
+    """Plays exactly these scenarios."""
 
-    def __init__(self, *kinds: type[Story], seed: int = 1, **options: Any) -> None:
-        self.options = Options(seed, workload="stories", clients=4, **options)
+    def __init__(self, *kinds: type[Scenario], seed: int = 1, **options: Any) -> None:
+        self.options = Options(seed, workload="scenarios", clients=4, **options)
         self.trace = Trace()
         self.world = build(self.options, Choices(seed), self.trace)
-        self.stories = Stories(self.world, kinds)
-        self.book = self.stories.book
-        self.ending = self.stories.ending
+        self.scenarios = Scenarios(self.world, kinds)
+        self.book = self.scenarios.book
+        self.ending = self.scenarios.ending
         self.log = Log(self.world)
         self.world.observe.add(self.log)
         self.broker = self.world.brokers["node1"]
 
     @property
     def probes(self) -> dict[str, int]:
-        """The rare turns that came, without the word `story` before them."""
-        return {name.removeprefix("story."): count for name, count in self.world.probes.items()}
+        """The rare turns that came, without the word `scenario` before them."""
+        return {name.removeprefix("scenario."): count for name, count in self.world.probes.items()}
 
     def begin(self, boot_after: int = 0) -> Stage:
         """The applications start, and the broker after a while."""
-        self.stories.begin()
+        self.scenarios.begin()
         self.world.after(boot_after, "node1", "boot", self.broker.boot)
         return self
 
@@ -67,11 +67,11 @@ class Stage:
         return self
 
     def end(self, patience: int = 60) -> Stage:
-        """Brings all stories to their end, however long it takes."""
+        """Brings all scenarios to their end, however long it takes."""
         for client in self.world.clients.values():
             client.paused_until = 0
             client.start()
-        self.stories.calm()
+        self.scenarios.calm()
         for _ in range(2 * patience):
             self.rest(0.5)
             if not self.ending.missing():
@@ -87,12 +87,12 @@ class Stage:
         return [letter.key for desk in self.book.desks for letter in desk.outbox.letters]
 
     def play(self, seconds: float = 25) -> Stage:
-        """The whole story, from its beginning to its end."""
+        """The whole scenario, from its beginning to its end."""
         return self.begin().rest(seconds).end()
 
 
-def play_until(*turns: str, kinds: tuple[type[Story], ...], seconds: float = 25, **options: Any) -> list[Stage]:
-    """Plays with one seed after the other until each of these turns has come; every story must come to its end."""
+def play_until(*turns: str, kinds: tuple[type[Scenario], ...], seconds: float = 25, **options: Any) -> list[Stage]:
+    """Plays with one seed after the other until each of these turns has come; every scenario must come to its end."""
     stages: list[Stage] = []
     missing = set(turns)
     for seed in range(1, 40):

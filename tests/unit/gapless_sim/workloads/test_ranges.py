@@ -41,5 +41,5 @@ def test_a_seed_is_the_same_run_each_time() -> None:
 def test_it_is_run_by_its_name_alone() -> None:
     drawn = {draw_options(seed, Choices(seed), router="hostile").workload for seed in range(60)}
 
-    assert drawn == {"churn", "stories"}
+    assert drawn == {"churn", "scenarios"}
     assert draw_options(1, Choices(1), router="local", workload="ranges").workload == "ranges"

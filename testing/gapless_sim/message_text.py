@@ -1,0 +1,329 @@
+"""Messages in short human words: what clients and brokers, and routers among each other, say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from gapless.core.client.items import Delivery, Gap, Item
+from gapless.core.network import facts as r
+from gapless.core.network import frames as routing_frames
+from gapless.core.stream.columns import EventBatch, EventColumns
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.wire import codec
+from gapless.core.wire import messages as m
+from gapless.errors import RemoteProtocolError
+from gapless_sim.message_text_ranges import FROM_BROKER, FROM_CLIENT, Telling
+from gapless_sim.naming import SHOWN, Names, count_of
+from gapless_sim.producer import key_of
+
+
+class Told(NamedTuple):
+    """A message in a line: what kind of thing it is, and what it says."""
+
+    kind: str
+    text: str
+
+
+def tell_item(item: Item, names: Names) -> Told:
+    """What an application is handed."""
+    pubend = names.pubend(item.pubend)
+    if isinstance(item, Delivery):
+        return Told("takes", f"{names.events([key_of(event.body) for event in item.events()], item.ticks)} of {pubend}")
+    where = f"{pubend} {names.range(item.start, item.end)}"
+    if isinstance(item, Gap):
+        return Told("gap", f"a GAP in {where}" + (f": {item.reason}" if item.reason else ""))
+    return Told("silence", f"silence of {where}")
+
+
+# -------------------------------------------------------------------------- between client and broker
+
+
+def _method(telling: Telling) -> Callable[[Any, Any], Told]:
+    """How a message of ranges is told, as a method of a conversation."""
+    return lambda self, said: Told(*telling(self._names, said))
+
+
+class Conversation:
+    """What a client and its broker say on one connection: numbers are told as what they stand for."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._pubends: dict[int, str] = {}
+        self._subscriptions: dict[int, str] = {}
+        self._publishers: dict[int, str] = {}
+        self._homes: dict[int, str] = {}
+        self._requests: dict[int, str] = {}
+
+    def from_client(self, payload: bytes) -> Told:
+        """What a client's payload says."""
+        try:
+            message = codec.decode_client(payload)
+        except RemoteProtocolError:
+            return Told("garbled", f"{len(payload)} bytes that make no sense")
+        return self._FROM_CLIENT[type(message)](self, message)
+
+    def from_broker(self, payload: bytes) -> Told:
+        """What a broker's payload says."""
+        try:
+            message = codec.decode_server(payload)
+        except RemoteProtocolError:
+            return Told("garbled", f"{len(payload)} bytes that make no sense")
+        return self._FROM_BROKER[type(message)](self, message)
+
+    # Numbers.
+
+    def _subscription(self, sid: int) -> str:
+        return self._subscriptions.get(sid, f"subscription {sid}")
+
+    def _publisher(self, number: int) -> str:
+        return self._publishers.get(number, f"publisher {number}")
+
+    def _pubend(self, number: int) -> str:
+        return self._pubends.get(number, f"pubend {number}")
+
+    # A client's messages.
+
+    def _open(self, said: m.OpenPublisher) -> Told:
+        self._publishers[said.publisher] = said.name
+        return Told("publish", f"open publisher {said.name}")
+
+    def _publish(self, said: m.Publish) -> Told:
+        events = self._names.events(keys_of(said.events))
+        if self._names.rough:
+            return Told("publish", f"publish {events}")
+        return Told("publish", f"publish {events} as {self._publisher(said.publisher)}, from number {said.first} on")
+
+    def _subscribe(self, said: m.Subscribe) -> Told:
+        name = said.name or "(not durable)"
+        self._requests[said.request] = name
+        if said.sid:
+            self._subscriptions[said.sid] = name
+        where = f" where {said.selector}" if said.selector else ""
+        if said.positions is not None:
+            start = f"from {self._positions(said.positions)}"
+        else:
+            start = "where it was" if said.sid else f"from {said.start.value}"
+        return Told("subscribe", f"subscribe {name}{where}, {start}")
+
+    def _acknowledge(self, said: m.Acknowledge) -> Told:
+        return Told("acknowledge", f"acknowledge {self._subscription(said.sid)}: {self._positions(said.positions)}")
+
+    def _positions(self, positions: Sequence[m.Position] | Sequence[m.Acknowledged]) -> str:
+        return self._names.positions({position.pubend: position.tick for position in positions})
+
+    def _unsubscribe(self, said: m.Unsubscribe) -> Told:
+        self._requests[said.request] = f"unsubscribe {said.name}"
+        return Told("subscribe", f"unsubscribe {said.name}")
+
+    # A broker's messages.
+
+    def _opened(self, said: m.PublisherOpened) -> Told:
+        self._homes[said.publisher] = pubend = self._names.pubend(said.pubend)
+        return Told("publish", f"publisher {self._publisher(said.publisher)} is on {pubend}, {said.sequence} logged")
+
+    def _published(self, said: m.Published) -> Told:
+        ticks = [run.first + run.step * index for run in said.ticks for index in range(run.count)]
+        told = list(dict.fromkeys(map(self._names.tick, ticks)))
+        shown = " ".join(told) if len(told) <= SHOWN else f"{told[0]} … {told[-1]}"
+        where = f"{self._homes.get(said.publisher, '')} {shown}"
+        if self._names.rough:
+            return Told("receipt", f"receipt: {where}")
+        name = self._publisher(said.publisher)
+        return Told("receipt", f"receipt for {name} up to number {said.sequence}: {where}")
+
+    def _not_published(self, said: m.PublishRefused) -> Told:
+        name = self._publisher(said.publisher)
+        return Told("refused", f"{name}: {said.code.value} from number {said.sequence} on: {said.reason}")
+
+    def _subscribed(self, said: m.Subscribed) -> Told:
+        name = self._subscriptions[said.sid] = self._requests.get(said.request, f"subscription {said.sid}")
+        new = "created" if said.created else "resumed"
+        return Told("subscribe", f"{name} is {new} behind {self._positions(said.positions)}")
+
+    def _deliver(self, said: m.Deliver) -> Told:
+        keys = [key_of(event.body) for event in said.columns.events("")]
+        events = self._names.events(keys, said.columns.ticks())
+        return Told("deliver", f"deliver {events} of {self._pubend(said.number)} to {self._subscription(said.sid)}")
+
+    def _silence(self, said: m.DeliverSilence) -> Told:
+        whom = "" if said.sids is None else f" for {', '.join(map(self._subscription, said.sids))}"
+        return Told("silence", f"silence of {self._pubend(said.number)} up to {self._names.tick(said.upto)}{whom}")
+
+    def _gap(self, said: m.DeliverGap) -> Told:
+        where = f"{self._pubend(said.number)} {self._names.range(said.start, said.end)}"
+        return Told("gap", f"a GAP for {self._subscription(said.sid)} in {where}: {said.reason}")
+
+    def _numbered(self, said: m.PubendNumber) -> Told:
+        name = self._pubends[said.number] = self._names.pubend(said.pubend)
+        return Told("session", f"number {said.number} is {name}")
+
+    def _failed(self, said: m.RequestFailed) -> Told:
+        request = self._requests.get(said.request, f"request {said.request}")
+        return Told("refused", f"{request}: {said.code.value}: {said.reason}")
+
+    # What is said by which method.
+
+    _FROM_CLIENT: ClassVar[dict[type, Callable[[Any, Any], Told]]] = {
+        m.Hello: lambda _, said: Told("session", f"hello from {said.client_id}"),
+        m.Proof: lambda *_: Told("session", "proof of who it is"),
+        m.Heartbeat: lambda *_: Told("alive", "alive"),
+        m.Goodbye: lambda *_: Told("session", "goodbye"),
+        m.OpenPublisher: _open,
+        m.Publish: _publish,
+        m.ClosePublisher: lambda self, said: Told("publish", f"close publisher {self._publisher(said.publisher)}"),
+        m.Subscribe: _subscribe,
+        m.Credit: lambda self, said: Told(
+            "credit",
+            f"credit for {self._subscription(said.sid)}: {count_of(said.events, 'event')}, {said.bytes:,} bytes",
+        ),
+        m.Acknowledge: _acknowledge,
+        m.Detach: lambda self, said: Told("subscribe", f"detach {self._subscription(said.sid)}"),
+        m.Unsubscribe: _unsubscribe,
+        m.ListSubscriptions: lambda *_: Told("session", "list subscriptions"),
+        m.ListPubends: lambda *_: Told("session", "list pubends"),
+        m.AskStatus: lambda *_: Told("session", "ask for the status"),
+        m.Retire: lambda _, said: Told("session", f"{'look at' if said.only_look else 'retire'} SHB {said.shb}"),
+        **{kind: _method(telling) for kind, telling in FROM_CLIENT.items()},
+    }
+
+    _FROM_BROKER: ClassVar[dict[type, Callable[[Any, Any], Told]]] = {
+        m.Welcome: lambda _, said: Told("session", f"welcome to {said.node}"),
+        m.Challenge: lambda *_: Told("session", "challenge: who is it?"),
+        m.HelloRefused: lambda _, said: Told("refused", f"refused: {said.code.value}: {said.reason}"),
+        m.BrokerHeartbeat: lambda *_: Told("alive", "alive"),
+        m.Closing: lambda _, said: Told("session", f"closing: {said.reason}"),
+        m.PublisherOpened: _opened,
+        m.Published: _published,
+        m.PublishRefused: _not_published,
+        m.Subscribed: _subscribed,
+        m.RequestFailed: _failed,
+        m.Detached: lambda self, said: Told(
+            "refused", f"{self._subscription(said.sid)} is detached: {said.code.value}: {said.reason}"
+        ),
+        m.PubendNumber: _numbered,
+        m.DeliverSilence: _silence,
+        m.DeliverGap: _gap,
+        m.Deliver: _deliver,
+        m.Done: lambda self, said: Told("subscribe", f"{self._requests.get(said.request, 'it')}: done"),
+        m.SubscriptionList: lambda _, said: Told("session", count_of(len(said.rows), "subscription")),
+        m.Status: lambda _, said: Told("session", count_of(len(said.rows), "row of the status")),
+        m.PubendList: lambda _, said: Told("session", count_of(len(said.rows), "pubend")),
+        m.Retired: lambda _, said: Told(
+            "session", f"SHB {said.shb} was counted by {count_of(len(said.pubends), 'pubend')}"
+        ),
+        **{kind: _method(telling) for kind, telling in FROM_BROKER.items()},
+    }
+
+
+def keys_of(columns: EventColumns) -> list[int]:
+    """The keys of the letters in a batch."""
+    return _keys(columns.batch(range(columns.count)))
+
+
+def _keys(batch: EventBatch) -> list[int]:
+    sizes = zip(batch.events, batch.body_lengths, strict=True)
+    return [key_of(event[len(event) - length :]) for event, length in sizes]
+
+
+# ----------------------------------------------------------------------------------- between routers
+
+
+def tell_frame(frame: bytes, names: Names) -> Told:
+    """What a router's frame says."""
+    try:
+        message = routing_frames.decode(frame).message
+    except RemoteProtocolError:
+        return Told("garbled", f"{len(frame)} bytes that make no sense")
+    return tell_routing(message, names)
+
+
+def tell_routing(message: routing_frames.Message, names: Names) -> Told:
+    """What one router says to another."""
+    return _ROUTING[type(message)](message, names)
+
+
+def _knowledge(said: Knowledge, names: Names) -> Told:
+    where = f"{names.pubend(said.pubend)} {names.range(said.lo, said.hi)}"
+    parts = []
+    if said.lost > said.lo:
+        parts.append(f"is lost up to {names.tick(min(said.lost, said.hi))}")
+    if said.data:
+        parts.append(f"holds {names.events(_keys(said.data), said.data.ticks)}")
+    answer = "answer: " if said.reply else ""
+    return Told("knowledge", f"{answer}{where} {', '.join(parts) or 'is silent'}")
+
+
+def _interest(said: routing_frames.InterestPart, names: Names) -> Told:
+    changes = [f"+{sid} where {wanted.selector}" if wanted.selector else f"+{sid}" for sid, wanted in said.add.items()]
+    changes += [f"−{sid}" for sid in sorted(said.drop)]
+    what = ", ".join(changes) or "nothing"
+    whole = "all of it: " if said.full else ""
+    until = "" if said.end is None else f", more from {said.end} on"
+    return Told("interest", f"interest {said.version} of {names.shb(said.shb)}: {whole}{what}{until}")
+
+
+def _hold(row: r.Hold, names: Names) -> Told:
+    held = ", ".join(names.tick(tick) if tick else "the earliest" for tick in row.at.values()) or "nothing"
+    return Told("hold", f"{names.shb(row.shb)}: keep {names.pubend(row.pubend)} from {held}")
+
+
+def _held(row: r.Held, names: Names) -> Told:
+    held = ", ".join(map(names.tick, row.at.values())) or "nothing"
+    return Told("hold", f"{names.pubend(row.pubend)} is kept for {names.shb(row.shb)} from {held}")
+
+
+def _seen(said: r.Seen, names: Names) -> Told:
+    sealed = ", sealed" if said.meta.sealed else ""
+    enrolled = "" if said.enrolled_at is None else f"; you are counted from {names.tick(said.enrolled_at)} on"
+    where = f"{names.pubend(said.meta.pubend)} is here{sealed}, decided up to {names.tick(said.meta.stable)}"
+    return Told("enrol", f"{where}{enrolled}")
+
+
+def _answer(said: routing_frames.Answer, _: Names) -> Told:
+    outcome = said.outcome
+    reason = f": {outcome.reason}" if outcome.reason else ""
+    return Told("receipt", f"{outcome.verdict.value}, up to number {outcome.sequence}{reason}")
+
+
+def _progress(said: routing_frames.ProgressRows, names: Names) -> Told:
+    rows = (f"{names.shb(row.shb)}: {_minima(row.pubend, row.delivered, row.released, names)}" for row in said.rows)
+    return Told("progress", "; ".join(rows))
+
+
+def _minima(pubend: str, delivered: int, released: int, names: Names) -> str:
+    return f"{names.pubend(pubend)} delivered {names.tick(delivered)}, released {names.tick(released)}"
+
+
+def _want(want: r.Want, names: Names) -> Told:
+    return Told("want", f"{names.shb(want.shb)} needs {names.pubend(want.pubend)} {names.ranges(want.ranges)}")
+
+
+def _pub(pub: r.Pub, names: Names) -> Told:
+    return Told("publish", f"place {names.events(keys_of(pub.events))} of {pub.publisher}, from number {pub.first} on")
+
+
+_ROUTING: dict[type, Callable[[Any, Names], Told]] = {
+    Knowledge: _knowledge,
+    r.Want: _want,
+    routing_frames.InterestPart: _interest,
+    routing_frames.InterestSummary: lambda said, names: Told(
+        "interest check", f"{names.shb(said.shb)} is at version {said.version}"
+    ),
+    routing_frames.InterestQuestion: lambda said, names: Told(
+        "interest check", f"what does {names.shb(said.shb) if said.shb else 'everybody'} want?"
+    ),
+    routing_frames.ProgressRows: _progress,
+    r.Posted: lambda said, _: Told("mail", f"{len(said.data)} bytes from {said.from_node} for {said.role}"),
+    r.Hold: _hold,
+    r.Held: _held,
+    r.Seen: _seen,
+    r.Probe: lambda said, names: Told(
+        "probe", f"do you know {names.pubend(said.pubend)} up to {names.tick(said.upto)}?"
+    ),
+    r.Enrol: lambda said, names: Told("enrol", f"count {names.shb(said.shb)} in for {names.pubend(said.pubend)}"),
+    r.OpenRequest: lambda said, _: Told("publish", f"open publisher {said.publisher}"),
+    r.Pub: _pub,
+    routing_frames.Answer: _answer,
+    routing_frames.Private: lambda said, _: Told("private", f"{len(said.data)} bytes of kind {said.kind}"),
+}
