@@ -11,7 +11,7 @@ from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
+from gapless.core.client.backoff import Backoff
 from gapless.core.client.batches import BatchQueue, QueuedBatch
 from gapless.core.client.effects import Answered, Failed, Notice, NotPublished, PublisherReady, Receipted
 from gapless.core.client.errors import TEMPORARY, publish_error
@@ -33,9 +33,6 @@ from gapless.errors import GaplessError, PublishUncertainError, RemoteProtocolEr
 
 if TYPE_CHECKING:
     from gapless.core.stream.columns import EventColumns
-
-RETRY_FIRST = 100 * MILLISECOND
-RETRY_MOST = 5 * SECOND
 
 
 class PublisherPhase(Enum):
