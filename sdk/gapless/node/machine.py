@@ -550,10 +550,13 @@ class Machine:
             operations, self._operations = self._operations, []
             cookies, self._cookies = self._cookies, []
             self._shell.commit(operations, cookies)
-        for number, work in self.sessions.take_links(self._now).items():
+        served = self.sessions.take_links(self._now)
+        for number, work in served.items():
             owner = self.links.get(number)
             if owner is not None:
                 self._serve(number, owner, work)
+        if served and self.sessions.has_more:  # a link was judged by what waits on it
+            self._happened(self._take_from_sessions)
         if self._alarms:
             alarms, self._alarms = self._alarms, []
             for alarm in alarms:
@@ -565,9 +568,11 @@ class Machine:
 
     def _serve(self, number: int, owner: LinkOwner, work: LinkOutput) -> None:
         link = owner.link
-        # What has left since the last send is said before the next one, or a link on which there is always
-        # the same little message under way would look as if nothing ever left.
-        self._say_pending(number, owner)
+        if owner.pending:
+            # What has left since the last send is reported before the next one, or a link on which there is always
+            # the same little message under way would look as if nothing ever left.
+            owner.pending = link.pending
+            self.sessions.on_pending(number, owner.pending, self._now)
         if work.limit:
             link.raise_limit(work.limit)
         if work.urgent:
@@ -579,13 +584,10 @@ class Machine:
         if work.close is not None:
             link.close(work.close)
             return
-        self._say_pending(number, owner)
-
-    def _say_pending(self, number: int, owner: LinkOwner) -> None:
-        pending = owner.link.pending
+        pending = link.pending
         if pending or owner.pending:
             owner.pending = pending
-            self._happened(self._take_pending, number, pending)
+            self.sessions.on_pending(number, pending, self._now)
 
     def _read_now(self, read: Read) -> ReadResult:
         stream = self._volume.stream(read.stream)

@@ -67,15 +67,16 @@ class LinkOutputs:
     """The outputs of all links since they were last taken, and the numbers of their frames."""
 
     def __init__(self) -> None:
-        self._links: dict[int, LinkOutput] = {}
+        self.links: dict[int, LinkOutput] = {}
+        """What to do to each link, in the order in which they first got something; for whoever only looks."""
         self._sent: dict[int, Sent] = {}
         """Of the links that have a session."""
 
     def link(self, number: int) -> LinkOutput:
         """The output of a link, to be added to."""
-        output = self._links.get(number)
+        output = self.links.get(number)
         if output is None:
-            output = self._links[number] = LinkOutput()
+            output = self.links[number] = LinkOutput()
         return output
 
     def begin_session(self, number: int) -> None:
@@ -99,7 +100,7 @@ class LinkOutputs:
         self.link(number).ordinary.extend(self._sent[number].stamp_pairs(payloads))
 
     def take(self) -> dict[int, LinkOutput]:
-        """All outputs by link, in the order in which the links first got something; emptied by the call."""
-        links = self._links
-        self._links = {}
+        """All outputs; emptied by the call."""
+        links = self.links
+        self.links = {}
         return links

@@ -103,6 +103,11 @@ class Sessions:
         """How many sessions there are."""
         return len(self._sessions)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether `take_effects` or `take_links` would return something."""
+        return bool(self.effects or self._outbox.links)
+
     def farewells(self, reason: str) -> Iterator[tuple[int, bytes]]:
         """Of every session its link, and the payload that tells its client that it ends. Changes nothing.
 
