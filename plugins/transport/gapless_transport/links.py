@@ -126,9 +126,8 @@ class BaseLink(Generic[Item]):
             logger.exception("the handler of the link with %s failed", self.peer)
             self.fail("its handler failed")
 
-    def _note_pending(self) -> None:
+    def _note_pending(self, pending: int) -> None:
         """To be called when `pending` may have risen: minds the high-water mark and the hard limit."""
-        pending = self.pending
         self._was_high |= pending > self._options.high_water
         if pending > self._options.pending_max:
             self.fail(f"{pending} bytes were waiting to be sent, more than {self._options.pending_max}")

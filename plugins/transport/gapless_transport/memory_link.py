@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from gapless.core.wire.framing import PAYLOAD_BYTES_MAX
 from gapless.errors import LocalProtocolError
@@ -16,10 +15,8 @@ from gapless_transport.options import LinkOptions
 BATCH_BYTES = 256 << 10
 """About how much is handed over in one turn of the loop."""
 
-Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 
-
-class MemoryLink(BaseLink[Payload]):
+class MemoryLink(BaseLink["bytes | tuple[bytes, bytes]"]):
     """One end of a link in memory.
 
     Frames wait at the sending end until the other end reads, then cross the wire in batches, one per
@@ -47,13 +44,17 @@ class MemoryLink(BaseLink[Payload]):
         """Bytes accepted by `send` that the other end has not been given."""
         return 0 if self._phase is LinkState.CLOSED else self._queue.size + self._wire.size
 
-    def send(self, payloads: Sequence[Payload], *, urgent: bool = False) -> None:
+    def send(self, payloads: Sequence[bytes | tuple[bytes, bytes]], *, urgent: bool = False) -> None:
         """Sends each payload as a frame; see `Link.send`."""
         if self._phase is not LinkState.OPEN:
             return
-        for payload, size in zip(payloads, list(map(_size, payloads)), strict=True):
+        sizes = [len(payload) if isinstance(payload, bytes) else sum(map(len, payload)) for payload in payloads]
+        for size in sizes:  # all of them are judged before one is taken
+            if not 0 < size <= PAYLOAD_BYTES_MAX:
+                raise LocalProtocolError(f"a frame's payload has 1 to {PAYLOAD_BYTES_MAX} bytes, not {size}")
+        for payload, size in zip(payloads, sizes, strict=True):
             self._queue.put(payload, size, urgent=urgent)
-        self._note_pending()
+        self._note_pending(self._queue.size + self._wire.size)
         self.pump_soon()
 
     def raise_limit(self, limit: int) -> None:
@@ -99,7 +100,8 @@ class MemoryLink(BaseLink[Payload]):
             return
         now = self._loop.time()
         try:
-            self._wire.put([_whole(payload) for payload in self._queue.take(BATCH_BYTES)], now)
+            leaving = self._queue.take(BATCH_BYTES)  # of two parts, one may be shared by many links until here
+            self._wire.put([part if isinstance(part, bytes) else b"".join(part) for part in leaving], now)
         except LinkResetError:
             self.fail("the link was reset")
             return
@@ -133,20 +135,15 @@ class MemoryLink(BaseLink[Payload]):
     def _hand_over(self) -> None:
         """Gives the handler what has arrived, as long as it wants it."""
         while self._inbox and not self._paused and self._handler is not None:
-            payloads = self._within_limit()
+            payloads = []  # up to the first one that is too long: it may be allowed when these were handled
+            while self._inbox and len(self._inbox[0]) <= self._limit:
+                payloads.append(self._inbox.popleft())
             if not payloads:
                 self.fail(f"a frame announced {len(self._inbox[0])} bytes; at most {self._limit} are allowed here")
                 return
             self._tell(self._handler.on_frames, payloads)
         if self._cut_off is not None and not self.is_stalled():
             self._leave(self._cut_off)
-
-    def _within_limit(self) -> list[bytes]:
-        """Removes the frames up to the first one that is too long. It may be allowed when these were handled."""
-        payloads = []
-        while self._inbox and len(self._inbox[0]) <= self._limit:
-            payloads.append(self._inbox.popleft())
-        return payloads
 
     # ------------------------------------------------------------------------------------ the end
 
@@ -172,14 +169,3 @@ class MemoryLink(BaseLink[Payload]):
                 handle.cancel()
         self._inbox.clear()
         self._end(reason)
-
-
-def _size(payload: Payload) -> int:
-    size = len(payload[0]) + len(payload[1]) if isinstance(payload, tuple) else len(payload)
-    if not 0 < size <= PAYLOAD_BYTES_MAX:
-        raise LocalProtocolError(f"a frame's payload has 1 to {PAYLOAD_BYTES_MAX} bytes, not {size}")
-    return size
-
-
-def _whole(payload: Payload) -> bytes:
-    return payload[0] + payload[1] if isinstance(payload, tuple) else payload

@@ -84,7 +84,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
                 self._queue.put(frame, sum(map(len, frame)), urgent=urgent)
             self._flush()
         if self._blocked:
-            self._note_pending()
+            self._note_pending(self.pending)
 
     def raise_limit(self, limit: int) -> None:
         """Accepts frames of up to `limit` bytes from now on."""

@@ -29,7 +29,7 @@ class BareLink(BaseLink[bytes]):
 
     def at(self, level: int) -> BareLink:
         self.level = level
-        self._note_pending()
+        self._note_pending(level)
         self._note_sent()
         return self
 
