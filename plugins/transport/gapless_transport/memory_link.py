@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from gapless.core.wire.framing import PAYLOAD_BYTES_MAX
 from gapless.errors import LocalProtocolError
@@ -15,8 +16,10 @@ from gapless_transport.options import LinkOptions
 BATCH_BYTES = 256 << 10
 """About how much is handed over in one turn of the loop."""
 
+Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 
-class MemoryLink(BaseLink["bytes | tuple[bytes, bytes]"]):
+
+class MemoryLink(BaseLink[Payload]):
     """One end of a link in memory.
 
     Frames wait at the sending end until the other end reads, then cross the wire in batches, one per
@@ -44,7 +47,7 @@ class MemoryLink(BaseLink["bytes | tuple[bytes, bytes]"]):
         """Bytes accepted by `send` that the other end has not been given."""
         return 0 if self._phase is LinkState.CLOSED else self._queue.size + self._wire.size
 
-    def send(self, payloads: Sequence[bytes | tuple[bytes, bytes]], *, urgent: bool = False) -> None:
+    def send(self, payloads: Sequence[Payload], *, urgent: bool = False) -> None:
         """Sends each payload as a frame; see `Link.send`."""
         if self._phase is not LinkState.OPEN:
             return
@@ -135,15 +138,20 @@ class MemoryLink(BaseLink["bytes | tuple[bytes, bytes]"]):
     def _hand_over(self) -> None:
         """Gives the handler what has arrived, as long as it wants it."""
         while self._inbox and not self._paused and self._handler is not None:
-            payloads = []  # up to the first one that is too long: it may be allowed when these were handled
-            while self._inbox and len(self._inbox[0]) <= self._limit:
-                payloads.append(self._inbox.popleft())
+            payloads = self._within_limit()
             if not payloads:
                 self.fail(f"a frame announced {len(self._inbox[0])} bytes; at most {self._limit} are allowed here")
                 return
             self._tell(self._handler.on_frames, payloads)
         if self._cut_off is not None and not self.is_stalled():
             self._leave(self._cut_off)
+
+    def _within_limit(self) -> list[bytes]:
+        """Removes the frames up to the first one that is too long. It may be allowed when these were handled."""
+        payloads = []
+        while self._inbox and len(self._inbox[0]) <= self._limit:
+            payloads.append(self._inbox.popleft())
+        return payloads
 
     # ------------------------------------------------------------------------------------ the end
 

@@ -94,6 +94,7 @@ class Driver:
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._due: int | None = None
+        recipient = self._recipients.get
         self._effects: dict[type, Callable[[Any], None]] = {
             e.OpenLink: self._on_dial,
             e.SendFrames: self._on_send_frames,
@@ -104,11 +105,11 @@ class Driver:
             e.Unreachable: self._on_unreachable,
             e.Closed: self._on_closed,
             e.Notice: lambda notice: log.warning("%s", notice.text),
-            e.Answered: lambda answered: self._recipient(answered.request).on_answered(answered.result),
+            e.Answered: lambda answered: recipient(answered.request, NO_RECIPIENT).on_answered(answered.result),
             e.Failed: self._on_failed,
-            e.Receipted: lambda receipted: self._recipient(receipted.publisher).on_receipted(receipted),
-            e.NotPublished: lambda refused: self._recipient(refused.publisher).on_not_published(refused),
-            e.Arrived: lambda arrived: self._recipient(arrived.subscription).on_arrived(),
+            e.Receipted: lambda receipted: recipient(receipted.publisher, NO_RECIPIENT).on_receipted(receipted),
+            e.NotPublished: lambda refused: recipient(refused.publisher, NO_RECIPIENT).on_not_published(refused),
+            e.Arrived: lambda arrived: recipient(arrived.subscription, NO_RECIPIENT).on_arrived(),
         }
 
     # The connection's life.
@@ -293,9 +294,6 @@ class Driver:
     def _on_failed(self, failed: e.Failed) -> None:
         self._recipients.pop(failed.request, NO_RECIPIENT).on_failed(failed.error)
         self._tell_change()
-
-    def _recipient(self, number: int) -> Recipient:
-        return self._recipients.get(number, NO_RECIPIENT)
 
     def _tell_change(self) -> None:
         changes, self._changes = self._changes, []

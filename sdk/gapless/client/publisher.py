@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Se
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec import Struct
 from typing_extensions import Self, Unpack
 
 from gapless.client.driver import Driver, Recipient
@@ -36,24 +37,14 @@ HEAD_BYTES: Final = 64
 PublisherT = TypeVar("PublisherT", bound="Publisher")
 
 
-class GatheringBatch:
+class GatheringBatch(Struct, eq=False):
     """Events of one topic that are not given to the core yet."""
 
-    __slots__ = ("body_lengths", "events", "size", "topic", "waiters")
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.events: list[bytes] = []
-        self.body_lengths: list[int] = []
-        self.waiters: list[asyncio.Future[Receipt]] = []
-        self.size = 0
-
-    def add(self, event: bytes, body_length: int) -> bool:
-        """Adds an event; returns whether the batch is full."""
-        self.events.append(event)
-        self.body_lengths.append(body_length)
-        self.size += len(event)
-        return len(self.events) >= BATCH_EVENTS or self.size >= BATCH_BYTES
+    topic: str
+    events: list[bytes] = []
+    body_lengths: list[int] = []
+    waiters: list[asyncio.Future[Receipt]] = []
+    size: int = 0
 
 
 class Publisher(Recipient):
@@ -131,7 +122,10 @@ class Publisher(Recipient):
             self._driver.loop.call_soon(self._ship_if_still, batch)
         waiter: asyncio.Future[Receipt] = self._driver.loop.create_future()
         batch.waiters.append(waiter)
-        if batch.add(event, body_length):
+        batch.events.append(event)
+        batch.body_lengths.append(body_length)
+        batch.size += len(event)
+        if len(batch.events) >= BATCH_EVENTS or batch.size >= BATCH_BYTES:
             self.ship()
         return waiter
 

@@ -28,21 +28,18 @@ class Recovery(msgspec.Struct, frozen=True, gc=False):
     sequence: int
 
 
-class Submission:
+class Submission(msgspec.Struct, eq=False):
     """A batch that was given to the core, and its receipts or its error when they come."""
 
-    __slots__ = ("answered", "durable", "error", "listener", "pubend", "ticks", "waiters")
-
-    def __init__(self, waiters: Sequence[asyncio.Future[Receipt]] = ()) -> None:
-        """`waiters`, if there are any, get one receipt each, in order."""
-        self.waiters = waiters
-        self.listener: Callable[[], None] | None = None
-        """Called when it is answered, by whoever wants all receipts."""
-        self.answered = False
-        self.error: GaplessError | None = None
-        self.pubend: PubendId = ""
-        self.ticks: Sequence[Tick] = ()
-        self.durable = False
+    waiters: Sequence[asyncio.Future[Receipt]] = ()
+    """Those who get one receipt each, in order, if there are any."""
+    listener: Callable[[], None] | None = None
+    """Called when it is answered, by whoever wants all receipts."""
+    answered: bool = False
+    error: GaplessError | None = None
+    pubend: PubendId = ""
+    ticks: Sequence[Tick] = ()
+    durable: bool = False
 
     def receipts(self) -> list[Receipt]:
         """One per event. Raises the error if there is one."""

@@ -284,7 +284,8 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
     async def _next(self, max_events: int | None) -> Delivery | Piece:
         """The next thing there is; waits for it. Raises StopAsyncIteration when there will be none."""
         while True:
-            self._check_alive()
+            if self._ended is not None:
+                raise self._ended
             if self._draining:
                 raise StopAsyncIteration
             self._check_alone()
@@ -292,7 +293,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
             item = self._take_item(max_events) if healing is None else self._take_piece(healing, max_events)
             if item is not None:
                 return item
-            await self._arrival(self._left())
+            await self._arrival(None if self._until is None else self._left(self._until))
 
     def _take_item(self, max_events: int | None) -> Delivery | Silence | Gap | None:
         """The next thing the core has; None while there is nothing, or when it is a gap that may be filled."""
@@ -319,11 +320,9 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
                 return self._take_item(max_events)
         return piece
 
-    def _left(self) -> float | None:
+    def _left(self, until: float) -> float:
         """How many seconds `next_within` has left. Raises _TooLateError if there are none."""
-        if self._until is None:
-            return None
-        left = self._until - self._driver.loop.time()
+        left = until - self._driver.loop.time()
         if left <= 0:
             raise _TooLateError
         return left

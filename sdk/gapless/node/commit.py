@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from gapless.core.ports import Append, Chop, Delete, Operation, Put, Set
 
 if TYPE_CHECKING:
@@ -66,14 +68,11 @@ class VolumeWriter:
         return table
 
 
-class SyncGroup:
+class SyncGroup(Struct, eq=False):
     """The cookies that one sync covers."""
 
-    __slots__ = ("cookies", "synced")
-
-    def __init__(self, cookies: list[Cookie]) -> None:
-        self.cookies = cookies
-        self.synced = False
+    cookies: list[Cookie]
+    synced: bool = False
 
 
 class GroupCommit:

@@ -153,11 +153,11 @@ class Database:
 
     def write(self, batch: WriteBatch) -> None:
         """Applies a batch: visible, in the log, not synced. Short; holds the GIL."""
-        _told(lambda: self._database.write(batch))
+        _told(self._database.write, batch)
 
     def sync_log(self) -> None:
         """Blocks until every batch written before is on disk. Releases the GIL."""
-        _told(lambda: self._database.flush_wal(True))
+        _told(self._database.flush_wal, True)
 
     def get(self, key: bytes) -> bytes | None:
         """The value under a key of the default family."""
@@ -302,10 +302,10 @@ class Database:
             raise VolumeCorruptError(f"reading failed: {error}") from error
 
 
-def _told(act: Callable[[], Result]) -> Result:
+def _told(act: Callable[..., Result], *arguments: object) -> Result:
     """What `act` returns; a bare exception of rocksdict becomes the error that it means."""
     try:
-        return act()
+        return act(*arguments)
     except StorageError:
         raise
     except Exception as error:

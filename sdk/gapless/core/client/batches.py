@@ -18,24 +18,23 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from gapless.core.stream.columns import EventColumns
 
 
-class QueuedBatch:
+class QueuedBatch(Struct, eq=False):
     """Events that are appended together or not at all."""
 
-    __slots__ = ("events", "first", "ticket", "uncertain")
-
-    def __init__(self, events: EventColumns, ticket: int) -> None:
-        self.events = events
-        self.ticket = ticket
-        self.first = 0
-        """The sequence of the first event, as last sent; 0 before that."""
-        self.uncertain = False
-        """Whether it was sent, and then a session ended or a refusal took it back: it may be logged."""
+    events: EventColumns
+    ticket: int
+    first: int = 0
+    """The sequence of the first event, as last sent; 0 before that."""
+    uncertain: bool = False
+    """Whether it was sent, and then a session ended or a refusal took it back: it may be logged."""
 
     @property
     def last(self) -> int:

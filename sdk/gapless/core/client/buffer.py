@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from itertools import islice
 from operator import lt
 
+from msgspec import Struct
+
 from gapless.core.client.acknowledging import History
 from gapless.core.client.items import Delivery, Gap, Item, Silence
 from gapless.core.stream.ticks import PubendId, Tick
@@ -21,19 +23,16 @@ from gapless.core.wire.delivered import DeliveredColumns
 from gapless.errors import RemoteProtocolError
 
 
-class BufferedEntry:
+class BufferedEntry(Struct, eq=False):
     """A piece of the stream: events with the silence behind them, a silence, or a gap."""
 
-    __slots__ = ("columns", "gap", "start", "taken", "ticks", "upto")
-
-    def __init__(self, start: Tick, upto: Tick, gap: Gap | None = None) -> None:
-        self.start = start
-        self.upto = upto
-        self.gap = gap
-        self.columns: DeliveredColumns | None = None
-        self.ticks: Sequence[Tick] = ()
-        self.taken = 0
-        """How many of the events have been handed out."""
+    start: Tick
+    upto: Tick
+    gap: Gap | None = None
+    columns: DeliveredColumns | None = None
+    ticks: Sequence[Tick] = ()
+    taken: int = 0
+    """How many of the events have been handed out."""
 
 
 class PubendBuffer:
@@ -78,10 +77,7 @@ class PubendBuffer:
             old = sum(tick <= self.received for tick in ticks)
             columns = columns.slice(old, columns.count)
             ticks = ticks[old:]
-        entry = BufferedEntry(self.received, ticks[-1])
-        entry.columns = columns
-        entry.ticks = ticks
-        self._append(entry)
+        self._append(BufferedEntry(self.received, ticks[-1], None, columns, ticks))
         return columns
 
     def on_silence(self, upto: Tick) -> bool:

@@ -84,10 +84,8 @@ class ClientOutbox:
                 self._effects.insert(at, frames)
         if not urgent:
             self.sent_at = self.now
-        frames.payloads.append(self._stamped(payload, urgent=urgent) if self.session else payload)
-
-    def _stamped(self, payload: Payload, *, urgent: bool) -> Payload:
-        if isinstance(payload, bytes):
-            return self._sent.stamp(payload, urgent=urgent)
-        head, rest = payload
-        return self._sent.stamp(head, urgent=urgent), rest
+        if self.session and isinstance(payload, bytes):
+            payload = self._sent.stamp(payload, urgent=urgent)
+        elif self.session:
+            payload = self._sent.stamp(payload[0], urgent=urgent), payload[1]
+        frames.payloads.append(payload)

@@ -136,10 +136,11 @@ class PublisherCore:
 
     def on_published(self, published: Published) -> None:
         """Everything up to a sequence is durable. Raises RemoteProtocolError if it was never sent."""
-        if self.phase is not PublisherPhase.OPEN or published.sequence <= self.logged:
+        logged = self._batches.logged
+        if self.phase is not PublisherPhase.OPEN or published.sequence <= logged:
             return
         count = self._batches.count_up_to(published.sequence)
-        ticks = _ticks_of(published.ticks, published.sequence - self.logged)
+        ticks = _ticks_of(published.ticks, published.sequence - logged)
         position = 0
         for batch in self._batches.take_logged(count):
             share = ticks[position : position + batch.events.count]

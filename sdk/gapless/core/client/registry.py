@@ -67,13 +67,11 @@ class ClientRegistry(Generic[M]):
     def __init__(self, outbox: ClientOutbox) -> None:
         self._outbox = outbox
         self._members: dict[int, M] = {}
+        self.get: Callable[[int], M | None] = self._members.get
+        """The one with this number, unless it is over."""
 
     def __iter__(self) -> Iterator[M]:
         return iter(self._members.values())
-
-    def get(self, number: int) -> M | None:
-        """The one with this number, unless it is over."""
-        return self._members.get(number)
 
     def add(self, member: M) -> None:
         """One more, which begins at once if there is a session."""
@@ -94,7 +92,8 @@ class ClientRegistry(Generic[M]):
             member = self._members.get(number_of(message))
             if member is not None:
                 handle(member, message)
-                self._forget_if_over(member)
+                if member.over:
+                    self._members.pop(member.number, None)
 
         return on_message
 

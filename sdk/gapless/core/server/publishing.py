@@ -60,15 +60,12 @@ class ReplyTo(Struct, frozen=True, gc=False):
     serial: int
 
 
-class UnansweredBatch:
+class UnansweredBatch(Struct, eq=False):
     """A batch that is not answered yet, or whose answer waits for an earlier one."""
 
-    __slots__ = ("first", "outcome", "size")
-
-    def __init__(self, first: int, size: int) -> None:
-        self.first = first
-        self.size = size
-        self.outcome: Outcome | None = None
+    first: int
+    size: int
+    outcome: Outcome | None = None
 
 
 class PublisherLink:

@@ -227,7 +227,8 @@ class EventBatch:
     def rows(self) -> list[bytes]:
         """The fixed-length row of each event (`ROW`); built once, shared by all deliveries."""
         if self._rows is None:
-            self._rows = list(map(ROW.pack, self.ticks, self.lengths, self.body_lengths))
+            lengths = self.lengths if self._events is None else map(len, self._events)
+            self._rows = list(map(ROW.pack, self.ticks, lengths, self.body_lengths))
         return self._rows
 
     @property
@@ -287,7 +288,9 @@ class EventBatch:
         """Count, rows and events of those in `mask`: the part of a delivery that subscribers share."""
         count = len(self.ticks)
         if mask == (1 << count) - 1:
-            return b"".join((count.to_bytes(4, "little"), *self.row_blobs(), *self.blobs()))
+            if self._events is None:
+                return b"".join((count.to_bytes(4, "little"), *self.row_blobs(), *self.blobs()))
+            return b"".join((count.to_bytes(4, "little"), *self.rows, *self._events))
         flags = mask_flags(mask, count)
         number = mask.bit_count().to_bytes(4, "little")
         return b"".join((number, *compress(self.rows, flags), *compress(self.events, flags)))

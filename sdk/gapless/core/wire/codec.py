@@ -90,17 +90,11 @@ def session_of(payload: bytes) -> int:
     return int(session)
 
 
-def _message_at(payload: bytes) -> int:
-    """Where the message begins."""
-    at = SESSION_BYTES if payload[:SESSION_BYTES] == NO_SESSION else HEAD_BYTES
-    if len(payload) <= at:
-        raise RemoteProtocolError(TOO_SHORT)
-    return at
-
-
 def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
     """A client's message."""
-    at = _message_at(payload)
+    at = SESSION_BYTES if payload.startswith(NO_SESSION) else HEAD_BYTES
+    if len(payload) <= at:
+        raise RemoteProtocolError(TOO_SHORT)
     if payload[at] == _PUBLISH_KIND:
         return _decode_publish(payload)
     if payload[at] == _KEYED_KIND:
@@ -113,7 +107,9 @@ def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
 
 def decode_server(payload: bytes) -> AnyServerMessage | Deliver | RangeEvents:
     """A broker's message."""
-    at = _message_at(payload)
+    at = SESSION_BYTES if payload.startswith(NO_SESSION) else HEAD_BYTES
+    if len(payload) <= at:
+        raise RemoteProtocolError(TOO_SHORT)
     if payload[at] == _DELIVER_KIND:
         return _decode_deliver(payload)
     if payload[at] == _RANGE_KIND:

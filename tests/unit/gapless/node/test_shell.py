@@ -247,7 +247,7 @@ async def test_a_deadline_that_never_moves_does_not_starve_the_loop(rig: Rig) ->
 async def test_pending_bytes_are_told_until_they_are_gone(rig: Rig) -> None:
     link = await rig.connect()
     told: list[int] = []
-    rig.machine.sessions.on_pending = lambda _link, pending, _now: told.append(pending)  # type: ignore[method-assign]
+    rig.machine.sessions.on_pending = lambda link, pending, now: told.append(pending)  # type: ignore[method-assign] # noqa: ARG005
 
     for pending in (0, 700, 0, 0):
         link.pending = pending
@@ -265,7 +265,7 @@ async def test_what_has_left_between_two_sends_is_seen_to_have_left(rig: Rig) ->
     """Each send leaves the same few bytes pending for a moment: that is progress, not a client that stands still."""
     link = await rig.connect()
     told: list[int] = []
-    rig.machine.sessions.on_pending = lambda _link, pending, _now: told.append(pending)  # type: ignore[method-assign]
+    rig.machine.sessions.on_pending = lambda link, pending, now: told.append(pending)  # type: ignore[method-assign] # noqa: ARG005
     send = link.send
 
     def send_and_hold(payloads: Any, *, urgent: bool = False) -> None:
