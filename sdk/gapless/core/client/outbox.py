@@ -84,8 +84,9 @@ class ClientOutbox:
                 self._effects.insert(at, frames)
         if not urgent:
             self.sent_at = self.now
-        if self.session and isinstance(payload, bytes):
-            payload = self._sent.stamp(payload, urgent=urgent)
-        elif self.session:
-            payload = self._sent.stamp(payload[0], urgent=urgent), payload[1]
+        if self.session:
+            if isinstance(payload, tuple):
+                payload = self._sent.stamp(payload[0], urgent=urgent), payload[1]
+            else:
+                payload = self._sent.stamp(payload, urgent=urgent)
         frames.payloads.append(payload)
