@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gapless.core.client import SubscribeOptions
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless_sim.consumer import Consumer, Row
-    from gapless_sim.producer import Letter
+    from gapless_sim.producer import Publication
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +23,7 @@ class Logged:
 
     pubend: PubendId
     tick: Tick
-    letter: Letter
+    publication: Publication
 
 
 @dataclass(slots=True, eq=False)

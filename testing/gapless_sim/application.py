@@ -1,6 +1,6 @@
 """A client's process: the client's own protocol core, and its restarts.
 
-What an application keeps in its database outlives its process: the letters of its publishers (`Producer`
+What an application keeps in its database outlives its process: the publications of its publishers (`Producer`
 works them off), and a `Row` for each subscription (a `Consumer` consumes it). What it does, and when, is
 decided by a workload.
 """
@@ -77,7 +77,7 @@ class SimClient:
         )
         self.world.note(self.name, "start", f"process {self.boots}")
         self.core.start(self.monotonic())
-        self.touch()
+        self.schedule_pump()
         if self.on_start is not None:
             self.on_start(self)
 
@@ -138,9 +138,9 @@ class SimClient:
     def ask(self, number: int, answered: Callable[[Any], None], failed: Callable[[GaplessError], None]) -> None:
         """A question's answer goes there."""
         self._owners[number] = Question(answered, failed)
-        self.touch()
+        self.schedule_pump()
 
-    def touch(self) -> None:
+    def schedule_pump(self) -> None:
         """The core was given a command: do what it says at the end of this turn."""
         if not self._scheduled:
             self._scheduled = True
@@ -152,7 +152,7 @@ class SimClient:
         if not self.running:
             return
         if self.paused_until > self.world.now:
-            self.touch()
+            self.schedule_pump()
             return
         for effect in self.core.take_effects():
             self._do(effect)

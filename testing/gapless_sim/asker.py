@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gapless_sim.choices import Stream
     from gapless_sim.ranger import Ranger
 
-PROBES = (
+SOMETIMES = (
     "asker.heads",
     "asker.bound",
     "asker.start",
@@ -72,7 +72,7 @@ class Asker:
                 reader.row.topics, reader.row.name, reader.row.selector, StartAt.TOKEN, 0, positions
             )
             number = ranges.attach(wanted, now)
-        self._world.probe(f"asker.{kind}")
+        self._world.sometimes(f"asker.{kind}")
 
         def refused(error: GaplessError) -> None:
             client.disown(number)
@@ -83,7 +83,7 @@ class Asker:
 
     def _granted(self, number: int) -> None:
         self._reader.client.disown(number)
-        self._world.probe("asker.granted")
+        self._world.sometimes("asker.granted")
 
     def _ask_ahead(self, pubend: PubendId) -> None:
         """Nobody was told this: it is refused, with whatever request it is presented."""
@@ -100,7 +100,7 @@ class Asker:
         else:
             number = ranges.settle(reader.target, reader.core.seal, positions, now)
         self._oracle.invented.add(number)
-        self._world.probe(f"asker.ahead: {kind}")
+        self._world.sometimes(f"asker.ahead: {kind}")
 
         def granted() -> None:
             client.disown(number)
@@ -110,6 +110,6 @@ class Asker:
         def refused(error: GaplessError) -> None:
             client.disown(number)
             if isinstance(error, TokenAheadError):
-                self._world.probe("asker.refused ahead")
+                self._world.sometimes("asker.refused ahead")
 
         client.ask(number, lambda _: granted(), refused)

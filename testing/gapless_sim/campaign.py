@@ -49,7 +49,7 @@ class Summary:
     steps: int
     now: int
     digest: str
-    probes: Counter[str]
+    hits: Counter[str]
     failure: Failure | None
 
 
@@ -61,7 +61,7 @@ class Total:
     steps: int = 0
     simulated: int = 0
     """Nanoseconds of virtual time."""
-    probes: Counter[str] = field(default_factory=Counter)
+    hits: Counter[str] = field(default_factory=Counter)
     failures: list[Summary] = field(default_factory=list)
 
     def add(self, summary: Summary) -> None:
@@ -69,7 +69,7 @@ class Total:
         self.runs += 1
         self.steps += summary.steps
         self.simulated += summary.now
-        self.probes.update(summary.probes)
+        self.hits.update(summary.hits)
         if summary.failure is not None:
             self.failures.append(summary)
 
@@ -89,7 +89,7 @@ def summary_of(result: Result) -> Summary:
         result.steps,
         result.now,
         result.digest,
-        result.probes,
+        result.hits,
         result.violation,
     )
 

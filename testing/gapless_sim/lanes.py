@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from gapless_sim.naming import tell_long_ticks
 from gapless_sim.picture import BEGINS, ENDS, FOLDED, QUIET, WORLD, Picture, picture
+from gapless_sim.short_names import with_short_ticks
 from gapless_sim.trace_recorder import LOST
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Chart:
     def verdict(self, failure: Failure) -> Iterator[Row]:
         """What was wrong, at the end."""
         bar = ["═"] * self._width
-        yield from self._with_text(_seconds(failure.at), bar, f"✗ {tell_long_ticks(str(failure))}", "violation")
+        yield from self._with_text(_seconds(failure.at), bar, f"✗ {with_short_ticks(str(failure))}", "violation")
 
     def rows(self, line: Line) -> Iterator[Row]:
         """A line of the run, and before it how much time has passed, if that was much."""

@@ -64,14 +64,14 @@ class RouterTap:
     def started(self, broker: str, router: Router) -> None:
         """A broker's router has started."""
         self._routers[broker] = router
-        if self._world.is_calm:
-            self.calm()
+        if self._world.in_liveness:
+            self.begin_liveness()
 
-    def calm(self) -> None:
+    def begin_liveness(self) -> None:
         """No router does wrong on purpose any more."""
         for router in self._routers.values():
             if isinstance(router, HostileRouter):
-                router.calm()
+                router.stop_hostility()
 
 
 class Observing:

@@ -64,7 +64,7 @@ class Hostility:
         self.quiet = not self._rates
         """Whether nothing is ever done wrong."""
 
-    def calm(self) -> None:
+    def stop(self) -> None:
         """Nothing is done wrong any more."""
         self._rates = {}
         self.quiet = True

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from gapless.core.network.facts import BrokerId, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.network.frames import Address, Answer
 from gapless.core.stream.ticks import PubendId
-from gapless_sim.hostile.entry import Line, line_of
+from gapless_sim.hostile.client_side import Line, line_of
 from gapless_sim.hostile.mesh import Mesh, Station
 from gapless_sim.hostile.timers import SECOND
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gapless.core.client import Gap
 from gapless_sim.model import begins_of
-from gapless_sim.oracles.judging import Judge
+from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
@@ -20,7 +20,7 @@ BELOW_OWN_ACKNOWLEDGEMENT = "oracle.gap below what the application acknowledged 
 BEFORE_THE_START = "oracle.gap before the start"
 AFTER_A_LAPSE = "oracle.gap after a lapse"
 OF_DAMAGE = "oracle.gap of what an operator gave up"
-PROBES = (
+SOMETIMES = (
     BELOW_OWN_ACKNOWLEDGEMENT,
     "oracle.gap of early release",
     "oracle.gap at a retired broker",
@@ -49,7 +49,7 @@ class I5GapLegal(Judge):
         for pubend, tick in begins_of(consumer, begins).items():
             account.excuse(consumer, pubend, account.excused_upto(pubend, tick))
 
-    def told(self, consumer: Consumer, item: Item) -> None:
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Looks for who has caused it."""
         if not isinstance(item, Gap):
             return
@@ -78,7 +78,7 @@ class I5GapLegal(Judge):
             kept = share.first_between(lo, hi)
             if kept is not None:
                 self.fail(f"{consumer.lane} was told of a gap {span}, and nobody has given up its event at {kept}")
-        self.world.probe(OF_DAMAGE)
+        self.world.sometimes(OF_DAMAGE)
 
     def _judge(self, consumer: Consumer, account: Account, share: Share, item: Gap) -> Tick:
         """Up to where whoever has caused it excuses what nobody knows to be logged there."""
@@ -94,7 +94,7 @@ class I5GapLegal(Judge):
             )
         if causes[0][0] in (BEFORE_THE_START, AFTER_A_LAPSE):
             share.opening_gap = item.end
-        self.world.probe(causes[0][0])
+        self.world.sometimes(causes[0][0])
         return max(upto for _, upto in causes)
 
     def _causes(self, account: Account, share: Share, gap: Gap) -> Iterator[tuple[str, Tick]]:

@@ -19,7 +19,7 @@ from gapless.core.wire.messages import (
     SubscriptionList,
     Ticks,
 )
-from gapless_sim.oracles.judging import Judge
+from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ class U03Positions(Judge):
         self._voids[meta.pubend] = meta.voids
         self._decided[meta.pubend] = max(self._decided.get(meta.pubend, 0), meta.stable)
 
-    def served(self, broker: str, session: int, message: Any) -> None:
+    def sent(self, broker: str, session: int, message: Any) -> None:
         """Remembers what is told, and judges what is refused."""
         if isinstance(message, PubendNumber):
             self._numbers[broker, session, message.number] = message.pubend

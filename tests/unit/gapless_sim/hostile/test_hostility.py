@@ -32,7 +32,7 @@ def test_without_a_rate_no_dice_are_thrown() -> None:
 
 def test_once_calm_nothing_happens() -> None:
     hostility = Hostility({"lose": 1.0}, Random(1))
-    hostility.calm()
+    hostility.stop()
 
     assert hostility.quiet
     assert not hostility.happens("lose")
