@@ -125,7 +125,7 @@ class I7Publish(Judge):
                     self._count(publication.key)
                     continue
                 if publication.key in self._shared:
-                    continue  # a twin published it too; whose batch it is that was logged, the log does not say
+                    continue  # another process published it too, and the log does not show whose batch was logged
                 if (
                     publication.key in self.model.places
                     and self.model.histories[self.model.places[publication.key].pubend].sound
@@ -143,7 +143,7 @@ class I7Publish(Judge):
             return
         active = self._active.get(producer.name, {}).items()
         if any(other is not producer and (other.alive or last >= producer.asked_at) for other, last in active):
-            return  # a twin: what it is told may be as old as its last pause
+            return  # another process: what it is told may be as old as its last pause
         publications, places = producer.outbox.publications, self.model.places
         receipted = len(self._receipted.get(producer.outbox.name, ()))
         lost = sum(publication.key in self.model.given_up for publication in publications)

@@ -1,4 +1,4 @@
-"""Scenarios of those who publish: an order service, its twin, meters that sleep and burst."""
+"""Scenarios of publishers: an order service, a split brain of two processes, meters that sleep and burst."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SOMETIMES = (
     "scenario.orders.crashed with publications unanswered",
     "scenario.orders.closed with publications unanswered",
     "scenario.orders.waited for room",
-    "scenario.twins.went over",
-    "scenario.twins.fenced",
-    "scenario.twins.stood still",
-    "scenario.twins.refused other content",
+    "scenario.split brain.went over",
+    "scenario.split brain.fenced",
+    "scenario.split brain.stood still",
+    "scenario.split brain.refused other content",
     "scenario.meters.burst after idling",
     "scenario.meters.burst in one batch",
     "scenario.meters.nameless",
@@ -138,26 +138,27 @@ class OrderService(Publishing):
         producer.close()
 
 
-class Twins(Publishing):
-    """Two processes with the same outbox: one works, until the other believes that it is dead.
+class SplitBrain(Publishing):
+    """A split brain: two processes with the same outbox. One works, until the other one believes that it is dead.
 
     Whoever is fenced stands down, and comes back much later. One that only stood still may come back
     without knowing that it was replaced.
     """
 
-    kind = "twins"
+    kind = "split brain"
+    label = "twins"
 
     def plan(self) -> None:
         """Two processes, one of which begins."""
         self.shared = self.outbox(ORDER_TOPICS + STOCK_TOPICS)
         self.active = 0
-        """Whose turn it is, as the twins believe."""
+        """Whose turn it is, as both processes believe."""
         self.processes = (self.client, self.state.other_process(self.client))
         for turn, client in enumerate(self.processes):
             self.part(partial(self.live, turn=turn), client)
 
     def live(self, client: SimClient, turn: int) -> Script:
-        """One twin: works when it is its turn, or when the other one seems to be dead."""
+        """One process: works when it is its turn, or when the other one seems to be dead."""
         while True:
             while self.active != turn:
                 yield self.time(500, 4_000)
@@ -190,7 +191,7 @@ class Twins(Publishing):
         self.active = 1 - turn
 
     def on_over(self, producer: Producer, error: GaplessError) -> None:
-        """It was fenced by its twin, or closed."""
+        """The other process has fenced it, or it was closed."""
         if isinstance(error, PublisherFencedError):
             self.sometimes("fenced")
         self.state.check(error, PublisherFencedError, PublishUncertainError, PublishRejectedError)
@@ -301,6 +302,6 @@ class Visitors(Publishing):
             yield self.time(10, 500)
 
 
-SCENARIOS: tuple[type[Publishing], ...] = (OrderService, Meters, Twins)
+SCENARIOS: tuple[type[Publishing], ...] = (OrderService, Meters, SplitBrain)
 LATER: tuple[type[Publishing], ...] = (Workers, Visitors)
 """Drawn apart from all others: the seeds that do not draw them are what they were."""

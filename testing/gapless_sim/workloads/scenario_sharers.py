@@ -34,9 +34,9 @@ SOMETIMES = (
     "scenario.flicker.removed while it was being created",
     "scenario.flicker.another filter under the same name",
     "scenario.flicker.began again after a crash",
-    "scenario.vandal.removed under a consumer",
-    "scenario.vandal.victim was told",
-    "scenario.vandal.victim began anew",
+    "scenario.removal.removed under a consumer",
+    "scenario.removal.victim was told",
+    "scenario.removal.victim began anew",
 )
 
 
@@ -230,10 +230,11 @@ class Flicker(Reading):
             self.state.check(consumer.error, SubscriptionNotFoundError)
 
 
-class Vandal(Reading):
-    """Somebody removes a subscription that another process consumes; the victim is told, and begins anew."""
+class ConcurrentRemoval(Reading):
+    """One process removes a subscription while another one consumes it; that one is told, and begins anew."""
 
-    kind = "vandal"
+    kind = "removal"
+    label = "vandal"
 
     def plan(self) -> None:
         """The victim, and a second process that removes what the first one has."""
@@ -244,7 +245,7 @@ class Vandal(Reading):
         self.part(self.remove, self.state.other_process(self.client))
 
     def live(self, client: SimClient) -> Script:
-        """The victim's life."""
+        """The first process: consumes, and begins anew."""
         self.victim = None
         while True:
             if self.row.ended:
@@ -262,7 +263,7 @@ class Vandal(Reading):
             yield self.time(10, 2_000)
 
     def remove(self, client: SimClient) -> Script:
-        """The vandal's life. What it began before a crash it brings to an end."""
+        """The second process: removes. A removal that a crash has interrupted is brought to an end."""
         if self.row.number in self.state.leaving:
             yield from self.state.unsubscribe(client, self.row)
         while True:
@@ -273,4 +274,4 @@ class Vandal(Reading):
                 yield from self.state.unsubscribe(client, self.row)
 
 
-SCENARIOS: tuple[type[Reading], ...] = (Standby, Rivals, Flicker, Vandal)
+SCENARIOS: tuple[type[Reading], ...] = (Standby, Rivals, Flicker, ConcurrentRemoval)

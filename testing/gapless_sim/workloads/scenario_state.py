@@ -257,12 +257,14 @@ class Scenario:
     """One life: what it draws, where it plays."""
 
     kind = ""
-    """Begins its name."""
+    """What its *sometimes* assertions call it."""
+    label = ""
+    """Begins its name, if the kind does not. Seeds and regressions know the name: it labels their choice sequences."""
 
     def __init__(self, state: ScenarioState, number: int) -> None:
         self.state = state
         self.world = state.world
-        self.name = f"{self.kind}{number}"
+        self.name = f"{self.label or self.kind}{number}"
         self.draws = state.world.choices.stream(f"workload.{self.name}")
         self.client = self.draws.pick(state.clients)
         """Where it plays."""

@@ -1,6 +1,6 @@
 """The workload of life scenarios: several small applications at a time, each with a life that one can read.
 
-Where a random mix comes to everything in the long run, a scenario goes at once to where it hurts: a twin that
+Where a random mix comes to everything in the long run, a scenario goes at once to where it hurts: a process that
 only stood still, a database that is put back from a backup, a report that comes after everything is gone.
 There is always somebody who publishes; the rest is drawn.
 """

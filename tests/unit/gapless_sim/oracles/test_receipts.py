@@ -139,18 +139,18 @@ def test_and_of_none_that_is_not(comes: bool) -> None:
 
 def test_a_twin_may_log_more_meanwhile() -> None:
     fixture = ModelFixture(I7Publish)
-    twin = fixture.publisher()
-    twin.outbox = fixture.producer.outbox
+    other = fixture.publisher()
+    other.outbox = fixture.producer.outbox
     fixture.log((10, 1), (20, 2))
 
     fixture.observe.published(fixture.producer, [])
     fixture.producer.alive = True
-    fixture.observe.ready(twin, 1)
+    fixture.observe.ready(other, 1)
     fixture.producer.alive = False
-    fixture.observe.ready(twin, 1)  # found by the simulator (local 8009): it lived when this one asked
-    twin.asked_at = fixture.world.now + 1
+    fixture.observe.ready(other, 1)  # found by the simulator (local 8009): it lived when this one asked
+    other.asked_at = fixture.world.now + 1
     with violates("I7"):
-        fixture.observe.ready(twin, 1)
+        fixture.observe.ready(other, 1)
 
 
 def test_a_broker_opens_its_own_volume() -> None:
@@ -168,7 +168,7 @@ def test_a_receipt_is_of_one_sending_alone() -> None:
     fixture = ModelFixture(I7Publish)
     fixture.log((10, 1))
     fixture.receipt(1, 10)
-    fixture.producer = fixture.publisher("twin")
+    fixture.producer = fixture.publisher("other")
 
     with violates("I7"):
         fixture.receipt(1, 10)

@@ -6,7 +6,7 @@ from gapless_sim.options import SECOND
 from gapless_sim.workloads.scenario_end import ScenariosEnd
 from gapless_sim.workloads.scenario_publishers import Meters, OrderService
 from gapless_sim.workloads.scenario_readers import Dashboard, Report
-from gapless_sim.workloads.scenario_sharers import Rivals, Vandal
+from gapless_sim.workloads.scenario_sharers import ConcurrentRemoval, Rivals
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture
 
 
@@ -42,7 +42,7 @@ def test_a_cut_for_ever_and_lost_data_excuse_everything() -> None:
 
 
 def test_eager_consumers_are_in_the_first_processes_alone() -> None:
-    fixture = ScenarioFixture(OrderService, Rivals, Vandal).begin().rest(20).end()
+    fixture = ScenarioFixture(OrderService, Rivals, ConcurrentRemoval).begin().rest(20).end()
     for client in fixture.world.clients.values():
         names = [consumer.row.name for consumer in client.consumers.values()]
         assert client.name.endswith("-b") <= (names == [])

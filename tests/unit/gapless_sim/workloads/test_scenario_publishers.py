@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gapless_sim.options import SECOND, DiskFaults
 from gapless_sim.producer import Producer
-from gapless_sim.workloads.scenario_publishers import ROOM, Meters, OrderService, Twins, Visitors, Workers
+from gapless_sim.workloads.scenario_publishers import ROOM, Meters, OrderService, SplitBrain, Visitors, Workers
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture, play_until
 
 SLOW_DISK = DiskFaults(sync_time=SECOND // 4)
@@ -42,12 +42,14 @@ def test_it_waits_for_room() -> None:
 
 
 def test_twins_fence_each_other_and_publish_nothing_twice() -> None:
-    fixtures = play_until("twins.went over", "twins.stood still", "twins.fenced", kinds=(Twins,), rate=20.0)
+    fixtures = play_until(
+        "split brain.went over", "split brain.stood still", "split brain.fenced", kinds=(SplitBrain,), rate=20.0
+    )
     for fixture in fixtures:
         assert sorted(fixture.log.keys) == sorted(fixture.publications())
         assert len(fixture.log.keys) > 20
         owners = {producer.client.name for producer in fixture.state.producers}
-        assert len(owners) == 2 or not fixture.hits.get("twins.went over")
+        assert len(owners) == 2 or not fixture.hits.get("split brain.went over")
 
 
 def test_meters_sleep_and_burst() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless_sim.workloads.scenario_publishers import OrderService
-from gapless_sim.workloads.scenario_sharers import Flicker, Owner, Rivals, Standby, Vandal
+from gapless_sim.workloads.scenario_sharers import ConcurrentRemoval, Flicker, Owner, Rivals, Standby
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture, play_until
 
 
@@ -74,12 +74,12 @@ def test_flicker_wants_an_answer_to_what_it_asked() -> None:
         flicker._was_answered(consumer)
 
 
-def test_the_victim_of_a_vandal_begins_anew() -> None:
+def test_whose_subscription_was_removed_begins_anew() -> None:
     fixtures = play_until(
-        "vandal.removed under a consumer",
-        "vandal.victim was told",
-        "vandal.victim began anew",
-        kinds=(OrderService, Vandal),
+        "removal.removed under a consumer",
+        "removal.victim was told",
+        "removal.victim began anew",
+        kinds=(OrderService, ConcurrentRemoval),
         rate=20.0,
     )
     for fixture in fixtures:
