@@ -125,13 +125,13 @@ class SimClient:
         return self._serial
 
     def own(self, number: int, owner: Any) -> None:
-        """What becomes of a number is told to its owner."""
+        """The owner of a number is called with what becomes of it."""
         self._owners[number] = owner
         if isinstance(owner, Consumer):
             self.consumers[number] = owner
 
     def disown(self, number: int) -> None:
-        """Nobody wants to hear of it any more."""
+        """Nobody waits for it any more."""
         self._owners.pop(number, None)
         self.consumers.pop(number, None)
 
@@ -141,13 +141,13 @@ class SimClient:
         self.schedule_pump()
 
     def schedule_pump(self) -> None:
-        """The core was given a command: do what it says at the end of this turn."""
+        """The core was given a command: carry out its effects at the end of this turn."""
         if not self._scheduled:
             self._scheduled = True
             self.world.at(max(self.world.now, self.paused_until), self.name, "pump", self.pump, life=self.life)
 
     def pump(self) -> None:
-        """Does what the core says, and sets the timer."""
+        """Carries out the core's effects, and sets the timer."""
         self._scheduled = False
         if not self.running:
             return
@@ -262,7 +262,7 @@ class SimClient:
 
 
 class Question:
-    """Hears the answer to one question."""
+    """Receives the answer to one question."""
 
     def __init__(self, answered: Callable[[Any], None], failed: Callable[[GaplessError], None]) -> None:
         self.on_answered = answered

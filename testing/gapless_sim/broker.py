@@ -168,7 +168,7 @@ class SimBroker:
             self._come_back()
 
     def stop(self) -> None:
-        """An orderly end: the sessions are told, everything is synced."""
+        """An orderly end: the sessions are closed, everything is synced."""
         if not self.running or self.machine is None:
             return
         self.world.note(self.name, "stop", "in order")
@@ -183,7 +183,7 @@ class SimBroker:
         self.world.after(self._choices.delay(50 * MILLISECOND, 400 * MILLISECOND), self.name, "boot", self.boot)
 
     def pause(self, duration: int) -> None:
-        """The process stands still: it does nothing, and hears everything later."""
+        """The process stands still: it does nothing, and receives everything later."""
         self.paused_until = max(self.paused_until, self.world.now + duration)
         self.world.note(self.name, "pause", f"for {duration // MILLISECOND} ms")
 
@@ -397,12 +397,12 @@ class SimBroker:
             network.hang_up(self, effect.link)
 
     def alarm(self, alarm: Alarm) -> None:
-        """For the operator, whom there is none; the oracles hear it."""
+        """For the operator, of whom there is none; the oracles are called."""
         self.world.note(self.name, "alarm", alarm.text)
         self.world.observe.alarmed(self, alarm)
 
     def status(self) -> Iterable[Gauge | RaisedAlarm]:
-        """Nothing but what the machine tells itself."""
+        """Nothing but what the machine's own parts send to each other."""
         return ()
 
     def on_last_link_closed(self) -> None:

@@ -1,4 +1,4 @@
-"""Many seeds on all cores: each in turn through the simulator, and what came of them put together."""
+"""Many seeds on all cores: the simulator runs each of them, and their outcomes are summed up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is left of a run that somebody else carried out."""
+    """The outcome of a run in another process."""
 
     seed: int
     router: str
@@ -80,7 +80,7 @@ def run_one(plan: Plan, seed: int, router: str) -> Summary:
 
 
 def summary_of(result: Result) -> Summary:
-    """What is worth being sent to another process."""
+    """The part of a result that is sent to another process."""
     options = result.options
     return Summary(
         options.seed,

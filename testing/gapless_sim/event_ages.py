@@ -20,14 +20,14 @@ PROMISED_MS = 5_000
 
 
 class Ages:
-    """What PHBs were told to keep at most, and what the present is to their pubends."""
+    """What PHBs are configured to keep at most, and what the present is to their pubends."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._retains: dict[str, list[float]] = {}
-        """For which times PHBs were told to keep events at most, if they ever were."""
+        """For which times PHBs were configured to keep events at most, if they ever were."""
         self._retains_bytes: dict[str, list[int]] = {}
-        """How many bytes PHBs were told to keep at most, likewise."""
+        """How many bytes PHBs were configured to keep at most, likewise."""
         self._presents: dict[PubendId, Present] = {}
         self._stamps: dict[PubendId, Present] = {}
         """What new events are stamped with at most: as that, but that a start believes what the wall clock shows."""
@@ -37,7 +37,7 @@ class Ages:
         """Which pubends each broker has, and whether they were there since it began to recover the last time."""
 
     def is_early(self, history: History, tick: Tick) -> bool:
-        """Whether an event may be gone although somebody needs it: if its PHB was told so, and it is old enough."""
+        """Whether an event may be gone although somebody needs it: its PHB is configured so, and it is old enough."""
         retains, limits = self._retains.get(history.broker), self._retains_bytes.get(history.broker)
         if limits and history.bytes_above(tick) > min(limits):
             return True

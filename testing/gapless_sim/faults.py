@@ -1,6 +1,6 @@
-"""What goes wrong, and when: ten times a second each kind of fault may strike somewhere.
+"""What goes wrong, and when: ten times a second each kind of fault may be injected somewhere.
 
-An operator is here too, for operators make mistakes: an old copy of a disk is put back, an SHB is retired
+The operator is here too, because operators make mistakes: an old copy of a disk is put back, an SHB is retired
 that was only slow, a policy is changed, a pubend is added while somebody is away.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gapless_sim.world import World
 
 INTERVAL = 100 * MILLISECOND
-"""How often the dice are thrown."""
+"""How often it is drawn whether a fault is injected."""
 ROUNDS_A_SECOND = SECOND // INTERVAL
 
 SOMETIMES = (

@@ -113,7 +113,7 @@ def draw(shown: Picture, width: int = WIDTH) -> Iterator[Row]:
 
 
 def _short(name: str, length: int) -> str:
-    """As much of a name as there is room for; the number at its end is what tells it from the next."""
+    """As much of a name as there is room for; the number at its end distinguishes it from the next."""
     number = name[len(name.rstrip("0123456789")) :][-length:]
     return name if len(name) <= length else name[: length - len(number)] + number
 

@@ -263,7 +263,7 @@ class ClientLink:
     # Faults.
 
     def reset(self, reason: str) -> None:
-        """The connection breaks: each side hears of it in its own time, and nothing on its way arrives."""
+        """The connection breaks: each side notices it in its own time, and nothing on its way arrives."""
         if self.closed:
             return
         self.closed = True

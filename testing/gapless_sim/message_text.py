@@ -1,4 +1,4 @@
-"""Messages in short human words: what clients and brokers, and routers among each other, say."""
+"""Messages in short human words: those between clients and brokers, and those between routers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gapless_sim.short_names import SHOWN, Names, count_of
 
 
 class MessageText(NamedTuple):
-    """A message in a line: what kind of thing it is, and what it says."""
+    """A message in a line: its kind, and its content."""
 
     kind: str
     text: str
@@ -42,12 +42,12 @@ def item_text(item: Item, names: Names) -> MessageText:
 
 
 def _method(formatter: Formatter) -> Callable[[Any, Any], MessageText]:
-    """How a message of ranges is told, as a method of a conversation."""
+    """How a message of ranges is shown, as a method of a conversation."""
     return lambda self, said: MessageText(*formatter(self._names, said))
 
 
 class Conversation:
-    """What a client and its broker say on one connection: numbers are told as what they stand for."""
+    """What a client and its broker send on one connection. Numbers are shown as the names that they stand for."""
 
     def __init__(self, names: Names) -> None:
         self._names = names

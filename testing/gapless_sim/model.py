@@ -1,6 +1,6 @@
 """What really happened in a world: what was published and logged, and what is owed to which subscription.
 
-Told like an oracle, and asked by the oracles; it judges nothing itself. The truth of a pubend is every event
+It is called like an oracle, and the oracles ask it; it judges nothing itself. The truth of a pubend is every event
 that its PHB ever said, or found in its log at a start, whatever became of it since. Whether an event matches a
 subscription is decided by the predicate that the workload wrote down beside the selector, once per event, never
 by gapless's own matching.
@@ -73,7 +73,7 @@ class Model(Oracle):
         """The keys of publications that an operator gave up with their records; they may be sent again."""
         self.liveness_since = -1
         self.listeners: list[Callable[[Logged], None]] = []
-        """Told of each event when it comes to light; the log may have had it for a while."""
+        """Called with each event when it comes to light; the log may have had it for a while."""
         self.ages = Ages(world)
         """Which events may be gone because they are old."""
         self.followed: list[Account] = []
@@ -133,7 +133,7 @@ class Model(Oracle):
         )
 
     def heard_upto(self, account: Account, pubend: PubendId) -> Tick:
-        """Up to where whoever had a subscription has told its home that it is done with."""
+        """Up to where the session that had a subscription has acknowledged it."""
         return self._received.upto(account.broker, account.sid, pubend)
 
     def has_lapsed(self, consumer: Consumer) -> bool:
@@ -184,7 +184,7 @@ class Model(Oracle):
             self.broker_of[interest.shb] = broker
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
-        """What routers are told, as a watcher of the seam: who is counted."""
+        """What routers receive, as a watcher of the seam: which SHBs are counted."""
         if type(fact) is routing.Enrolled:
             self.members.setdefault(fact.pubend, {})[fact.shb] = fact.at
 
@@ -260,7 +260,7 @@ class Model(Oracle):
     # Between SHBs and their clients.
 
     def received(self, broker: str, session: int, message: Any) -> None:
-        """An SHB is told what is acknowledged."""
+        """An SHB receives an acknowledgement."""
         self._received.on_request(broker, session, message)
         if type(message) is Subscribe:
             self._lapses.received(broker, message)
@@ -288,7 +288,7 @@ class Model(Oracle):
     def receipted(
         self, producer: Producer, publication: Publication, pubend: PubendId, tick: Tick, *, durable: bool
     ) -> None:
-        """What has a receipt is logged, even if no PHB has told anybody since it recovered."""
+        """An event with a receipt is logged, even if no PHB has sent it since it recovered."""
         history = self._history(pubend, "")
         if tick and tick not in history.events and (publication.often or publication.key not in self.places):
             self._log(history, tick, publication.key)

@@ -170,7 +170,7 @@ class Oracle:
 EVENTS = tuple(name for name in vars(Oracle) if not name.startswith("_") and name not in {"settled", "unsettled"})
 
 
-class Observing:
+class Observation:
     """Calls all oracles of a world; of each only the methods that it overrides."""
 
     def __init__(self, world: World) -> None:

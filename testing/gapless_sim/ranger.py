@@ -1,6 +1,6 @@
 """An application that reads its subscription by ranges: it plans, reads, commits and acknowledges, batch by batch.
 
-To the oracles it is a consumer like others: what it reads of a range is what it is told, the silence behind the last
+To the oracles it is a consumer like others: what it reads of a range is what it takes, the silence behind the last
 event is the rest of the range, and its token goes into its database with the effects. So everything that they hold of
 consumers they hold of it. What they cannot see it looks at itself: a range that is read again holds what it held.
 """
@@ -166,7 +166,7 @@ class Ranger:
         self._plan({p.pubend: p.tick for p in answer.positions if p.pubend in self.position})
 
     def _learn(self) -> None:
-        """A pubend was found later than the subscription began: where it begins there, attaching again tells."""
+        """A pubend was found later than the subscription began: where it begins there, attaching again shows."""
         plain = SubscribeOptions(self.row.topics, self.row.name, self.row.selector)
         self._ask(self.client.core.ranges.attach(plain, self.client.monotonic()), self._on_learnt)
 
@@ -200,7 +200,7 @@ class Ranger:
         self._reading = Reading(self, *self._todo.popleft(), self._on_read, self._next)
 
     def _on_read(self, reading: Reading) -> None:
-        """All of a range is here: it is told; now and then it is read once more, as a second attempt does."""
+        """All of a range is here: it is taken; now and then it is read once more, as a second attempt does."""
         if self._draws.chance(0.2):
             pubend, lo, hi = reading.pubend, reading.lo, reading.hi
             self.client.world.sometimes("ranges.read again")

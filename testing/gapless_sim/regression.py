@@ -6,7 +6,7 @@
 
 Options that are plain, and draws that are 0, are left out; so the file says what mattered. What a draw means
 shifts when the code in front of it changes: then the file is a seed among others, and the sentence is what
-is left of it. A scenario that must never be lost is better told as a transcript (`script.py`).
+is left of it. A scenario that must never be lost is better kept as a transcript (`script.py`).
 """
 
 from __future__ import annotations

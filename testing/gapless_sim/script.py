@@ -1,15 +1,15 @@
-"""Scenarios that people read: a few words for each thing that somebody does, and what then happened as lanes.
+"""Scripts that people read: a short command for each thing that somebody does, and lanes that show what happened then.
 
     start                                       two brokers, a publisher, and somebody who may subscribe
     subscribe late where delay > 60             a durable subscription; `from earliest`, `window 4`, `pace 300 ms`
     publish delay=75, delay=10                  two events as one batch
-    run 2 s              wait 2 s               nobody does anything; and what happens is not shown
-    cut phb1 shb1        heal phb1 shb1         nothing gets from one to the other; it does again
-    crash shb1           boot shb1              the power fails; it is there again
-    crash subscriber     start subscriber       likewise an application, which keeps its token
+    run 2 s              wait 2 s               time passes; the second one does not show what happens
+    cut phb1 shb1        heal phb1 shb1         no message gets from the first to the second; it does again
+    crash shb1           boot shb1              its power fails; it starts again
+    crash subscriber     start subscriber       the same for the application, which keeps its token
     show credit          hide credit            a kind of line
-    retain 2 s                                  before `start`: what is older is released, whoever waits for it
-    token late                                  where the application stands
+    retain 2 s                                  before `start`: older events are released, even if somebody needs them
+    token late                                  the application's position
 
 After each command 50 ms pass. Nothing is drawn: everything takes as long as it takes at best, every time.
 """

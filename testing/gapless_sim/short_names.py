@@ -1,8 +1,8 @@
 """Short names for what has long ones: ticks, pubends, SHBs and events, as people read them.
 
-Ticks are told as the seconds of the run at which they are, by the pubend's own clock. `1.250` is the first
-tick of that millisecond, `1.250+3` the fourth one of the pubend; `1.250-1` is the last one before it. Told
-roughly, all of a millisecond are alike. Events are told by the keys of their publications: `#17`.
+Ticks are shown as the seconds of the run at which they are, by the pubend's own clock. `1.250` is the first
+tick of that millisecond, `1.250+3` the fourth one of the pubend; `1.250-1` is the last one before it. Shown
+roughly, all of a millisecond are alike. Events are shown by the keys of their publications: `#17`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def tick_text(tick: int) -> str:
 
 
 def with_short_ticks(text: str) -> str:
-    """A text in which ticks are told as seconds: no other numbers are as long."""
+    """A text in which ticks are shown as seconds: no other numbers are as long."""
     return re.sub(r"\b\d{17,19}\b", lambda tick: tick_text(int(tick[0])), text)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless_sim.choices import Choices, random_of
 from gapless_sim.network import Network
-from gapless_sim.observation import Observing
+from gapless_sim.observation import Observation
 from gapless_sim.router_tap import RouterTap
 from gapless_sim.trace import Trace
 
@@ -45,7 +45,7 @@ class World:
         self.hits: Counter[str] = Counter()
         self.brokers: dict[str, SimBroker] = {}
         self.clients: dict[str, SimClient] = {}
-        self.observe = Observing(self)
+        self.observe = Observation(self)
         self.network = Network(self)
         self.seam = RouterTap(self)
         self._heap: list[tuple[int, int, str, str, Callable[..., Any], tuple[Any, ...], Life | None, int]] = []

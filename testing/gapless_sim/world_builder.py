@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NETWORK = "simulated"
 
-# Known here and to no configuration: a broker of somebody's is never told to be hostile.
+# Known here and to no configuration: a real broker can never be configured to be hostile.
 plugins.add("routing", "hostile", hostile)
 plugins.add("release", "greedy", greedy)
 

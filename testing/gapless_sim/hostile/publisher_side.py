@@ -1,4 +1,4 @@
-"""A router's half beside the PHB: pushes what pubends say, answers wants, counts members."""
+"""A router's half beside the PHB: pushes what pubends state, answers wants, counts members."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PublisherSide:
     # ---------------------------------------------------------------------------- the local PHB core
 
     def pubend(self, meta: PubendMeta, members: Mapping[ShbId, Tick]) -> None:
-        """A pubend as it is now; every member must be heard (again) from here on (C4)."""
+        """A pubend as it is now; every member must report (again) from here on (C4)."""
         hosted = self.pubends.get(meta.pubend)
         if hosted is None:
             hosted = Hosted(meta, {}, Pushes(self._station, self._mesh, meta.pubend))
@@ -76,7 +76,7 @@ class PublisherSide:
                 self._leave(shb)
 
     def know(self, knowledge: Knowledge, reply_to: Hashable) -> None:
-        """Facts of a pubend: pushed to every SHB, or told to the one that asked."""
+        """Facts of a pubend: pushed to every SHB, or sent to the one that asked."""
         hosted = self.pubends.get(knowledge.pubend)
         if hosted is None:
             return
@@ -193,7 +193,7 @@ class PublisherSide:
     # ------------------------------------------------------------------------------------ who is there
 
     def _count(self, shb: ShbId, *, introduce: bool) -> None:
-        """An SHB was heard of: where it is no member it is to become one (C5)."""
+        """An SHB is known now: where it is no member it is to become one (C5)."""
         for hosted in self.pubends.values():
             if introduce or shb not in hosted.members:
                 self._introduce(hosted, shb)
@@ -212,7 +212,7 @@ class PublisherSide:
                 self._tell(hosted, broker, shb)
 
     def _tell(self, hosted: Hosted, broker: BrokerId, shb: ShbId) -> None:
-        """What the pubend is; how far it is decided, only as far as that broker was told: more would be wanted."""
+        """What the pubend is. How far it is decided, only as far as that broker has received it: it would ask for more."""
         stable = max(hosted.meta.stable, hosted.pushes.told(broker))
         seen = Seen(replace(hosted.meta, stable=stable), hosted.members.get(shb))
         self._mesh.send(broker, seen, (shb, self._mesh.life_for(broker)))

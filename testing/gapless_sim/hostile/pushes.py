@@ -1,4 +1,4 @@
-"""What brokers are told of pubends by themselves, silence as lazily as it may be."""
+"""What brokers receive of pubends without a want; silence is sent as lazily as possible."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SILENCE = 1 * SECOND
 
 @dataclass(slots=True)
 class PushState:
-    """What one broker was told of one pubend."""
+    """What one broker has received of one pubend."""
 
     told: Tick = 0
     silent: Knowledge | None = None
-    """What it will be told next: all of it was filtered out."""
+    """What it will receive next: all of it was filtered out."""
 
 
 class Pushes:
@@ -34,7 +34,7 @@ class Pushes:
         self._brokers: dict[BrokerId, PushState] = {}
 
     def told(self, broker: BrokerId) -> Tick:
-        """Up to where a broker was told."""
+        """Up to where a broker has received it."""
         told = self._brokers.get(broker)
         return told.told if told else 0
 

@@ -131,7 +131,7 @@ class HostileRouter(RouterBase):
     # The network.
 
     def link_up(self, now: int, up: LinkUp) -> Effects:
-        """A link is there; who is at its end, if the map has him, is told everything that he may have use for."""
+        """A link is there; the broker at its end, if the map has it, gets everything that it may have use for."""
         self._station.now = now
         if not self._mesh.knows(up.peer):
             return [Hangup(up.link)]

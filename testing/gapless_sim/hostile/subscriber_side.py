@@ -1,4 +1,4 @@
-"""A router's half beside the SHB: says what it wants, and delivers what comes, in whatever pieces."""
+"""A router's half beside the SHB: sends wants, and delivers what arrives, in whatever pieces."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Said = TypeVar("Said", Interest, Want, Progress)
 
 @dataclass(slots=True)
 class FollowedPubend:
-    """A pubend, as far as it was heard of here."""
+    """A pubend, as far as it is known here."""
 
     told: Tick = 0
     """Decided up to here."""
@@ -85,7 +85,7 @@ class SubscriberSide:
     # ---------------------------------------------------------------------------- the local SHB core
 
     def interest(self, interest: Interest) -> None:
-        """The SHB's interest changed, or is said again; every pubend's broker hears of it."""
+        """The SHB's interest changed, or is sent again; every pubend's broker gets it."""
         self._shb = interest.shb
         if not self._own.apply(interest):
             self._station.effects.append(AskInterest())
@@ -143,7 +143,7 @@ class SubscriberSide:
             self._station.timers.set(("rows",), self._station.now + ROWS_WITHIN)
 
     def say_rows(self) -> None:
-        """Every pubend's broker is told the rows of its pubends."""
+        """Every pubend's broker gets the rows of its pubends."""
         self._station.timers.cancel(("rows",))
         rows: dict[BrokerId, list[Progress]] = {}
         for row in self._rows:
@@ -210,7 +210,7 @@ class SubscriberSide:
             self._send_whole_interest(broker)
 
     def on_new_peer(self, broker: BrokerId) -> None:
-        """Another process is there: it hears of the interest, if it can have any use for it."""
+        """Another process is there: it gets the interest, if it can have any use for it."""
         if self._shb in self._own.versions and broker in self._mesh.with_role("phb"):
             self._send_whole_interest(broker)
 
@@ -236,7 +236,7 @@ class SubscriberSide:
                 self._station.effects.append(Probe(pubend, followed.told))
 
     def forget(self) -> None:
-        """As if it had just begun: the interest is asked for, and where pubends are must be heard again."""
+        """As if it had just begun: the interest is asked for, and where pubends are must be learnt again."""
         self._own = InterestTable()
         self._pubends.clear()
         self._rows.clear()

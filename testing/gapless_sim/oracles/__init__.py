@@ -36,7 +36,7 @@ SOMETIMES = (*gaps.SOMETIMES, *catch_up.SOMETIMES, *leases.SOMETIMES, *listings.
 
 
 def all_oracles(world: World) -> list[Oracle]:
-    """The model and every oracle over it, in the order in which they must hear what happens.
+    """The model and every oracle over it, in the order in which they must be called.
 
     Before brokers boot: some of them watch the routing seam.
     """

@@ -30,7 +30,7 @@ class Routing(Judge):
         self.effects: Sequence[type] = self._contract.effects
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
-        """A router is about to be told something."""
+        """A router is about to receive a fact."""
         if self._contract is not None:
             try:
                 self._contract.informed(broker, now, fact)

@@ -1,4 +1,4 @@
-"""What a subscriber is told of a stream: the right events, in order, with nothing left out, from its start on."""
+"""What a subscriber gets of a stream: the right events, in order, with nothing left out, from its start on."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ class I2Order(Judge):
 
 
 class I3Gapless(Judge):
-    """Between two things that a consumer is told of a pubend lies no event that it matches and was not handed.
+    """Between two items that a consumer takes of a pubend lies no event that it matches and did not get.
 
-    What lies in a gap may come to light after the gap was told: where a PHB crashed before it had told anybody of
+    What lies in a gap may come to light after the gap was delivered: where a PHB crashed before it had told anybody of
     a record, it may release that early before anybody asks, and its publisher, who asks again, gets the receipt.
     """
 
@@ -111,7 +111,7 @@ class I3Gapless(Judge):
         model.listeners.append(self.logged)
 
     def position(self, consumer: Consumer, pubend: PubendId) -> Tick | None:
-        """Up to where a consumer was told of a pubend; None if nothing yet, and it began nowhere."""
+        """Up to where a consumer has taken a pubend; None if nothing yet, and it began nowhere."""
         return self._positions.get(consumer, {}).get(pubend)
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
@@ -131,7 +131,7 @@ class I3Gapless(Judge):
             self._pass(consumer, item.pubend, item.end, "a silence")
 
     def committed(self, consumer: Consumer, token: CheckpointToken) -> None:
-        """The token may stand behind silence that nobody was told."""
+        """The token may stand behind silence that was not delivered."""
         for pubend, tick in token.ticks.items():
             self._pass(consumer, pubend, tick, "its token")
 
@@ -142,7 +142,7 @@ class I3Gapless(Judge):
                 self._look_back(consumer, event)
 
     def checkpoint(self) -> None:
-        """Whoever is gone is told nothing more."""
+        """A consumer that is gone gets nothing more."""
         self._positions = {each: positions for each, positions in self._positions.items() if self.model.alive(each)}
 
     def _deliver(self, consumer: Consumer, item: Delivery) -> None:
@@ -178,12 +178,12 @@ class I3Gapless(Judge):
         positions[pubend] = upto
 
     def _begin_late(self, consumer: Consumer, share: Share, upto: Tick) -> Tick:
-        """A consumer is told of a pubend for the first time: where it is found to begin."""
+        """A consumer gets the first item of a pubend: where it begins there."""
         account = self.model.accounts[consumer.row.number]
         if share.start is None:
             share.start = upto
         if not account.durable and consumer.core.former_sids:
-            return share.start  # its session ended, and with it what it was owed of pubends it had not heard of
+            return share.start  # its session ended, and with it what it was owed of pubends it did not know yet
         owed = self.model.first_late(account, share, min(upto, share.start))
         if owed is not None and share.history.sound:
             self._hidden(consumer, share, owed, f"{upto}, where it begins")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class I7Kept(Judge):
-    """What was told or has a receipt, and is not given up, is in the log: after every start of its PHB.
+    """An event that was sent or has a receipt, and is not given up, is in the log after every start of its PHB.
 
     But for what cannot be read, or could not, where a fault has struck.
     """
@@ -67,7 +67,7 @@ class I7Kept(Judge):
 
 
 class I8Counted(Judge):
-    """An SHB that was told that it counts does so until it is retired; a new pubend counts all of its PHB's."""
+    """An SHB that was enrolled counts until it is retired; a new pubend counts all of its PHB's."""
 
     name = "I8"
     facts: Sequence[type] = (routing.Enrolled,)

@@ -69,7 +69,7 @@ class I4ExactlyOnce(Judge):
                 del database.token[pubend]
 
     def handed_out(self, consumer: Consumer, item: Item) -> None:
-        """Something is in an application's hands."""
+        """An application has taken an item."""
         database = self._databases[consumer.row.number]
         if database.owner is not consumer:
             return

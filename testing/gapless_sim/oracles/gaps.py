@@ -1,4 +1,4 @@
-"""Gaps: told in order, and only where a policy, an operator or the application itself has caused them."""
+"""Gaps: in order, and only where a policy, an operator or the application itself has caused them."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ SOMETIMES = (
 
 
 class I5GapLegal(Judge):
-    """A gap tells of what its pubend lost, and somebody has caused it.
+    """A gap covers what its pubend lost, and it has a cause.
 
     Early release is on; or the application had acknowledged all of it; or its SHB was retired; or the
     subscription began with a token of what was lost already, or was resumed after its lease had run out. Or a record
     could not be read, and an operator has given it up: never before that, and never of anything else.
 
-    An event may come to light below a gap that was told; how far its causes excuse that, each consumer's account
+    An event may come to light below a gap that was delivered; how far its causes excuse that, each consumer's account
     notes (I3).
     """
 
     name = "I5"
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
-        """Up to where it begins it need not be told again what those before it were told."""
+        """Up to where it begins it need not get again what those before it got."""
         account = self.model.accounts[consumer.row.number]
         for pubend, tick in begins_of(consumer, begins).items():
             account.excuse(consumer, pubend, account.excused_upto(pubend, tick))
@@ -99,7 +99,7 @@ class I5GapLegal(Judge):
 
     def _causes(self, account: Account, share: Share, gap: Gap) -> Iterator[tuple[str, Tick]]:
         """All who may have caused it, each with the end of what it excuses."""
-        if gap.end - 1 <= share.acked:  # one that ends at a place of events is told up to the tick behind it
+        if gap.end - 1 <= share.acked:  # a gap that ends at a place of events is delivered up to the tick behind it
             yield BELOW_OWN_ACKNOWLEDGEMENT, gap.end
         if account.shb in self.model.retired_shbs:
             yield "oracle.gap at a retired broker", gap.end
@@ -117,7 +117,7 @@ class I5GapLegal(Judge):
             yield "oracle.gap of early release", gap.end
 
     def _released_early(self, share: Share, gap: Gap) -> bool:
-        """Whether all that it tells of can have been too old: what is younger is there, whoever wants it."""
+        """Whether everything in it can have been too old: younger events are there for everybody."""
         return self.model.ages.is_early(share.history, min(gap.end, share.history.lost))
 
 

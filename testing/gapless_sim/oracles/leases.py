@@ -30,7 +30,7 @@ class I8Leases(Judge):
         self._holders: dict[tuple[str, int], int] = {}
         """The session that has a subscription of a broker."""
         self._over: dict[tuple[str, int], None] = {}
-        """The sessions that are over: what was said to them in the same turn is heard of afterwards."""
+        """The sessions that are over: what was sent to them in the same turn is seen afterwards."""
         self._left: dict[tuple[str, int], int] = {}
         """When somebody had it last."""
 

@@ -135,7 +135,7 @@ class Asked:
 
 
 class V2LiveCuriosity(Judge):
-    """In the liveness phase, whatever is asked of a pubend is answered: nobody asks for the same for ever."""
+    """In the liveness phase every want of a pubend is answered: nobody asks for the same for ever."""
 
     name = "V2"
 
@@ -199,7 +199,7 @@ class V3LiveRelease(Judge):
         self._reach = Reach(model)
         self._records: dict[tuple[str, PubendId], list[Tick]] = {}
         self._gaps: dict[tuple[int, PubendId], Tick] = {}
-        """The end of the last gap that each row was told of: it wants to be acknowledged like an event."""
+        """The end of the last gap that each row got: it wants to be acknowledged like an event."""
 
     def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Notes gaps."""
@@ -272,7 +272,7 @@ class V3LiveRelease(Judge):
         return self._is_current(account, pubend)
 
     def _is_current(self, account: Account, pubend: PubendId) -> bool:
-        """Whether a consumer that is connected has acknowledged all that matches, and so its home has heard it."""
+        """Whether a consumer that is connected has acknowledged all that matches, and so its home has received that."""
         share = self.model.share_of(account, pubend)
         consumers = [consumer for consumer in account.consumers if self.model.alive(consumer) and consumer.attached]
         if share is None or not consumers:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class V4Probing(Judge):
-    """No SHB is asked for progress up to a tick that the pubend has heard to be delivered to all of them."""
+    """No SHB is asked for progress up to a tick of which the pubend knows that it is delivered to all of them."""
 
     name = "V4"
     facts: Sequence[type] = (routing.Enrolled, routing.Probe)
@@ -25,9 +25,9 @@ class V4Probing(Judge):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._delivered: dict[str, dict[PubendId, tuple[Tick, int]]] = {}
-        """By broker: up to where everything is delivered, as its pubends were told, and when."""
+        """By broker: up to where everything is delivered, as its pubends know it, and when they learnt it."""
         self._joining: dict[str, dict[PubendId, dict[ShbId, int]]] = {}
-        """By broker: who asks to be counted, and when he was told that he is (-1: not yet)."""
+        """By broker: which SHBs ask to be counted, and when they got the answer (-1: not yet)."""
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
         """As a watcher of the seam: a pubend asks, or counts one more."""
@@ -36,12 +36,12 @@ class V4Probing(Judge):
         else:
             pubend, upto = fact.pubend, fact.upto
             delivered, since = self._delivered.get(broker, {}).get(pubend, (0, 0))
-            # What a pubend hears in the turn in which it asks, it may have heard too late.
+            # What arrives at a pubend in the turn in which it asks may have come too late.
             if upto <= delivered and since < self.world.now:
                 self.fail(f"{pubend} asks for progress up to {upto}, and knows that {delivered} is delivered")
 
     def said(self, broker: str, now: int, effect: Effect) -> None:
-        """A pubend hears how far everything is delivered; who joins bounds that, until a later word counts him."""
+        """A pubend receives how far all is delivered. A new SHB bounds that, until a later minimum counts it."""
         if type(effect) is routing.Enrol:
             self._joining.setdefault(broker, {}).setdefault(effect.pubend, {})[effect.shb] = -1
             self._delivered.get(broker, {}).pop(effect.pubend, None)
@@ -53,6 +53,6 @@ class V4Probing(Judge):
                 known[effect.pubend] = effect.delivered, self.world.now
 
     def vanished(self, broker: str) -> None:
-        """A PHB that starts anew has heard nothing."""
+        """A PHB that has just started knows nothing yet."""
         self._delivered.pop(broker, None)
         self._joining.pop(broker, None)

@@ -1,4 +1,4 @@
-"""What a publisher is told: what has a receipt is logged, once, for ever."""
+"""Receipts: a publication with a receipt is logged, once, for ever."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class I7Publish(Judge):
             return
         active = self._active.get(producer.name, {}).items()
         if any(other is not producer and (other.alive or last >= producer.asked_at) for other, last in active):
-            return  # another process: what it is told may be as old as its last pause
+            return  # another process: what it receives may be as old as its last pause
         publications, places = producer.outbox.publications, self.model.places
         receipted = len(self._receipted.get(producer.outbox.name, ()))
         lost = sum(publication.key in self.model.given_up for publication in publications)
@@ -199,7 +199,7 @@ class V3LiveForgetting(Judge):
     def settled(self) -> bool:
         """Whether nobody is known who is gone: as soon as leases are over, where they are short.
 
-        Where frames get lost between brokers, nobody need hear that a session has ended.
+        Where frames get lost between brokers, a PHB may never learn that a session has ended.
         """
         options = self.world.options
         if any(history.has_hole for history in self.model.histories.values()):

@@ -82,7 +82,7 @@ class I8Release(Judge):
         share = account.shares.get(history.pubend)
         if share is None:
             return
-        # What a client has acknowledged counts once its home has heard it, from who had the subscription then.
+        # An acknowledgement counts once its home has received it, from the session that had the subscription then.
         acked = self.model.heard_upto(account, history.pubend)
         if share.start is None:
             needed = next(

@@ -43,7 +43,7 @@ class I2Served(Judge):
         self._numbers: dict[tuple[str, int, int], PubendId] = {}
         """What a session's number of a pubend stands for."""
         self._last: dict[tuple[str, int], dict[int, dict[PubendId, Tick]]] = {}
-        """By broker and session, of each subscription: the last tick of each pubend that it was told of."""
+        """By broker and session, of each subscription: the last tick of each pubend that was sent to it."""
 
     def sent(self, broker: str, session: int, message: Any) -> None:
         """Follows a session."""

@@ -1,4 +1,4 @@
-"""What pubends say of their ticks, and what SHBs are told of them."""
+"""What pubends state about their ticks, and what SHBs receive about them."""
 
 from __future__ import annotations
 
@@ -132,14 +132,14 @@ class Interest:
 
 
 class I9Truth(Judge):
-    """No event is logged, ever, at a tick that an SHB was told is silent, if a filter honoured in that matches it."""
+    """No event is logged, ever, at a tick that an SHB received as silence, if a filter honoured in that matches it."""
 
     name = "I9"
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._silent: dict[PubendId, IntervalMap[Stamp]] = {}
-        """What any SHB was told is silent, under the highest stamp."""
+        """What any SHB has received as silence, under the highest stamp."""
         self._interests: dict[ShbId, Interest] = {}
         self._predicates: dict[tuple[tuple[str, ...], str], Callable[[Logged], bool]] = {}
         model.listeners.append(self.logged)
@@ -154,7 +154,7 @@ class I9Truth(Judge):
         self._interests.setdefault(interest.shb, Interest()).announce(interest)
 
     def delivered(self, broker: str, knowledge: Knowledge) -> None:
-        """An SHB is told of silence; that it is true of what is logged already, the routers' contract sees to."""
+        """An SHB receives silence; that it is true of what is logged already, the routers' contract sees to."""
         lo = min(max(knowledge.lo, knowledge.lost), knowledge.hi)
         if lo < knowledge.hi and not knowledge.damaged:
             silent = self._silent.get(knowledge.pubend)

@@ -122,6 +122,6 @@ class PublishOperations:
 
 
 def _can_close(relay: OutboxRelay) -> bool:
-    """Whether its publisher can be told, or is gone for good."""
+    """Whether its publisher can be closed, or is gone for good."""
     sender = relay.sender
     return sender is None or not sender.alive or is_able(sender.client)

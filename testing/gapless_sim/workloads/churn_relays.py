@@ -173,7 +173,7 @@ class OutboxRelay:
             pass
 
     def _on_repair(self) -> None:
-        """A publisher that lives goes on behind what is left; its application may be told, and need not be."""
+        """A publisher that lives goes on behind what is left; its application may learn that, and need not."""
         self.is_renumbered = self.is_renumbered or (self.sender is not None and self.sender.alive)
 
     def check_refusal(self, publications: Sequence[Publication], error: GaplessError) -> None:

@@ -53,7 +53,7 @@ class ChurnState(Oracle):
         """Whether pubends are gone for good: who begins in the past may wait for ever for them to keep it."""
         self.old_tokens: list[CheckpointToken] = []
         self.removals: list[Removal] = []
-        """Subscriptions that somebody has undertaken to remove, and has not heard that they are."""
+        """Subscriptions whose removal was asked for, and not answered yet."""
         self.repairs = 0
         """How often an operator has given up what could not be read."""
         self.on_repair: list[Callable[[], None]] = []
@@ -77,10 +77,10 @@ class ChurnState(Oracle):
         self.lossy = True
 
     def repaired(self, broker: SimBroker, holes: Sequence[tuple[str, int, int]]) -> None:
-        """What a publisher has sent may be lost: what it is told then is fewer events than it had receipts for."""
+        """What a publisher has sent may be lost: then it learns of fewer events than it had receipts for."""
         self.repairs += bool(holes)
-        for tell in self.on_repair if holes else ():
-            tell()
+        for call in self.on_repair if holes else ():
+            call()
 
     def refusing(self) -> bool:
         """Whether a pubend takes nothing until an operator has given up what cannot be read."""

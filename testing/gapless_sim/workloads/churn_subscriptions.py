@@ -310,7 +310,7 @@ class AppSubscription:
         if consumer.expects is not None and isinstance(error, consumer.expects):
             state.sometimes(f"refused: {type(error).__name__}")
         elif type(error) is ConnectionClosedError and state.closing is consumer.client:
-            if not consumer.core.sid:  # it was never told that it has it
+            if not consumer.core.sid:  # it never learnt that it has it
                 self._late_until = state.world.now + ON_ITS_WAY
         elif isinstance(error, SubscriptionInUseError) and self.attempts > 1:
             state.sometimes("in use")

@@ -144,7 +144,7 @@ class Ending:
             self.attached.append(row)
             yield over(consumer)
             if isinstance(consumer.error, SubscriptionTakenOverError):
-                # Its second process had asked for it before all came to an end, and is heard only now.
+                # Its second process had asked for it before all came to an end, and the broker receives that only now.
                 self.world.sometimes("scenario.end.taken over once more")
             else:
                 state.check(consumer.error)

@@ -1,4 +1,4 @@
-"""Scenarios of brokers that go down at the worst moment, cannot be heard, or do not come back as themselves.
+"""Scenarios of brokers that go down at the worst moment, cannot be reached, or do not come back as themselves.
 
 What happens by chance elsewhere is aimed here: the power goes just when an application has its answer, the
 way back to a pubend is cut while events are lost on the way there, and an administrator gives an SHB up.
@@ -149,7 +149,7 @@ class Two(Troubled):
 
 
 class OneWay(Two):
-    """Events are lost on their way to an SHB, and what it asks then is not heard for many seconds."""
+    """Events are lost on their way to an SHB, and its wants do not arrive for many seconds."""
 
     kind = "oneway"
 

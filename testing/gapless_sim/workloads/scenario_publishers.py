@@ -57,7 +57,7 @@ class Publishing(Scenario):
         return self.state.new_outbox(self.client, name, self.draws.pick(topics), named=named)
 
     def write(self, outbox: Outbox, count: int, **marks: str) -> list[Publication]:
-        """New publications are put into the outbox: in the database, together with what they tell of."""
+        """New publications are put into the outbox: in the database, together with the effects that they report."""
         publications = []
         for _ in range(count):
             properties = properties_of(outbox.topic, self.draws) | marks

@@ -250,7 +250,7 @@ class Quiet(Reading, Publishing):
             yield self.time(500, 5_000)
 
     def say(self, client: SimClient) -> Script:
-        """Says the word, seldom; and once it is logged, it is heard in the end."""
+        """Publishes the word, seldom; once it is logged, it arrives in the end."""
         producer = yield from self.open(client, self.words)
         while not producer.over:
             yield self.time(3_000, 12_000)

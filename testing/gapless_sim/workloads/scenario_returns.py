@@ -142,7 +142,7 @@ class Exchange(Returning):
 
 
 class Usurper(Returning):
-    """Takes a subscription over from a process that does not hear of it, and goes on saying what it has read.
+    """Takes a subscription over from a process that does not notice it, and goes on saying what it has read.
 
     What that one acknowledges no longer counts: its successor has come back to an older token. Nor does it count
     that it has room for more events, and what it says of that may even be of the same session: a process whose

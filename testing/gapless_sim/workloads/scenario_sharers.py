@@ -231,7 +231,7 @@ class Flicker(Reading):
 
 
 class ConcurrentRemoval(Reading):
-    """One process removes a subscription while another one consumes it; that one is told, and begins anew."""
+    """One process removes a subscription while another one consumes it; that one gets an error, and begins anew."""
 
     kind = "removal"
     label = "vandal"

@@ -107,7 +107,7 @@ class Audit(Reading):
         """To attach with a token of another subscription, or with a forged one, is refused; nothing changes."""
         own = row.token
         assert own is not None
-        # A subscription of another broker may have the same number: then it is the seal that tells.
+        # A subscription of another broker may have the same number: then the seal distinguishes them.
         foreign = self._token_of_another([c for c in self.state.clients if c.addresses == client.addresses])
         if foreign is not None and not _is_first_request(foreign, row):
             yield from self._try(client, row, foreign, TokenMismatchError)

@@ -147,7 +147,7 @@ class Beacon(Troubled):
 
 
 class Newcomer(Troubled):
-    """A second SHB is heard of for the first time while the PHB's disk stands still, and the first one goes on."""
+    """A second SHB appears for the first time while the PHB's disk stands still, and the first one goes on."""
 
     kind = "newcomer"
 
