@@ -212,7 +212,7 @@ class PublisherSide:
                 self._tell(hosted, broker, shb)
 
     def _tell(self, hosted: Hosted, broker: BrokerId, shb: ShbId) -> None:
-        """What the pubend is. How far it is decided, only as far as that broker has received it: it would ask for more."""
+        """What the pubend is. How far it is decided, only as far as that broker knows it: it would ask for more."""
         stable = max(hosted.meta.stable, hosted.pushes.told(broker))
         seen = Seen(replace(hosted.meta, stable=stable), hosted.members.get(shb))
         self._mesh.send(broker, seen, (shb, self._mesh.life_for(broker)))
