@@ -55,8 +55,6 @@ class Network:
         self.world = world
         self.faults = world.options.network
         self.choices = world.choices.stream("network")
-        self.calm = False
-        """Whether nothing goes wrong any more."""
         self.client_links: dict[int, ClientLink] = {}
         self._serial = 0
         self._cuts: dict[tuple[str, str], int] = {}

@@ -177,7 +177,7 @@ MISTAKES: list[tuple[type, str, Callable[..., Any], str]] = [
     (MemoryDisk, "open", open_without_lock, "another process"),
     (MemoryDisk, "_raise_if_incomplete", anything, "an old copy, database"),
     (MemoryDisk, "_raise_if_incomplete", anything, "wiped, fence"),
-    (MemoryDisk, "_try_disk_driver", anything, "a sync of the .log fails"),
+    (MemoryDisk, "_try_syncing", anything, "a sync of the .log fails"),
     (MemoryVolume, "sync", sync_to_the_end, "two syncs, fence waits, .log fails, power"),
     (MemoryVolume, "_raise_if_failed", anything, "a sync of the fence fails"),
     (MemoryVolume, "_raise_if_failed", anything, "a write fails, close"),

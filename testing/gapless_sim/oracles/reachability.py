@@ -1,4 +1,4 @@
-"""Who can reach whom once everything is calm: what nobody can bring about need not come about."""
+"""Which process can reach which one in the liveness phase: what nobody can bring about need not happen."""
 
 from __future__ import annotations
 

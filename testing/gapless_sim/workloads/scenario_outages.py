@@ -109,7 +109,7 @@ class Steady(Troubled):
             self.state.staying[self.row.number] = consumer
 
     def plot(self) -> Script:
-        """Words now and then; the last one shortly before all is calm, and when it was taken the power goes."""
+        """Words now and then; the last one shortly before the liveness phase, and when it was taken the power goes."""
         end = self.world.options.duration - self.time(500, 1_000)
         while self.world.now < end:
             self.due = 1

@@ -68,7 +68,7 @@ def test_a_frame_that_vanishes_ends_the_session_and_costs_nothing_else(upward: b
     assert "disconnected" in [line.kind for line in small.world.trace.lines]
 
 
-def test_nothing_is_lost_any_more_when_the_network_is_calm() -> None:
+def test_nothing_is_lost_any_more_when_the_network_is_without_faults() -> None:
     small = Small(network=NetworkFaults()).begin()
     small.world.network.break_word(lambda count: count - 1)
     small.world.network.keep_word()

@@ -54,7 +54,7 @@ def delivery(sid: int, number: int, keys: list[int], ticks: list[int]) -> bytes:
     return codec.deliver_head(1, sid, number) + batch.payload((1 << len(keys)) - 1)
 
 
-def test_a_subscription_is_told_by_its_name() -> None:
+def test_a_subscription_is_shown_by_its_name() -> None:
     subscribe = m.Subscribe(5, "late", ("#",), "k > 1", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, 9, 9)
 
     assert talk(
@@ -84,7 +84,7 @@ def test_a_subscription_is_told_by_its_name() -> None:
     ]
 
 
-def test_a_publisher_is_told_by_its_name() -> None:
+def test_a_publisher_is_shown_by_its_name() -> None:
     assert talk(
         (">", m.OpenPublisher(1, "loader", "i", 1, None)),
         ("<", m.PublisherOpened(1, "p@1", 1, 4, ONE)),
@@ -109,12 +109,12 @@ def test_what_makes_no_sense_is_said_to_make_none() -> None:
 
 
 @pytest.mark.parametrize("message", [*typing.get_args(m.AnyClientMessage), m.Publish, m.PublishKeyed])
-def test_every_message_of_a_client_can_be_told(message: type) -> None:
+def test_every_message_of_a_client_has_a_text(message: type) -> None:
     assert message in Conversation._FROM_CLIENT
 
 
 @pytest.mark.parametrize("message", [*typing.get_args(m.AnyServerMessage), m.Deliver, m.RangeEvents])
-def test_every_message_of_a_broker_can_be_told(message: type) -> None:
+def test_every_message_of_a_broker_has_a_text(message: type) -> None:
     assert message in Conversation._FROM_BROKER
 
 
@@ -163,16 +163,16 @@ ROUTING: list[tuple[routing_frames.Message, MessageText]] = [
 @pytest.mark.parametrize(
     ("message", "told"), ROUTING, ids=lambda value: value.text if isinstance(value, MessageText) else ""
 )
-def test_what_routers_say_is_told(message: routing_frames.Message, told: MessageText) -> None:
+def test_what_routers_send_has_a_text(message: routing_frames.Message, told: MessageText) -> None:
     assert routing_text(message, Names()) == told
     assert frame_text(routing_frames.encode(message), Names()) == told
 
 
-def test_everything_that_routers_can_say_was_told() -> None:
+def test_everything_that_routers_can_send_has_a_text() -> None:
     assert {type(message) for message, _ in ROUTING} == set(typing.get_args(routing_frames.Message))
 
 
-def test_what_an_application_is_handed_is_told() -> None:
+def test_what_an_application_takes_has_a_text() -> None:
     assert item_text(Silence("p@1", ONE, TWO), Names()).text == "silence of p (1.000, 2.000]"
     assert item_text(Gap("p@1", ONE, TWO, "released"), Names()) == MessageText(
         "gap", "a GAP in p (1.000, 2.000]: released"

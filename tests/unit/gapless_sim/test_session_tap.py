@@ -55,7 +55,7 @@ def acknowledge(tick: int) -> Acknowledge:
     return Acknowledge(1, [Acknowledged(P, tick, tick)])
 
 
-def test_the_holder_is_heard() -> None:
+def test_the_holders_acknowledgements_count() -> None:
     hearing = ReceivedAcknowledgements()
     hearing.on_given(NODE, 5, given(1))
     hearing.on_request(NODE, 5, acknowledge(30))
@@ -83,7 +83,7 @@ def test_what_is_said_with_a_request_counts_once_that_is_granted() -> None:
     assert hearing.upto(NODE, 1, P) == 30
 
 
-def test_a_broker_with_another_disk_has_heard_nothing() -> None:
+def test_a_broker_with_another_disk_has_received_nothing() -> None:
     hearing = ReceivedAcknowledgements()
     for broker in (NODE, "node2"):
         hearing.on_given(broker, 5, given(1))

@@ -11,7 +11,7 @@ ONE = tick_at(WALL_BEGIN + 1_000)
 TWO = tick_at(WALL_BEGIN + 2_000)
 
 
-def test_a_tick_is_told_as_seconds_of_the_run() -> None:
+def test_a_tick_is_shown_as_seconds_of_the_run() -> None:
     assert tick_text(ONE) == "1.000"
     assert tick_text(ONE + 3 * STEP + 7) == "1.000+3"
     assert tick_text(ONE - 1) == "1.000-1"
@@ -20,14 +20,14 @@ def test_a_tick_is_told_as_seconds_of_the_run() -> None:
     assert tick_text(FOREVER) == "∞"
 
 
-def test_ticks_in_a_text_are_told_as_seconds() -> None:
+def test_ticks_in_a_text_are_shown_as_seconds() -> None:
     assert (
         with_short_ticks(f"publication 3 at {ONE + STEP} of 1700000000000")
         == "publication 3 at 1.000+1 of 1700000000000"
     )
 
 
-def test_told_roughly_a_millisecond_is_a_point() -> None:
+def test_shown_roughly_a_millisecond_is_a_point() -> None:
     rough, exact = Names(rough=True), Names()
 
     assert rough.range(ONE, ONE + 3 * STEP) == "at 1.000"
@@ -37,7 +37,7 @@ def test_told_roughly_a_millisecond_is_a_point() -> None:
     assert exact.events([7, 8], [ONE, TWO]) == "#7@1.000 #8@2.000"
 
 
-def test_of_many_the_first_and_the_last_are_told() -> None:
+def test_of_many_the_first_and_the_last_are_shown() -> None:
     names = Names(rough=True)
 
     assert names.events(range(1, 9)) == "8 events #1 … #8"

@@ -123,7 +123,7 @@ def test_an_epoch_that_was_not_done_is_repeated_by_the_next_process() -> None:
     assert again.asked[0][2] == before[: len(again.asked[0][2])]
 
 
-def test_in_calm_no_new_epoch_begins() -> None:
+def test_in_the_liveness_phase_no_new_epoch_begins() -> None:
     pubend, begun, epochs = sink(1)
     begun.in_liveness = True
     go_on(pubend, 400)

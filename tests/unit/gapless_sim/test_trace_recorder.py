@@ -54,7 +54,7 @@ class Party:
         return self.world.trace.lines[before:]
 
 
-def test_an_event_is_heard_on_its_whole_way() -> None:
+def test_an_event_is_recorded_on_its_whole_way() -> None:
     heard = Party().publish(2)
 
     ways = [(line.peer, line.lane, line.kind) for line in heard]
@@ -74,7 +74,7 @@ def test_an_event_is_heard_on_its_whole_way() -> None:
     assert "late takes #2@" in heard[7].text
 
 
-def test_what_is_lost_is_heard_where_it_left() -> None:
+def test_what_is_lost_is_recorded_where_it_left() -> None:
     party = Party()
     party.world.network.cut("phb1", "shb1")
 
@@ -84,7 +84,7 @@ def test_what_is_lost_is_heard_where_it_left() -> None:
     assert "holds #2@" in lost[0].text
 
 
-def test_loss_is_heard_as_often_as_it_comes() -> None:
+def test_loss_is_recorded_as_often_as_it_comes() -> None:
     party = Party(loss=0.3)
     party.run(20)
 
@@ -114,7 +114,7 @@ def test_nothing_changes_by_it() -> None:
         assert without.world.trace.lines == []
 
 
-def test_who_is_refused_is_heard() -> None:
+def test_a_refusal_is_recorded() -> None:
     party = Party()
     party.consumer.leave()
     wanted = Row(2, "bert", "other", ("#",), "k >", lambda *_: True).wanted()

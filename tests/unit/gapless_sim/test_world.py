@@ -51,7 +51,7 @@ def test_secrets_follow_from_the_seed() -> None:
     assert empty().token_bytes(8) == empty().token_bytes(8)
 
 
-def test_probes_are_counted() -> None:
+def test_sometimes_assertions_are_counted() -> None:
     world = empty()
     world.sometimes("x")
     world.sometimes("x")

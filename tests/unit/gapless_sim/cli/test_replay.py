@@ -59,5 +59,5 @@ def test_a_program_gets_an_object(gapless: Gapless, strict: None) -> None:
     assert report["shrunk"] is None
 
 
-def test_options_are_told_in_a_line(gapless: Gapless) -> None:
+def test_options_are_shown_in_a_line(gapless: Gapless) -> None:
     assert gapless(*SEED).stdout.startswith("seed 2, router local: ")

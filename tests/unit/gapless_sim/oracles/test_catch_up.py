@@ -1,4 +1,4 @@
-"""The hits of catching up: what SHBs count becomes what has happened."""
+"""Sometimes assertions on catching up: what SHBs count shows that it happened."""
 
 from __future__ import annotations
 

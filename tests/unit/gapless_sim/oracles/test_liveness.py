@@ -188,7 +188,7 @@ def test_v2_who_asks_for_something_else_comes_on() -> None:
     assert settled(fixture, V2LiveCuriosity)
 
 
-def test_v2_before_the_calm_anybody_may_ask() -> None:
+def test_v2_before_the_liveness_phase_anybody_may_ask() -> None:
     fixture = ModelFixture(V2LiveCuriosity)
     fixture.opens()
     fixture.ask((10, 20))

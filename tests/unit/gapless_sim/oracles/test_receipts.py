@@ -137,7 +137,7 @@ def test_and_of_none_that_is_not(comes: bool) -> None:
             fixture.observe.ended()
 
 
-def test_a_twin_may_log_more_meanwhile() -> None:
+def test_another_process_may_log_more_meanwhile() -> None:
     fixture = ModelFixture(I7Publish)
     other = fixture.publisher()
     other.outbox = fixture.producer.outbox

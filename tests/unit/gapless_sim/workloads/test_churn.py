@@ -79,7 +79,7 @@ def test_what_is_missing_is_said() -> None:
     assert "client1" in play.churn.unsettled()
 
 
-def test_no_operation_comes_after_the_calm() -> None:
+def test_no_operation_comes_in_the_liveness_phase() -> None:
     play = Play(BUSY)
     play.perform()
     assert play.come_right()

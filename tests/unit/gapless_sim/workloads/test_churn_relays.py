@@ -23,7 +23,7 @@ def listen(fixture: ChurnFixture) -> Receipts:
     return receipts
 
 
-def test_publications_are_published_in_order() -> None:
+def test_an_outbox_is_published_in_order() -> None:
     fixture = ChurnFixture()
     receipts, relay = listen(fixture), fixture.relay()
     fixture.publish(relay, 2)

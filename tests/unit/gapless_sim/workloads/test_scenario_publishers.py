@@ -41,7 +41,7 @@ def test_it_waits_for_room() -> None:
     assert most <= 2 * ROOM
 
 
-def test_twins_fence_each_other_and_publish_nothing_twice() -> None:
+def test_in_a_split_brain_both_processes_fence_each_other_and_publish_nothing_twice() -> None:
     fixtures = play_until(
         "split brain.went over", "split brain.stood still", "split brain.fenced", kinds=(SplitBrain,), rate=20.0
     )

@@ -44,7 +44,7 @@ def test_every_scenario_comes_to_its_end(kind: type[Scenario]) -> None:
     assert len(fixture.publications()) > 50
 
 
-def test_all_scenarios_are_told_in_one_world() -> None:
+def test_all_scenarios_run_in_one_world() -> None:
     fixture = ScenarioFixture(*KINDS, rate=40.0, max_retain_seconds=5.0).play(20)
 
     assert fixture.ending.missing() == []
