@@ -1,4 +1,4 @@
-"""What a pubend has logged, and what of it is owed to whom: the books that the model keeps."""
+"""What a pubend has logged, and which of it each consumer is owed: the accounts that the model keeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gapless.core.client import SubscribeOptions
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless_sim.consumer import Consumer, Row
-    from gapless_sim.producer import Letter
+    from gapless_sim.producer import Publication
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +23,7 @@ class Logged:
 
     pubend: PubendId
     tick: Tick
-    letter: Letter
+    publication: Publication
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +93,7 @@ class Share:
     ticks: list[Tick] = field(default_factory=list)
     """Of the events above `base` that match, in order."""
     start: Tick | None = None
-    """From where it is owed; None where the pubend was found later, until the first of it is told."""
+    """From where it is owed; None where the pubend was found later, until its first knowledge arrives."""
     acked: Tick = 0
     """Up to where the application has ever acknowledged."""
     opening_gap: Tick = -1
@@ -152,7 +152,7 @@ class Account:
     acknowledged: dict[Consumer, dict[PubendId, Tick]] = field(default_factory=dict)
     """What each of its consumers has acknowledged itself."""
     excused: dict[Consumer, dict[PubendId, IntervalSet]] = field(default_factory=dict)
-    """Where gaps have told each of its consumers, or those before it, that events may be lost, and rightly so."""
+    """Where its consumers, or those before it, rightly got gaps."""
 
     @property
     def exists(self) -> bool:

@@ -1,6 +1,6 @@
 """A client's process: the client's own protocol core, and its restarts.
 
-What an application keeps in its database outlives its process: the letters of its publishers (`Producer`
+What an application keeps in its database outlives its process: the publications of its publishers (`Producer`
 works them off), and a `Row` for each subscription (a `Consumer` consumes it). What it does, and when, is
 decided by a workload.
 """
@@ -77,7 +77,7 @@ class SimClient:
         )
         self.world.note(self.name, "start", f"process {self.boots}")
         self.core.start(self.monotonic())
-        self.touch()
+        self.schedule_pump()
         if self.on_start is not None:
             self.on_start(self)
 
@@ -125,34 +125,34 @@ class SimClient:
         return self._serial
 
     def own(self, number: int, owner: Any) -> None:
-        """What becomes of a number is told to its owner."""
+        """The owner of a number is called with what becomes of it."""
         self._owners[number] = owner
         if isinstance(owner, Consumer):
             self.consumers[number] = owner
 
     def disown(self, number: int) -> None:
-        """Nobody wants to hear of it any more."""
+        """Nobody waits for it any more."""
         self._owners.pop(number, None)
         self.consumers.pop(number, None)
 
     def ask(self, number: int, answered: Callable[[Any], None], failed: Callable[[GaplessError], None]) -> None:
         """A question's answer goes there."""
         self._owners[number] = Question(answered, failed)
-        self.touch()
+        self.schedule_pump()
 
-    def touch(self) -> None:
-        """The core was given a command: do what it says at the end of this turn."""
+    def schedule_pump(self) -> None:
+        """The core was given a command: carry out its effects at the end of this turn."""
         if not self._scheduled:
             self._scheduled = True
             self.world.at(max(self.world.now, self.paused_until), self.name, "pump", self.pump, life=self.life)
 
     def pump(self) -> None:
-        """Does what the core says, and sets the timer."""
+        """Carries out the core's effects, and sets the timer."""
         self._scheduled = False
         if not self.running:
             return
         if self.paused_until > self.world.now:
-            self.touch()
+            self.schedule_pump()
             return
         for effect in self.core.take_effects():
             self._do(effect)
@@ -262,7 +262,7 @@ class SimClient:
 
 
 class Question:
-    """Hears the answer to one question."""
+    """Receives the answer to one question."""
 
     def __init__(self, answered: Callable[[Any], None], failed: Callable[[GaplessError], None]) -> None:
         self.on_answered = answered

@@ -1,7 +1,7 @@
-"""One who asks again from positions that brokers have told, whenever and to whomever, and now and then from one ahead.
+"""An application that asks again from positions that brokers handed out, at any time, and now and then from one ahead.
 
 A position may be stored for years: to come back with its own newest ones, as applications do, is not all there is.
-What is asked changes nothing but what it must not: a position that nobody was told is to be refused.
+What is asked changes nothing but what it must not: a position that was never handed out must be refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gapless_sim.choices import Stream
     from gapless_sim.ranger import Ranger
 
-PROBES = (
+SOMETIMES = (
     "asker.heads",
     "asker.bound",
     "asker.start",
@@ -43,7 +43,7 @@ class Asker:
         (self._oracle,) = (one for one in self._world.observe.oracles if isinstance(one, U03Positions))
 
     def ask(self) -> None:
-        """One question, if anything was told yet."""
+        """One question, if any position was handed out yet."""
         pubends = sorted(self._oracle.positions)
         if not pubends or self._oracle.model.has_lost_disks:
             return  # where something durable is lost, positions may be refused, and what is asked about made anew
@@ -72,7 +72,7 @@ class Asker:
                 reader.row.topics, reader.row.name, reader.row.selector, StartAt.TOKEN, 0, positions
             )
             number = ranges.attach(wanted, now)
-        self._world.probe(f"asker.{kind}")
+        self._world.sometimes(f"asker.{kind}")
 
         def refused(error: GaplessError) -> None:
             client.disown(number)
@@ -83,10 +83,10 @@ class Asker:
 
     def _granted(self, number: int) -> None:
         self._reader.client.disown(number)
-        self._world.probe("asker.granted")
+        self._world.sometimes("asker.granted")
 
     def _ask_ahead(self, pubend: PubendId) -> None:
-        """Nobody was told this: it is refused, with whatever request it is presented."""
+        """This position was never handed out: it is refused, with whatever request it is presented."""
         reader, client, draws = self._reader, self._reader.client, self._draws
         tick = min(self._oracle.decided(pubend) + draws.pick((DAY, 1000 * DAY, FOREVER)), FOREVER)
         if (tick + 1) % MILLISECOND == 0 and tick != FOREVER:
@@ -100,7 +100,7 @@ class Asker:
         else:
             number = ranges.settle(reader.target, reader.core.seal, positions, now)
         self._oracle.invented.add(number)
-        self._world.probe(f"asker.ahead: {kind}")
+        self._world.sometimes(f"asker.ahead: {kind}")
 
         def granted() -> None:
             client.disown(number)
@@ -110,6 +110,6 @@ class Asker:
         def refused(error: GaplessError) -> None:
             client.disown(number)
             if isinstance(error, TokenAheadError):
-                self._world.probe("asker.refused ahead")
+                self._world.sometimes("asker.refused ahead")
 
         client.ask(number, lambda _: granted(), refused)

@@ -5,7 +5,7 @@
                       └─┘ paused
 
 Everything outside of the machine that production has is here, under virtual time: its turns, its timer; and in
-`syncing` what it does with its disk. A crash can come at every effect: between a write and the send behind
+`disk_driver` what it does with its disk. A crash can come at every effect: between a write and the send behind
 it, between two sends, in the middle of a recovery.
 """
 
@@ -21,8 +21,8 @@ from gapless.core.stream.ticks import FOREVER
 from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
 from gapless.node.assembly import Loaded, claim, make_machine
 from gapless.spi import VolumeIdentity
+from gapless_sim.disk_driver import DiskDriver
 from gapless_sim.options import MILLISECOND, SECOND
-from gapless_sim.syncing import Syncing
 
 if TYPE_CHECKING:
     from gapless.core.alarms import Alarm, RaisedAlarm
@@ -53,7 +53,7 @@ class SimBroker:
         self.life: Life = world.new_life()
         self.life.over = True
         self.machine: Machine | None = None
-        self.syncing: Syncing | None = None
+        self.disk_driver: DiskDriver | None = None
         """Its open volume."""
         self.boots = 0
         self.tampered = False
@@ -128,7 +128,7 @@ class SimBroker:
         try:
             self._begin()
         except Crash:
-            self.world.probe("process.crash in recovery")
+            self.world.sometimes("process.crash in recovery")
             self.crash(self._disk_choices.draw(1 + self.disk.unsynced))
         except (VolumeCorruptError, VolumeForeignError) as error:
             self._refused(error)
@@ -138,7 +138,7 @@ class SimBroker:
     def _begin(self) -> None:
         world = self.world
         volume = self.disk.open(VolumeIdentity("", self.name))
-        self.syncing = Syncing(self, volume)
+        self.disk_driver = DiskDriver(self, volume)
         self.effect("open")
         identity = claim(volume, self.loaded.config.node.network, world.token_bytes)
         self.storage_id = identity.storage_id
@@ -168,7 +168,7 @@ class SimBroker:
             self._come_back()
 
     def stop(self) -> None:
-        """An orderly end: the sessions are told, everything is synced."""
+        """An orderly end: the sessions are closed, everything is synced."""
         if not self.running or self.machine is None:
             return
         self.world.note(self.name, "stop", "in order")
@@ -183,7 +183,7 @@ class SimBroker:
         self.world.after(self._choices.delay(50 * MILLISECOND, 400 * MILLISECOND), self.name, "boot", self.boot)
 
     def pause(self, duration: int) -> None:
-        """The process stands still: it does nothing, and hears everything later."""
+        """The process stands still: it does nothing, and receives everything later."""
         self.paused_until = max(self.paused_until, self.world.now + duration)
         self.world.note(self.name, "pause", f"for {duration // MILLISECOND} ms")
 
@@ -254,14 +254,14 @@ class SimBroker:
         self.fuse = 0
         self.paused_until = 0
         links = self.machine.abandon() if self.machine is not None else {}
-        self.machine = self.syncing = None
+        self.machine = self.disk_driver = None
         for owner in links.values():
             owner.link.reset("the broker is gone")  # type: ignore[attr-defined]
         self.world.network.broker_gone(self)
 
     def _over_and_close(self) -> None:
-        assert self.syncing is not None
-        volume = self.syncing.volume
+        assert self.disk_driver is not None
+        volume = self.disk_driver.volume
         self._over()
         volume.close()
 
@@ -272,7 +272,7 @@ class SimBroker:
         self.disk.kill()
         if not self.tampered:
             self.world.observe.refused(self, error)
-        elif self.world.is_calm:
+        elif self.world.in_liveness:
             self.world.after(SECOND, self.name, "replace", self._begin_anew)
 
     def _failed_to_open(self, error: StorageError) -> None:
@@ -354,20 +354,20 @@ class SimBroker:
         try:
             machine.turn()
         except Crash:
-            self.world.probe("process.crash at an effect")
+            self.world.sometimes("process.crash at an effect")
             self.crash(self._disk_choices.draw(1 + self.disk.unsynced))
 
     def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
         """Writes at once; the sync takes a while."""
         self.effect("write")
-        assert self.syncing is not None
-        self.syncing.commit(operations, cookies)
+        assert self.disk_driver is not None
+        self.disk_driver.commit(operations, cookies)
 
     def carry_out_reads(self) -> None:
         """One read after another, each of which takes a while."""
-        assert self.syncing is not None
+        assert self.disk_driver is not None
         assert self.machine is not None
-        self.syncing.read(self.machine)
+        self.disk_driver.read(self.machine)
 
     def arm(self, now: int, due: int) -> None:
         """One timer; one that is earlier than needed does no harm."""
@@ -397,12 +397,12 @@ class SimBroker:
             network.hang_up(self, effect.link)
 
     def alarm(self, alarm: Alarm) -> None:
-        """For the operator, whom there is none; the oracles hear it."""
+        """For the operator, of whom there is none; the oracles are called."""
         self.world.note(self.name, "alarm", alarm.text)
         self.world.observe.alarmed(self, alarm)
 
     def status(self) -> Iterable[Gauge | RaisedAlarm]:
-        """Nothing but what the machine tells itself."""
+        """Nothing but what the machine's own parts send to each other."""
         return ()
 
     def on_last_link_closed(self) -> None:
@@ -415,7 +415,7 @@ class SimBroker:
         if not isinstance(error, StorageError):
             raise error
         self.world.note(self.name, "storage failed", str(error))
-        self.world.probe("disk.failed")
+        self.world.sometimes("disk.failed")
         self.world.at(self.world.now, self.name, "failed", self._recover, life=self.life)
 
     def _recover(self) -> None:

@@ -1,4 +1,4 @@
-"""Many seeds on all cores: each in turn through the simulator, and what came of them put together."""
+"""Many seeds on all cores: the simulator runs each of them, and their outcomes are summed up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is left of a run that somebody else carried out."""
+    """The outcome of a run in another process."""
 
     seed: int
     router: str
@@ -49,7 +49,7 @@ class Summary:
     steps: int
     now: int
     digest: str
-    probes: Counter[str]
+    hits: Counter[str]
     failure: Failure | None
 
 
@@ -61,7 +61,7 @@ class Total:
     steps: int = 0
     simulated: int = 0
     """Nanoseconds of virtual time."""
-    probes: Counter[str] = field(default_factory=Counter)
+    hits: Counter[str] = field(default_factory=Counter)
     failures: list[Summary] = field(default_factory=list)
 
     def add(self, summary: Summary) -> None:
@@ -69,7 +69,7 @@ class Total:
         self.runs += 1
         self.steps += summary.steps
         self.simulated += summary.now
-        self.probes.update(summary.probes)
+        self.hits.update(summary.hits)
         if summary.failure is not None:
             self.failures.append(summary)
 
@@ -80,7 +80,7 @@ def run_one(plan: Plan, seed: int, router: str) -> Summary:
 
 
 def summary_of(result: Result) -> Summary:
-    """What is worth being sent to another process."""
+    """The part of a result that is sent to another process."""
     options = result.options
     return Summary(
         options.seed,
@@ -89,7 +89,7 @@ def summary_of(result: Result) -> Summary:
         result.steps,
         result.now,
         result.digest,
-        result.probes,
+        result.hits,
         result.violation,
     )
 

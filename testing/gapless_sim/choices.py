@@ -1,8 +1,8 @@
-"""Randomness as a tape: named streams of small integers, in which 0 is always the benign choice.
+"""Randomness as choice sequences: named streams of small integers, in which 0 is always the benign choice.
 
 A seed makes the streams; each stream has a generator of its own, so that one more draw in one place shifts
-nothing in another. All that is drawn is recorded. A recorded tape can be edited (mostly: set to 0) and
-played again; that is how a failure is shrunk. Where a tape ends, everything is benign.
+nothing in another. Everything that is drawn is recorded. A recorded choice sequence can be edited (mostly: set to 0)
+and replayed; that is how a failure is shrunk. Where a choice sequence ends, every choice is benign.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hashlib import sha256
 from random import Random
 from typing import TypeAlias, TypeVar
 
-Tape: TypeAlias = "Mapping[str, Sequence[int]]"
+ChoiceSequences: TypeAlias = "Mapping[str, Sequence[int]]"
 """What was drawn, by stream."""
 T = TypeVar("T")
 
@@ -72,21 +72,21 @@ class Stream:
 class Choices:
     """All streams of one run."""
 
-    def __init__(self, seed: int, tape: Tape | None = None) -> None:
-        """With a tape, what is drawn is what stands there, else what the seed makes."""
+    def __init__(self, seed: int, choice_sequences: ChoiceSequences | None = None) -> None:
+        """With `choice_sequences`, these are replayed; without, the seed makes them."""
         self.seed = seed
-        self._tape = tape
+        self._choice_sequences = choice_sequences
         self._streams: dict[str, Stream] = {}
 
     def stream(self, label: str) -> Stream:
         """The stream of that name."""
         stream = self._streams.get(label)
         if stream is None:
-            replay = None if self._tape is None else self._tape.get(label, ())
+            replay = None if self._choice_sequences is None else self._choice_sequences.get(label, ())
             stream = self._streams[label] = Stream(label, random_of(self.seed, label), replay)
         return stream
 
-    def tape(self) -> dict[str, list[int]]:
+    def choice_sequences(self) -> dict[str, list[int]]:
         """What was drawn so far, by stream."""
         return {label: stream.drawn for label, stream in self._streams.items()}
 

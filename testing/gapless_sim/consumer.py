@@ -123,7 +123,7 @@ class Consumer:
         assert core is not None
         self.core: SubscriptionCore = core
         client.own(self.number, self)
-        client.touch()
+        client.schedule_pump()
 
     @property
     def lane(self) -> str:
@@ -158,7 +158,7 @@ class Consumer:
         client = self.client
         client.world.observe.acknowledged(self, positions)
         client.core.acknowledge(self.number, dict(positions), client.monotonic())
-        client.touch()
+        client.schedule_pump()
 
     def leave(self) -> None:
         """Ends the consumption; the subscription lives on if it is durable."""
@@ -166,7 +166,7 @@ class Consumer:
             self.over = True
             self.client.disown(self.number)
             self.client.core.detach(self.number, self.client.monotonic())
-            self.client.touch()
+            self.client.schedule_pump()
 
     def go_on(self, pace: int = 0) -> None:
         """Takes (again), at this pace."""
@@ -229,7 +229,7 @@ class Consumer:
         item: Item | None = self.client.core.take(self.number, self.client.monotonic(), self.portion)
         if item is None:
             return False
-        self.client.world.observe.told(self, item)
+        self.client.world.observe.handed_out(self, item)
         if self.acknowledges == "early":
             self.acknowledge(self.token().ticks)
         self._since_commit += 1

@@ -19,18 +19,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gapless_sim.access_tracking import watch_world
-from gapless_sim.building import build
 from gapless_sim.choices import Choices
-from gapless_sim.fault_injection import FAULTS, Mark, Stage
+from gapless_sim.fault_injection import FAULTS, InjectionContext, Mark
 from gapless_sim.run import come_right, watched
 from gapless_sim.scopes import SCOPES, Scope, Script
 from gapless_sim.trace import Trace
-from gapless_sim.trace_recorder import listen
+from gapless_sim.trace_recorder import record_trace
+from gapless_sim.world_builder import build
 
 if TYPE_CHECKING:
     from gapless_sim.result import Failure
 
-__all__ = ["FAULTS", "SCOPES", "Case", "Counts", "Outcome", "Scope", "Strike", "Task", "follow", "run_case", "tasks"]
+__all__ = ["FAULTS", "SCOPES", "Case", "Counts", "Injection", "Outcome", "Scope", "Task", "follow", "run_case", "tasks"]
 
 CASES_PER_TASK = 24
 CASES_PER_COLLECTION = 4
@@ -38,7 +38,7 @@ CASES_PER_COLLECTION = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class Injection:
     """A fault at a position; the number says to whom."""
 
     position: int
@@ -54,11 +54,11 @@ class Case:
     """A scope and what goes wrong in it."""
 
     scope: Scope
-    strikes: tuple[Strike, ...] = ()
+    injections: tuple[Injection, ...] = ()
 
-    def also(self, strike: Strike) -> Case:
+    def also(self, injection: Injection) -> Case:
         """The case in which this goes wrong, too."""
-        return Case(self.scope, (*self.strikes, strike))
+        return Case(self.scope, (*self.injections, injection))
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Followed:
 
     failure: Failure | None = None
     positions: int = 0
-    strikes: list[Strike] = field(default_factory=list)
+    injections: list[Injection] = field(default_factory=list)
     """One of all those that lead to the same run."""
     equal: int = 0
     nothing: int = 0
@@ -124,56 +124,60 @@ class Outcome:
 # ---------------------------------------------------------------------------------------------- one run
 
 
-def run_case(case: Case, trace: Trace | None = None, look: Callable[[Stage], None] | None = None) -> Failure | None:
-    """Runs one case, and says what was wrong. `look` is called at each position from the last strike on."""
+def run_case(
+    case: Case, trace: Trace | None = None, look: Callable[[InjectionContext], None] | None = None
+) -> Failure | None:
+    """Runs one case, and says what was wrong. `look` is called at each position from the last injection on."""
     trace = trace or Trace()
     world = build(case.scope.options(), Choices(0, {}), trace)
     if trace.keep:
-        listen(world)
+        record_trace(world)
     script = Script(world, case.scope)
-    stage = Stage(world, script, Counter() if look is None else watch_world(world))
-    return watched(world, lambda _: _run(stage, case.strikes, look))
+    context = InjectionContext(world, script, Counter() if look is None else watch_world(world))
+    return watched(world, lambda _: _run(context, case.injections, look))
 
 
-def _run(stage: Stage, coming: Sequence[Strike], look: Callable[[Stage], None] | None) -> None:
-    world, script, strikes = stage.world, stage.script, list(coming)
+def _run(
+    context: InjectionContext, coming: Sequence[Injection], look: Callable[[InjectionContext], None] | None
+) -> None:
+    world, script, injections = context.world, context.script, list(coming)
     script.begin()
     while True:
-        while strikes and stage.position >= strikes[0].position:
-            strike = strikes.pop(0)
-            FAULTS[strike.fault].strike(stage, strike.number)
-            stage.struck = (*stage.struck, strike.fault)
-        if look is not None and not strikes:
-            look(stage)
+        while injections and context.position >= injections[0].position:
+            injection = injections.pop(0)
+            FAULTS[injection.fault].inject(context, injection.number)
+            context.injected = (*context.injected, injection.fault)
+        if look is not None and not injections:
+            look(context)
         if not world.carry_out_one(script.end):
             break
     world.network.heal_all()
     for broker in world.brokers.values():
         broker.fuse = 0
         broker.heal_disk()
-    script.calm()
+    script.begin_liveness()
     come_right(world)
 
 
 def follow(case: Case, stride: int = 1) -> Followed:
-    """Runs a case, and finds what else could go wrong at each position from the last strike on."""
+    """Runs a case, and finds what else could go wrong at each position from the last injection on."""
     followed = Followed()
     seen: set[Mark] = set()
 
-    def look(stage: Stage) -> None:
+    def look(context: InjectionContext) -> None:
         followed.positions += 1
-        if stage.position % stride:
+        if context.position % stride:
             return
         for fault in FAULTS.values():
             for number in range(fault.count(case.scope)):
-                mark = fault.mark(stage, number)
+                mark = fault.mark(context, number)
                 if mark is None:
                     followed.nothing += 1
                 elif mark in seen:
                     followed.equal += 1
                 else:
                     seen.add(mark)
-                    followed.strikes.append(Strike(stage.position, fault.name, number))
+                    followed.injections.append(Injection(context.position, fault.name, number))
 
     followed.failure = run_case(case, look=look)
     return followed
@@ -186,10 +190,10 @@ def tasks(scope: Scope, depth: int, stride: int = 1) -> tuple[Followed, list[Tas
     """The run without any fault, and what is to be done to run the scope with up to so many faults (1 or 2)."""
     alone = Case(scope)
     followed = follow(alone, stride)
-    ones = [alone.also(strike) for strike in followed.strikes]
+    ones = [alone.also(injection) for injection in followed.injections]
     if depth > 1:
         left = followed.positions
-        behind = [Task((one,), left - one.strikes[0].position, deeper=True) for one in ones]
+        behind = [Task((one,), left - one.injections[0].position, deeper=True) for one in ones]
         return followed, [Task((alone,), 1), *behind]
     cases = [alone, *ones]
     pieces = [tuple(cases[start : start + CASES_PER_TASK]) for start in range(0, len(cases), CASES_PER_TASK)]
@@ -218,8 +222,8 @@ def _perform_deeper(case: Case, stride: int, outcome: Outcome, collect: Callable
     _note(outcome, case, followed.failure)
     outcome.counts.add(Counts(0, followed.equal, followed.nothing))
     if followed.failure is None:
-        for strike in followed.strikes:
-            _perform_one(case.also(strike), outcome, collect)
+        for injection in followed.injections:
+            _perform_one(case.also(injection), outcome, collect)
 
 
 def _note(outcome: Outcome, case: Case, failure: Failure | None) -> None:

@@ -7,7 +7,7 @@ nothing  The fault finds nothing to act on: no process, no frame. The mark is No
 trap     It only sets a value that lies in wait: a failing sync, a fuse, the end of a pause, a cut. While nobody
          reads or writes the value, it cannot matter since when it is there. What it sets does not depend on the
          position: pauses end at a fixed time, and cuts when all faults do. The mark is how often the value was
-         touched (`touching`).
+         accessed (`access_tracking`).
 alike    It leaves the same behind as another fault at the same position: whatever the power takes, when
          nothing is unsynced it takes nothing.
 
@@ -34,15 +34,15 @@ Mark: TypeAlias = "tuple[object, ...] | None"
 
 
 @dataclass(slots=True)
-class Stage:
-    """A run that is under way."""
+class InjectionContext:
+    """A run that is under way, as faults see it."""
 
     world: World
     script: Script
-    touched: Counter[str]
-    """How often what faults set was touched; empty unless it is watched."""
-    struck: tuple[str, ...] = ()
-    """The faults that there were."""
+    accesses: Counter[str]
+    """How often the fields that faults set were accessed; empty unless they are watched."""
+    injected: tuple[str, ...] = ()
+    """The faults that were injected so far."""
 
     @property
     def position(self) -> int:
@@ -69,23 +69,25 @@ class Fault:
     name: str
     count: Callable[[Scope], int]
     """To how many it can happen."""
-    strike: Callable[[Stage, int], None]
-    mark: Callable[[Stage, int], Mark]
+    inject: Callable[[InjectionContext, int], None]
+    mark: Callable[[InjectionContext, int], Mark]
 
 
 def _of_broker(
-    name: str, strike: Callable[[Stage, SimBroker], None], mark: Callable[[Stage, SimBroker], tuple[object, ...]]
+    name: str,
+    inject: Callable[[InjectionContext, SimBroker], None],
+    mark: Callable[[InjectionContext, SimBroker], tuple[object, ...]],
 ) -> Fault:
-    def strike_one(stage: Stage, number: int) -> None:
-        broker = stage.broker(number)
+    def inject_one(context: InjectionContext, number: int) -> None:
+        broker = context.broker(number)
         if broker.running:
-            strike(stage, broker)
+            inject(context, broker)
 
-    def mark_one(stage: Stage, number: int) -> Mark:
-        broker = stage.broker(number)
-        return mark(stage, broker) if broker.running else None
+    def mark_one(context: InjectionContext, number: int) -> Mark:
+        broker = context.broker(number)
+        return mark(context, broker) if broker.running else None
 
-    return Fault(name, lambda scope: scope.brokers, strike_one, mark_one)
+    return Fault(name, lambda scope: scope.brokers, inject_one, mark_one)
 
 
 # ------------------------------------------------------------------------------------ the process ends
@@ -94,114 +96,114 @@ def _of_broker(
 def _crash(name: str, keep: Callable[[SimBroker], int]) -> Fault:
     return _of_broker(
         name,
-        lambda _stage, broker: broker.crash(keep(broker)),
-        lambda stage, broker: ("gone", broker.name, stage.position, keep(broker)),
+        lambda _context, broker: broker.crash(keep(broker)),
+        lambda context, broker: ("gone", broker.name, context.position, keep(broker)),
     )
 
 
-def _mark_kill(stage: Stage, broker: SimBroker) -> tuple[object, ...]:
+def _mark_kill(context: InjectionContext, broker: SimBroker) -> tuple[object, ...]:
     # What a failed write has left behind survives the end of the process, and not that of the power.
-    alike = not broker.disk.unsynced and WRITE_FAILS not in stage.struck
-    return "gone" if alike else "killed", broker.name, stage.position, 0
+    alike = not broker.disk.unsynced and WRITE_FAILS not in context.injected
+    return "gone" if alike else "killed", broker.name, context.position, 0
 
 
-def _crash_client(stage: Stage, number: int) -> None:
-    client = stage.client(number)
+def _crash_client(context: InjectionContext, number: int) -> None:
+    client = context.client(number)
     if client.running:
         client.crash()
-        stage.world.after(100 * MILLISECOND, client.name, "start", client.start)
+        context.world.after(100 * MILLISECOND, client.name, "start", client.start)
 
 
-def _mark_client(stage: Stage, number: int) -> Mark:
-    return ("client", number, stage.position) if stage.client(number).running else None
+def _mark_client(context: InjectionContext, number: int) -> Mark:
+    return ("client", number, context.position) if context.client(number).running else None
 
 
 # ----------------------------------------------------------------------------------- what lies in wait
 
 
 def _fuse(name: str, effects: int) -> Fault:
-    def mark(stage: Stage, broker: SimBroker) -> tuple[object, ...]:
-        return name, broker.name, stage.touched[f"{broker.name} fuse"]
+    def mark(context: InjectionContext, broker: SimBroker) -> tuple[object, ...]:
+        return name, broker.name, context.accesses[f"{broker.name} fuse"]
 
-    return _of_broker(name, lambda _stage, broker: setattr(broker, "fuse", effects), mark)
+    return _of_broker(name, lambda _context, broker: setattr(broker, "fuse", effects), mark)
 
 
 WRITE_FAILS = "write-kept"
 
 
 def _failing(name: str, what: str, how: str) -> Fault:
-    def mark(stage: Stage, broker: SimBroker) -> tuple[object, ...]:
-        return name, broker.name, stage.touched[f"{broker.name} {what}"]
+    def mark(context: InjectionContext, broker: SimBroker) -> tuple[object, ...]:
+        return name, broker.name, context.accesses[f"{broker.name} {what}"]
 
-    return _of_broker(name, lambda _stage, broker: broker.fail_disk(what, how), mark)
-
-
-def _pause(stage: Stage, broker: SimBroker) -> None:
-    broker.pause(stage.script.end + SECOND - stage.world.now)
+    return _of_broker(name, lambda _context, broker: broker.fail_disk(what, how), mark)
 
 
-def _mark_pause(stage: Stage, broker: SimBroker) -> tuple[object, ...]:
-    return "pause", broker.name, stage.touched[f"{broker.name} paused_until"]
+def _pause(context: InjectionContext, broker: SimBroker) -> None:
+    broker.pause(context.script.end + SECOND - context.world.now)
+
+
+def _mark_pause(context: InjectionContext, broker: SimBroker) -> tuple[object, ...]:
+    return "pause", broker.name, context.accesses[f"{broker.name} paused_until"]
 
 
 # -------------------------------------------------------------------------------------------- the links
 
 
-def _cut_off(stage: Stage, number: int) -> None:
-    one = stage.places()[number]
-    for other in stage.places():
+def _cut_off(context: InjectionContext, number: int) -> None:
+    one = context.places()[number]
+    for other in context.places():
         if other != one:
-            stage.world.network.cut(one, other)
-            stage.world.network.cut(other, one)
+            context.world.network.cut(one, other)
+            context.world.network.cut(other, one)
 
 
-def _mark_cut_off(stage: Stage, number: int) -> Mark:
-    one = stage.places()[number]
-    return "cut-off", one, stage.touched[f"{one} sends"], stage.touched[f"{one} hears"]
+def _mark_cut_off(context: InjectionContext, number: int) -> Mark:
+    one = context.places()[number]
+    return "cut-off", one, context.accesses[f"{one} sends"], context.accesses[f"{one} hears"]
 
 
-def _not_heard(stage: Stage, number: int) -> None:
-    one = stage.places()[number]
-    for other in stage.places():
+def _not_heard(context: InjectionContext, number: int) -> None:
+    one = context.places()[number]
+    for other in context.places():
         if other != one:
-            stage.world.network.cut(one, other)
+            context.world.network.cut(one, other)
 
 
-def _mark_not_heard(stage: Stage, number: int) -> Mark:
-    one = stage.places()[number]
-    return "not-heard", one, stage.touched[f"{one} sends"]
+def _mark_not_heard(context: InjectionContext, number: int) -> Mark:
+    one = context.places()[number]
+    return "not-heard", one, context.accesses[f"{one} sends"]
 
 
-def _lose(stage: Stage, _number: int) -> None:
-    if _next_is(stage, "frame"):
-        stage.world.drop_one()
+def _lose(context: InjectionContext, _number: int) -> None:
+    if _next_is(context, "frame"):
+        context.world.drop_one()
 
 
-def _mark_lost(stage: Stage, _number: int) -> Mark:
-    return ("lost", stage.position) if _next_is(stage, "frame") else None
+def _mark_lost(context: InjectionContext, _number: int) -> Mark:
+    return ("lost", context.position) if _next_is(context, "frame") else None
 
 
-def _next_is(stage: Stage, kind: str) -> bool:
-    return stage.world.next_kind()[1] == kind
+def _next_is(context: InjectionContext, kind: str) -> bool:
+    return context.world.next_kind()[1] == kind
 
 
-def _break(stage: Stage, number: int) -> None:
-    client = stage.client(number)
-    if _is_travelling(stage, client):
-        for link in list(stage.world.network.client_links.values()):
+def _break(context: InjectionContext, number: int) -> None:
+    client = context.client(number)
+    if _is_travelling(context, client):
+        for link in list(context.world.network.client_links.values()):
             if link.client is client:
                 link.reset("connection reset")
 
 
-def _mark_break(stage: Stage, number: int) -> Mark:
-    client = stage.client(number)
-    linked = any(link.client is client for link in stage.world.network.client_links.values())
-    return ("break", number, stage.position) if linked and _is_travelling(stage, client) else None
+def _mark_break(context: InjectionContext, number: int) -> Mark:
+    client = context.client(number)
+    linked = any(link.client is client for link in context.world.network.client_links.values())
+    return ("break", number, context.position) if linked and _is_travelling(context, client) else None
 
 
-def _is_travelling(stage: Stage, client: SimClient) -> bool:
+def _is_travelling(context: InjectionContext, client: SimClient) -> bool:
     """Whether what comes next are frames that this client sent, or is sent."""
-    place, kind = stage.world.next_kind()
+    place, kind = context.world.next_kind()
     return kind == "frames" and place in {client.name, *client.addresses}
 
 
@@ -210,7 +212,7 @@ FAULTS: dict[str, Fault] = {
     for fault in (
         _crash("crash", lambda _: 0),
         _crash("crash-but-last", lambda broker: max(0, broker.disk.unsynced - 1)),
-        _of_broker("kill", lambda _stage, broker: broker.kill(), _mark_kill),
+        _of_broker("kill", lambda _context, broker: broker.kill(), _mark_kill),
         _fuse("crash-at-effect-1", 1),
         _fuse("crash-at-effect-2", 2),
         _failing("sync-kept", "sync", "kept"),

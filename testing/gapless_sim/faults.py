@@ -1,6 +1,6 @@
-"""What goes wrong, and when: ten times a second each kind of fault may strike somewhere.
+"""What goes wrong, and when: ten times a second each kind of fault may be injected somewhere.
 
-An operator is here too, for operators make mistakes: an old copy of a disk is put back, an SHB is retired
+The operator is here too, because operators make mistakes: an old copy of a disk is put back, an SHB is retired
 that was only slow, a policy is changed, a pubend is added while somebody is away.
 """
 
@@ -10,21 +10,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gapless_sim.administering import retire
+from gapless_sim.administrator import retire
 from gapless_sim.options import MILLISECOND, SECOND, ClockFaults, DiskFaults, NetworkFaults, ProcessFaults
 from gapless_sim.pubend_logs import LOG
-from gapless_sim.reconfiguring import add_pubend, change_policy
+from gapless_sim.reconfiguration import add_pubend, change_policy
 
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
     from gapless_sim.broker import SimBroker
     from gapless_sim.world import World
 
-BEAT = 100 * MILLISECOND
-"""How often the dice are thrown."""
-BEATS_A_SECOND = SECOND // BEAT
+INTERVAL = 100 * MILLISECOND
+"""How often it is drawn whether a fault is injected."""
+ROUNDS_A_SECOND = SECOND // INTERVAL
 
-PROBES = (
+SOMETIMES = (
     "process.crash",
     "process.kill",
     "process.fuse",
@@ -71,11 +71,11 @@ PROBES = (
     "operator.policy changed",
     "operator.repaired",
     "operator.repaired at last",
-    "calm.left broken",
+    "liveness.left broken",
 )
 """What should happen sometimes."""
 
-STRIKES_MOST = 2
+DAMAGES_MOST = 2
 """So often records of a log are damaged in a run: up to three neighbours."""
 
 
@@ -86,21 +86,21 @@ class Faults:
         self._world = world
         self._choices = world.choices.stream("faults")
         self._damage = world.choices.stream("damage")
-        self._struck: dict[tuple[SimBroker, str], list[int]] = {}
+        self._damaged: dict[tuple[SimBroker, str], list[int]] = {}
         """The indexes of records that were damaged."""
-        self._strikes = 0
+        self._damages = 0
         self._over = False
         self._kinds = self._table()
 
     def begin(self) -> None:
         """From now on things go wrong."""
-        self._world.after(BEAT, "world", "faults", self._beat)
+        self._world.after(INTERVAL, "world", "faults", self._inject)
 
-    def calm(self) -> None:
+    def stop(self) -> None:
         """Faults stop for good, and everything heals; but a part may stay broken for ever."""
         self._over = True
         world = self._world
-        world.is_calm = True
+        world.in_liveness = True
         options = world.options
         world.options = replace(
             options,
@@ -113,7 +113,7 @@ class Faults:
         world.network.heal_all()
         world.network.keep_word()
         world.network.speed_up()
-        world.seam.calm()
+        world.seam.begin_liveness()
         for broker in world.brokers.values():
             self._mend(broker)
         for client in world.clients.values():
@@ -139,7 +139,7 @@ class Faults:
         one = self._choices.pick(places)
         other = self._choices.pick([place for place in places if place != one])
         world.network.cut(one, other)
-        world.probe("calm.left broken")
+        world.sometimes("liveness.left broken")
 
     def _table(self) -> list[tuple[float, Callable[[], None]]]:
         options = self._world.options
@@ -170,15 +170,15 @@ class Faults:
             (options.policy_changes, self._change_policy),
             (network.late, self._world.network.bring_leftovers),
         ]
-        return [(rate, strike) for rate, strike in table if rate]
+        return [(rate, inject) for rate, inject in table if rate]
 
-    def _beat(self) -> None:
+    def _inject(self) -> None:
         if self._over:
             return
-        for rate, strike in self._kinds:
-            if self._choices.chance(rate / BEATS_A_SECOND):
-                strike()
-        self._world.after(BEAT, "world", "faults", self._beat)
+        for rate, inject in self._kinds:
+            if self._choices.chance(rate / ROUNDS_A_SECOND):
+                inject()
+        self._world.after(INTERVAL, "world", "faults", self._inject)
 
     # Processes.
 
@@ -193,7 +193,7 @@ class Faults:
     def _crash(self) -> None:
         broker = self._some_broker()
         if broker is not None:
-            self._world.probe("process.crash")
+            self._world.sometimes("process.crash")
             broker.crash(self._choices.draw(1 + broker.disk.unsynced))
             self._maybe_crash_in_recovery(broker)
 
@@ -201,39 +201,39 @@ class Faults:
         if self._world.options.clock.jumps and self._choices.chance(0.5):
             # A machine that boots takes the time from a battery, and the network corrects it later.
             broker.node_clock.jump(-100 * (1 + self._choices.draw(60)))
-            self._world.probe("clock.behind after a crash")
+            self._world.sometimes("clock.behind after a crash")
         if self._choices.chance(self._world.options.process.crash_in_recovery):
             broker.fuse_at_boot = 1 + self._choices.draw(6)
 
     def _kill(self) -> None:
         broker = self._some_broker()
         if broker is not None:
-            self._world.probe("process.kill")
+            self._world.sometimes("process.kill")
             broker.kill()
             self._maybe_crash_in_recovery(broker)
 
     def _stop(self) -> None:
         broker = self._some_broker()
         if broker is not None:
-            self._world.probe("process.stop in order")
+            self._world.sometimes("process.stop in order")
             broker.stop()
 
     def _light_fuse(self) -> None:
         broker = self._some_broker()
         if broker is not None:
-            self._world.probe("process.fuse")
+            self._world.sometimes("process.fuse")
             broker.fuse = 1 + self._choices.draw(40)
 
     def _pause(self) -> None:
         broker = self._some_broker()
         if broker is not None:
-            self._world.probe("process.pause")
+            self._world.sometimes("process.pause")
             broker.pause((1 + self._choices.draw(60)) * 100 * MILLISECOND)
 
     def _slow(self) -> None:
         broker = self._some_broker()
         if broker is not None:
-            self._world.probe("process.slow")
+            self._world.sometimes("process.slow")
             broker.turn_delay = self._choices.pick((50, 5, 400)) * MILLISECOND
             self._world.after(3 * SECOND, broker.name, "fast again", self._fast_again, broker)
 
@@ -244,14 +244,14 @@ class Faults:
     def _crash_client(self) -> None:
         client = self._some_client()
         if client is not None:
-            self._world.probe("process.client crash")
+            self._world.sometimes("process.client crash")
             client.crash()
             self._world.after((1 + self._choices.draw(30)) * 100 * MILLISECOND, client.name, "start", client.start)
 
     def _pause_client(self) -> None:
         client = self._some_client()
         if client is not None:
-            self._world.probe("process.client pause")
+            self._world.sometimes("process.client pause")
             client.pause((1 + self._choices.draw(200)) * 100 * MILLISECOND)
 
     # The network.
@@ -265,7 +265,7 @@ class Faults:
         how = choices.draw(3)
         if how < 2:
             others = [choices.pick(others)]
-        world.probe(("net.cut one way", "net.cut both ways", "net.isolated")[how])
+        world.sometimes(("net.cut one way", "net.cut both ways", "net.isolated")[how])
         ways = [(one, other) for other in others]
         if how or choices.chance(0.5):
             ways += [(other, one) for other in others] if how else []
@@ -283,26 +283,26 @@ class Faults:
         if broker is not None:
             how = self._choices.pick(("kept", "lost"))
             broker.fail_disk("sync", how)
-            self._world.probe(f"disk.sync failed, batch {how}")
+            self._world.sometimes(f"disk.sync failed, batch {how}")
 
     def _fail_write(self) -> None:
         broker = self._some_broker()
         if broker is not None:
             how = self._choices.pick(("kept", "lost"))
             broker.fail_disk("write", how)
-            self._world.probe(f"disk.write failed, batch {how}")
+            self._world.sometimes(f"disk.write failed, batch {how}")
 
     def _fill(self) -> None:
         broker = self._some_broker()
         if broker is not None:
-            self._world.probe("disk.full")
+            self._world.sometimes("disk.full")
             broker.fail_disk("full", self._choices.pick(("writes", "syncs too")))
             self._world.after((1 + self._choices.draw(40)) * 100 * MILLISECOND, broker.name, "space", broker.heal_disk)
 
     def _run_low(self) -> None:
         broker = self._some_broker()
         if broker is not None:
-            self._world.probe("disk.low")
+            self._world.sometimes("disk.low")
             broker.on_space(low=True)
             wait = (1 + self._choices.draw(40)) * 100 * MILLISECOND
             self._world.after(wait, broker.name, "space", self._space_again, broker)
@@ -320,29 +320,29 @@ class Faults:
         logs = [
             (broker, stream)
             for broker in self._world.brokers.values()
-            if broker.running and broker.syncing is not None and not broker.disk.unsynced
-            for stream in broker.syncing.volume.stream_names()
+            if broker.running and broker.disk_driver is not None and not broker.disk.unsynced
+            for stream in broker.disk_driver.volume.stream_names()
             if stream.startswith(LOG)
         ]
-        if not logs or self._strikes >= STRIKES_MOST:
+        if not logs or self._damages >= DAMAGES_MOST:
             return
         broker, stream = draws.pick(logs)
-        assert broker.syncing is not None
-        first = broker.syncing.volume.stream(stream).first
-        records = broker.syncing.records(stream, first)
+        assert broker.disk_driver is not None
+        first = broker.disk_driver.volume.stream(stream).first
+        records = broker.disk_driver.records(stream, first)
         if not records:
             return
         behind = draws.draw(len(records)) if draws.chance(0.5) else draws.draw(min(4, len(records)))
         place = len(records) - 1 - behind
-        struck = records[place : place + 1 + draws.draw(3)]
-        known = self._struck.setdefault((broker, stream), [first])
-        known += [index for index, _ in struck]
+        damaged = records[place : place + 1 + draws.draw(3)]
+        known = self._damaged.setdefault((broker, stream), [first])
+        known += [index for index, _ in damaged]
         before = [*known, *(index for index, _ in records)]
-        spoilt = [(max(each for each in before if each < index), index, record) for index, record in struck]
-        self._strikes += 1
-        self._world.probe("disk.damaged")
-        if struck[-1] is records[-1]:
-            self._world.probe("disk.damaged at the end of a log")
+        spoilt = [(max(each for each in before if each < index), index, record) for index, record in damaged]
+        self._damages += 1
+        self._world.sometimes("disk.damaged")
+        if damaged[-1] is records[-1]:
+            self._world.sometimes("disk.damaged at the end of a log")
         broker.spoil(stream, spoilt)
         wait = draws.pick((3, 0, 1, 10, 1_000))
         self._world.after(wait * SECOND, broker.name, "repair", self._repair, broker)
@@ -351,7 +351,7 @@ class Faults:
 
     def _repair(self, broker: SimBroker) -> None:
         if not self._over and broker.disk.spoilt:
-            self._world.probe("operator.repaired")
+            self._world.sometimes("operator.repaired")
             broker.repair()
 
     # Clocks.
@@ -361,7 +361,7 @@ class Faults:
         drawn = self._choices.draw(2 * self._world.options.clock.jump_ms + 1)
         distance = drawn - self._world.options.clock.jump_ms
         broker.node_clock.jump(distance)
-        self._world.probe("clock.jump ahead" if distance > 0 else "clock.jump back")
+        self._world.sometimes("clock.jump ahead" if distance > 0 else "clock.jump back")
         self._world.note(broker.name, "clock", f"set by {distance} ms")
 
     # The operator.
@@ -369,7 +369,7 @@ class Faults:
     def _wipe(self) -> None:
         broker = self._some_broker()
         if broker is not None:
-            self._world.probe("operator.wipe")
+            self._world.sometimes("operator.wipe")
             broker.kill()
             broker.replace_disk()
 
@@ -385,7 +385,7 @@ class Faults:
     def _put_back(self, broker: SimBroker, copy: object) -> None:
         if self._over or broker.given_up:
             return
-        self._world.probe("operator.restore")
+        self._world.sometimes("operator.restore")
         broker.kill()
         broker.put_back(copy)
         self._world.after(5 * SECOND, broker.name, "replace", self._replace_if_refused, broker)
@@ -401,7 +401,7 @@ class Faults:
         if not away:
             return
         shb = self._choices.pick(away)
-        self._world.probe("operator.retire")
+        self._world.sometimes("operator.retire")
         for broker in self._world.brokers.values():
             retire(shb, at=broker)
 
@@ -409,7 +409,7 @@ class Faults:
         phbs = [broker for broker in self._world.brokers.values() if "phb" in broker.roles and broker.running]
         if phbs:
             broker = self._choices.pick(phbs)
-            self._world.probe("operator.pubend added")
+            self._world.sometimes("operator.pubend added")
             add_pubend(broker)
             broker.stop()
 
@@ -417,6 +417,6 @@ class Faults:
         phbs = [broker for broker in self._world.brokers.values() if "phb" in broker.roles and broker.running]
         if phbs:
             broker = self._choices.pick(phbs)
-            self._world.probe("operator.policy changed")
+            self._world.sometimes("operator.policy changed")
             change_policy(broker, self._choices.pick((2.0, 20.0, None)))
             broker.stop()

@@ -1,6 +1,6 @@
-"""A release policy that wants everything gone at once, the future too: for simulations.
+"""A release policy that asks to release everything, the future too. For simulations.
 
-Whatever a policy wishes, the PHB grants what the promise allows. Under this one it is always asked for more.
+The PHB grants a policy only what the promise allows. This policy always asks for more.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gapless.plugins import hookimpl
 
 
 class Greedy:
-    """Gives up everything."""
+    """Asks to release everything."""
 
     def release(self, state: PubendState) -> Tick:
-        """All there is and will be."""
+        """Everything that is there, or will be."""
         return FOREVER
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from gapless_sim.naming import tell_long_ticks
 from gapless_sim.picture import BEGINS, ENDS, FOLDED, QUIET, WORLD, Picture, picture
+from gapless_sim.short_names import with_short_ticks
 from gapless_sim.trace_recorder import LOST
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def draw(shown: Picture, width: int = WIDTH) -> Iterator[Row]:
 
 
 def _short(name: str, length: int) -> str:
-    """As much of a name as there is room for; the number at its end is what tells it from the next."""
+    """As much of a name as there is room for; the number at its end distinguishes it from the next."""
     number = name[len(name.rstrip("0123456789")) :][-length:]
     return name if len(name) <= length else name[: length - len(number)] + number
 
@@ -150,7 +150,7 @@ class Chart:
     def verdict(self, failure: Failure) -> Iterator[Row]:
         """What was wrong, at the end."""
         bar = ["═"] * self._width
-        yield from self._with_text(_seconds(failure.at), bar, f"✗ {tell_long_ticks(str(failure))}", "violation")
+        yield from self._with_text(_seconds(failure.at), bar, f"✗ {with_short_ticks(str(failure))}", "violation")
 
     def rows(self, line: Line) -> Iterator[Row]:
         """A line of the run, and before it how much time has passed, if that was much."""

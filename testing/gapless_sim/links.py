@@ -86,7 +86,7 @@ class Pipe:
         if lost is None:
             return whole
         self.loses_next = False
-        self._world.probe("net.frame lost")
+        self._world.sometimes("net.frame lost")
         return whole[:lost] + whole[lost + 1 :]
 
     def flush(self) -> None:
@@ -127,7 +127,7 @@ class Pipe:
         if network.choices.chance(network.faults.garble):
             place = network.choices.draw(len(data))
             data = data[:place] + bytes([data[place] ^ 1 << network.choices.draw(8)]) + data[place + 1 :]
-            self._world.probe("net.garbled")
+            self._world.sometimes("net.garbled")
         draw, at = network.choices.draw, 0
         while at < len(data):
             piece = data[at : at + 1 + draw(min(len(data) - at, 1 << (2 * draw(7))))]
@@ -263,7 +263,7 @@ class ClientLink:
     # Faults.
 
     def reset(self, reason: str) -> None:
-        """The connection breaks: each side hears of it in its own time, and nothing on its way arrives."""
+        """The connection breaks: each side notices it in its own time, and nothing on its way arrives."""
         if self.closed:
             return
         self.closed = True

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from gapless.core.wire import messages as m
-from gapless_sim.naming import Names, count_of
+from gapless_sim.short_names import Names, count_of
 
-Telling: TypeAlias = "Callable[[Names, Any], tuple[str, str]]"
+Formatter: TypeAlias = "Callable[[Names, Any], tuple[str, str]]"
 """What kind of thing a message is, and what it says."""
 
 
@@ -52,7 +52,7 @@ def _keyed_published(_names: Names, said: m.KeyedPublished) -> tuple[str, str]:
     return "publish", f"{count_of(sum(run.count for run in said.ticks), 'event')} logged"
 
 
-FROM_CLIENT: Final[Mapping[type, Telling]] = {
+FROM_CLIENT: Final[Mapping[type, Formatter]] = {
     m.Attach: _attach,
     m.AskHeads: _heads,
     m.AskBound: _bound,
@@ -70,7 +70,7 @@ FROM_CLIENT: Final[Mapping[type, Telling]] = {
 }
 """What a client says."""
 
-FROM_BROKER: Final[Mapping[type, Telling]] = {
+FROM_BROKER: Final[Mapping[type, Formatter]] = {
     m.AttachedTo: lambda names, said: ("subscribe", f"attached, at {_positions(names, said.positions)}"),
     m.Ticks: lambda names, said: ("range", _positions(names, said.positions)),
     m.Leased: lambda _, said: ("lease", f"subscription {said.sid} is leased"),

@@ -1,6 +1,6 @@
 """What really happened in a world: what was published and logged, and what is owed to which subscription.
 
-Told like an oracle, and asked by the oracles; it judges nothing itself. The truth of a pubend is every event
+It is called like an oracle, and the oracles ask it; it judges nothing itself. The truth of a pubend is every event
 that its PHB ever said, or found in its log at a start, whatever became of it since. Whether an event matches a
 subscription is decided by the predicate that the workload wrote down beside the selector, once per event, never
 by gapless's own matching.
@@ -18,12 +18,12 @@ from gapless.core.ports import Put
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.wire.messages import AttachedTo, StartAt, Subscribe, Subscribed
 from gapless_sim.accounts import Account, History, Logged, Share, add_tick
-from gapless_sim.aging import Ages
-from gapless_sim.lapsing import Lapses
-from gapless_sim.observing import Oracle, Violation
+from gapless_sim.event_ages import Ages
+from gapless_sim.lapsed_leases import Lapses
+from gapless_sim.observation import Oracle, Violation
 from gapless_sim.producer import key_of
 from gapless_sim.pubend_logs import LOG, chops, records_apart, unseen
-from gapless_sim.serving import Hearing
+from gapless_sim.session_tap import ReceivedAcknowledgements
 
 if TYPE_CHECKING:
     from gapless.core.client.effects import Attached
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless_sim.broker import SimBroker
     from gapless_sim.consumer import Consumer, Row
-    from gapless_sim.producer import Letter, Producer
+    from gapless_sim.producer import Producer, Publication
     from gapless_sim.world import World
 
 
@@ -46,11 +46,11 @@ class Model(Oracle):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.letters: dict[int, Letter] = {}
+        self.publications: dict[int, Publication] = {}
         """All that were ever handed to a publisher, by key."""
         self.histories: dict[PubendId, History] = {}
         self.places: dict[int, Logged] = {}
-        """Where each letter is logged, by key; of one that is sent often, where it is logged last."""
+        """Where each publication is logged, by key; of one that is sent often, where it is logged last."""
         self.accounts: dict[int, Account] = {}
         """By the rows' numbers."""
         self.producers: dict[Producer, int] = {}
@@ -70,17 +70,17 @@ class Model(Oracle):
         self.damaged_brokers: dict[str, None] = {}
         """Where an old copy of a disk was put back."""
         self.given_up: dict[int, None] = {}
-        """The keys of letters that an operator has given up with the records that had them; they may be sent anew."""
-        self.calm_since = -1
+        """The keys of publications that an operator gave up with their records; they may be sent again."""
+        self.liveness_since = -1
         self.listeners: list[Callable[[Logged], None]] = []
-        """Told of each event when it comes to light; the log may have had it for a while."""
+        """Called with each event when it comes to light; the log may have had it for a while."""
         self.ages = Ages(world)
         """Which events may be gone because they are old."""
         self.followed: list[Account] = []
         """The accounts whose matching is looked at as events come."""
         self._lapses = Lapses()
         self._item: tuple[Any, list[Event]] = (None, [])
-        self._hearing = Hearing()
+        self._received = ReceivedAcknowledgements()
 
     # What is asked of it.
 
@@ -133,8 +133,8 @@ class Model(Oracle):
         )
 
     def heard_upto(self, account: Account, pubend: PubendId) -> Tick:
-        """Up to where whoever had a subscription has told its home that it is done with."""
-        return self._hearing.upto(account.broker, account.sid, pubend)
+        """Up to where the session that had a subscription has acknowledged it."""
+        return self._received.upto(account.broker, account.sid, pubend)
 
     def has_lapsed(self, consumer: Consumer) -> bool:
         """Whether what a consumer had has lapsed, even if it was made anew for another one since."""
@@ -152,7 +152,7 @@ class Model(Oracle):
         It is if it was published when the application had its subscription, and the pubend counted its SHB.
         """
         counted = self.members.get(share.history.pubend, {}).get(account.shb)
-        published = share.history.events[tick].letter.published_at
+        published = share.history.events[tick].publication.published_at
         return counted is not None and tick > counted and published > account.attached_at >= 0
 
     def first_late(self, account: Account, share: Share, upto: Tick) -> Tick | None:
@@ -184,7 +184,7 @@ class Model(Oracle):
             self.broker_of[interest.shb] = broker
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
-        """What routers are told, as a watcher of the seam: who is counted."""
+        """What routers receive, as a watcher of the seam: which SHBs are counted."""
         if type(fact) is routing.Enrolled:
             self.members.setdefault(fact.pubend, {})[fact.shb] = fact.at
 
@@ -199,10 +199,10 @@ class Model(Oracle):
 
     def booted(self, broker: SimBroker) -> None:
         """What a log has when its PHB starts is synced: it is the truth, even if nobody ever asks for it."""
-        assert broker.syncing is not None
+        assert broker.disk_driver is not None
         for history in self._at(broker):
             if history.sound:
-                self._look_into(history, broker.syncing.records(LOG + history.pubend, history.lost))
+                self._look_into(history, broker.disk_driver.records(LOG + history.pubend, history.lost))
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A log grew, or was chopped; a subscription's lease has run out."""
@@ -249,7 +249,7 @@ class Model(Oracle):
         for history in self._at(broker):
             history.unreadable = IntervalSet()
             for lo, hi in history.given_up.ranges:
-                self.given_up.update((history.events[tick].letter.key, None) for tick in history.between(lo, hi))
+                self.given_up.update((history.events[tick].publication.key, None) for tick in history.between(lo, hi))
 
     def retired(self, shb: ShbId) -> None:
         """Nobody waits for an SHB any more."""
@@ -259,37 +259,39 @@ class Model(Oracle):
 
     # Between SHBs and their clients.
 
-    def heard(self, broker: str, session: int, message: Any) -> None:
-        """An SHB is told what is acknowledged."""
-        self._hearing.on_request(broker, session, message)
+    def received(self, broker: str, session: int, message: Any) -> None:
+        """An SHB receives an acknowledgement."""
+        self._received.on_request(broker, session, message)
         if type(message) is Subscribe:
-            self._lapses.heard(broker, message)
+            self._lapses.received(broker, message)
 
-    def served(self, broker: str, session: int, message: Any) -> None:
+    def sent(self, broker: str, session: int, message: Any) -> None:
         """An SHB gives a subscription to a session."""
         if type(message) is Subscribed:
-            self._hearing.on_given(broker, session, message)
+            self._received.on_given(broker, session, message)
             self._lapses.given(broker, message.sid)
         elif type(message) is AttachedTo:
-            self._hearing.on_given(broker, session, message)
+            self._received.on_given(broker, session, message)
 
     # In the applications.
 
-    def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
-        """Letters are on their way."""
+    def published(self, producer: Producer, publications: Sequence[Publication]) -> None:
+        """Publications are on their way."""
         self.producers[producer] = producer.client.boots
-        for letter in letters:
-            self.letters[letter.key] = letter
+        for publication in publications:
+            self.publications[publication.key] = publication
 
     def ready(self, producer: Producer, sequence: int) -> None:
         """A publisher is open."""
         self.opened_at[producer] = self.world.now
 
-    def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
-        """What has a receipt is logged, even if no PHB has told anybody since it recovered."""
+    def receipted(
+        self, producer: Producer, publication: Publication, pubend: PubendId, tick: Tick, *, durable: bool
+    ) -> None:
+        """An event with a receipt is logged, even if no PHB has sent it since it recovered."""
         history = self._history(pubend, "")
-        if tick and tick not in history.events and (letter.often or letter.key not in self.places):
-            self._log(history, tick, letter.key)
+        if tick and tick not in history.events and (publication.often or publication.key not in self.places):
+            self._log(history, tick, publication.key)
 
     def subscribing(self, consumer: Consumer) -> None:
         """A row is used, for the first time or again."""
@@ -317,7 +319,7 @@ class Model(Oracle):
         if is_first:
             account.begin(result.sid, consumer.wanted, self.world.now)
             # The answer may be older than the disk: whoever reads it late has what is gone already.
-            account.damaged = not self._hearing.has_given(account.broker, consumer.core.seal)
+            account.damaged = not self._received.has_given(account.broker, consumer.core.seal)
         # It may have lapsed while the answer was on its way.
         account.lapsed = self._lapses.has(account.broker, account.sid)
         for pubend, tick in begins_of(consumer, begins).items():
@@ -348,9 +350,9 @@ class Model(Oracle):
         """Rows that nobody can use any more are not followed."""
         self.followed = [account for account in self.followed if self._is_used(account)]
 
-    def calm(self) -> None:
+    def liveness_begins(self) -> None:
         """From here on everything must come right."""
-        self.calm_since = self.world.now
+        self.liveness_since = self.world.now
 
     # How it is done.
 
@@ -363,11 +365,13 @@ class Model(Oracle):
         return history
 
     def _look_into(self, history: History, records: Sequence[tuple[int, bytes]]) -> None:
-        unplaced = [letter for key, letter in self.letters.items() if letter.often or key not in self.places]
+        unplaced = [
+            publication for key, publication in self.publications.items() if publication.often or key not in self.places
+        ]
         if unplaced:
             for end, record in records:
-                for tick, letter in unseen(history, end, record, unplaced):
-                    self._log(history, tick, letter.key)
+                for tick, publication in unseen(history, end, record, unplaced):
+                    self._log(history, tick, publication.key)
 
     def _note_what_may_be(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         for operation in records_apart(operations):
@@ -379,10 +383,10 @@ class Model(Oracle):
                     account.lapsed = True
 
     def _log(self, history: History, tick: Tick, key: int) -> None:
-        letter = self.letters.get(key)
-        if letter is None:
+        publication = self.publications.get(key)
+        if publication is None:
             raise Violation("I1", f"{history.pubend} has an event at {tick}, key {key}, which nobody published")
-        event = history.events[tick] = Logged(history.pubend, tick, letter)
+        event = history.events[tick] = Logged(history.pubend, tick, publication)
         add_tick(history.ticks, tick)
         self.places[key] = event
         for account in self.followed:
@@ -439,7 +443,7 @@ class Model(Oracle):
         for account in self.accounts.values():
             if account.broker == broker.name:
                 account.damaged = True
-        self._hearing.forget(broker.name)
+        self._received.forget(broker.name)
         self._lapses.forget(broker.name)
 
 

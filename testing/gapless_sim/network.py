@@ -55,8 +55,6 @@ class Network:
         self.world = world
         self.faults = world.options.network
         self.choices = world.choices.stream("network")
-        self.calm = False
-        """Whether nothing goes wrong any more."""
         self.client_links: dict[int, ClientLink] = {}
         self._serial = 0
         self._cuts: dict[tuple[str, str], int] = {}
@@ -151,7 +149,7 @@ class Network:
             old = list(link.old_frames(pipe.source))
             if old:
                 self._inject(link, pipe, old, self.world.now + 20 * self.latency())
-                self.world.probe("net.stale")
+                self.world.sometimes("net.stale")
 
     def _inject(self, link: ClientLink, pipe: Pipe, frames: list[bytes], at: int) -> None:
         self.world.at(at, pipe.target, "stale", pipe.inject, frames, life=link.life)
@@ -172,12 +170,12 @@ class Network:
         if way in pipes:
             link, pipe = pipes[way]
             self._inject(link, pipe, self._leftovers.take(way, link.serial), self.world.now + self.latency())
-            self.world.probe("net.late to a client" if pipe is link.downward else "net.late to a broker")
+            self.world.sometimes("net.late to a client" if pipe is link.downward else "net.late to a broker")
         else:
             between, index = links[way]
             for frame in self._leftovers.take(way, between.numbers[1 - index]):
                 self._carry(between, index, frame, self.world.now + self.latency())
-            self.world.probe("net.late between brokers")
+            self.world.sometimes("net.late between brokers")
 
     def _client_ways(self) -> dict[Way, tuple[ClientLink, Pipe]]:
         """By way: the newest link of a client, where earlier ones have left something."""
@@ -210,7 +208,7 @@ class Network:
         links = list(self.client_links.values())
         if links:
             links[choose(len(links))].reset("connection reset")
-            self.world.probe("net.reset")
+            self.world.sometimes("net.reset")
 
     def break_word(self, choose: Callable[[int], int]) -> None:
         """The next frame of a session is lost on one client's link, one way, and nobody is told."""
@@ -270,12 +268,12 @@ class Network:
             return
         faults, choices = self.faults, self.choices
         if choices.chance(faults.loss):
-            self.world.probe("net.lost")
+            self.world.sometimes("net.lost")
             return
         self._carry(link, index, frame, left + self.latency())
         if choices.chance(faults.repeat):
             much_later = choices.chance(0.3)
-            self.world.probe("net.repeated much later" if much_later else "net.repeated")
+            self.world.sometimes("net.repeated much later" if much_later else "net.repeated")
             wait = self.latency() + (choices.draw(20) * SECOND if much_later else 0)
             self._carry(link, index, frame, left + wait)
 
@@ -298,7 +296,7 @@ class Network:
             if link.up:
                 pending = WEIGHT * link.pending[index]
                 if pending > LINK_HIGH:
-                    self.world.probe("net.full between brokers")
+                    self.world.sometimes("net.full between brokers")
                 source.on_broker_pending(number, pending)
 
         self.world.at(at, source.name, "pending", say, life=life)
@@ -342,7 +340,7 @@ class Network:
         up = [pair for pair, link in self._broker_links.items() if link.up]
         if up:
             self.break_link(up[choose(len(up))])
-            self.world.probe("net.broker link down")
+            self.world.sometimes("net.broker link down")
 
 
 def _pair(one: str, other: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """What a run is made of: which faults there are, how often, how many nodes, which policies.
 
-Drawn from the seed swarm-wise: first which classes of faults are on at all, then how often each comes. So
-some runs are gentle and long, some have only one trouble, and some have all of them.
+They are drawn from the seed, as in swarm testing: first which classes of faults are on at all, then how often each
+comes. So some runs are gentle and long, some have one kind of fault only, and some have all of them.
 """
 
 from __future__ import annotations

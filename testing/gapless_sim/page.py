@@ -8,9 +8,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from gapless_sim.lanes import speaks_for_itself
-from gapless_sim.naming import tell_long_ticks
 from gapless_sim.page_parts import SCRIPT, STYLE
 from gapless_sim.picture import BEGINS, ENDS, QUIET, Picture, picture
+from gapless_sim.short_names import with_short_ticks
 from gapless_sim.shrink import draws
 from gapless_sim.trace_recorder import LOST
 
@@ -72,13 +72,13 @@ def _summary(result: Result, command: str, left_out: Sequence[str]) -> Iterator[
     if failure is None:
         yield f"<h1>Nothing was wrong</h1><p class=when>in {result.now / 1e9:.3f} s</p>"
     else:
-        yield f"<h1><b>{escape(failure.oracle)}</b>{escape(tell_long_ticks(failure.what))}</h1>"
+        yield f"<h1><b>{escape(failure.oracle)}</b>{escape(with_short_ticks(failure.what))}</h1>"
         when = f"{failure.at / 1e9:.3f} s after the beginning"
         yield f'<p class="when">{when}, <a href="#failure">down there</a></p>'
     facts = {
         "run": f"seed {options.seed}, router {options.router}, workload {options.workload}",
         "options": options.describe() or "all plain",
-        "size": f"{result.steps:,} steps, {draws(result.tape):,} draws that were not benign",
+        "size": f"{result.steps:,} steps, {draws(result.choice_sequences):,} draws that were not benign",
         "digest": result.digest,
     }
     rows = [f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts.items()]
@@ -150,7 +150,7 @@ def _chart(close: Picture, wide: Picture) -> Iterator[str]:
         yield _row(number, line, lifelines, aside=aside)
     if close.failure is not None:
         time = f"<time>{close.failure.at / 1e9:.3f}</time>"
-        what = escape(tell_long_ticks(str(close.failure)))
+        what = escape(with_short_ticks(str(close.failure)))
         yield f'<div class="row verdict" id="failure">{time}{lifelines.svg()}<p>✗ {what}</p></div>'
     yield "</section>"
 

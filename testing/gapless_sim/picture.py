@@ -98,9 +98,9 @@ def _rounds(lines: Sequence[Line], start: int, marked: Collection[str]) -> tuple
 
 
 def names_in(text: str, lines: Sequence[Line]) -> list[str]:
-    """What a failure's text names: letters; lanes; pubends, which it names with their epochs; what has a number."""
+    """What a failure's text names: publications, lanes, pubends (with their epochs), and what has a number."""
     lanes = {line.lane for line in lines}
-    named = dict.fromkeys(f"#{number}" for number in re.findall(r"\bletter (\d+)", text))
+    named = dict.fromkeys(f"#{number}" for number in re.findall(r"\bpublication (\d+)", text))
     for word in re.findall(r"[^\s,;:()\[\]'\"]+", text):
         name, at, _ = word.partition("@")
         numbered = re.search(r"[^\W\d]|#", name) and re.search(r"\d$", name)

@@ -1,6 +1,6 @@
 """The publishing side of an application: what it has to publish, and a publisher that works that off.
 
-The letters outlive the process, as they would in a database: after a crash a named publisher asks how many
+The publications outlive the process, as they would in a database: after a crash a named publisher asks how many
 of them were logged, and goes on behind these.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 Properties = Mapping[str, Any]
 
 KEY_BYTES = 8
-"""The key of a letter: the beginning of its body."""
+"""The key of a publication: the beginning of its body."""
 
 
 @dataclass(slots=True, eq=False)
-class Letter:
-    """An event as its application sees it: by `key`, which its body begins with, and which no other letter has."""
+class Publication:
+    """An event as its application sees it: by `key`, which its body begins with, and which no other publication has."""
 
     key: int
     topic: str
@@ -52,7 +52,7 @@ class Letter:
 
 
 def key_of(body: bytes | memoryview) -> int:
-    """The key of the letter with this body."""
+    """The key of the publication with this body."""
     return int.from_bytes(body[:KEY_BYTES], "big")
 
 
@@ -62,7 +62,7 @@ class Outbox:
 
     name: str
     topic: str
-    letters: list[Letter] = field(default_factory=list)
+    publications: list[Publication] = field(default_factory=list)
     handed: int = 0
     """So many have been handed to a publisher, ever; they may or may not be logged."""
     common: bool = False
@@ -84,14 +84,14 @@ class Producer:
         self.open = False
         self.over = False
         self.next = 0
-        """The letter of the outbox to be published next; known once the publisher is open."""
+        """The publication of the outbox to be published next; known once the publisher is open."""
         self.on_ready: Callable[[Producer], None] | None = None
         self.on_over: Callable[[Producer, GaplessError], None] | None = None
-        self._tickets: dict[int, Sequence[Letter]] = {}
+        self._tickets: dict[int, Sequence[Publication]] = {}
         now = client.monotonic()
         self.number = client.core.open_publisher(self.name, instance, outbox.topic, now)
         client.own(self.number, self)
-        client.touch()
+        client.schedule_pump()
 
     @property
     def alive(self) -> bool:
@@ -100,34 +100,34 @@ class Producer:
 
     @property
     def waiting(self) -> int:
-        """How many letters have no receipt yet."""
+        """How many publications have no receipt yet."""
         return sum(map(len, self._tickets.values()))
 
     def publish(self, count: int) -> int:
-        """Publishes the next letters of the outbox as one batch, once it is open. Returns how many."""
-        letters = self.outbox.letters[self.next : self.next + count]
-        if not letters or self.over or not self.open:
+        """Publishes the next publications of the outbox as one batch, once it is open. Returns how many."""
+        publications = self.outbox.publications[self.next : self.next + count]
+        if not publications or self.over or not self.open:
             return 0
         client, world = self.client, self.client.world
-        self.next += len(letters)
+        self.next += len(publications)
         self.outbox.handed = max(self.outbox.handed, self.next)
-        for letter in letters:
-            if letter.published_at < 0:
-                letter.published_at = world.now
-            letter.sender = self.name
-        world.observe.published(self, letters)
-        events = [letter.event for letter in letters]
-        columns = EventColumns.of(events, [len(letter.body) for letter in letters])
+        for publication in publications:
+            if publication.published_at < 0:
+                publication.published_at = world.now
+            publication.sender = self.name
+        world.observe.published(self, publications)
+        events = [publication.event for publication in publications]
+        columns = EventColumns.of(events, [len(publication.body) for publication in publications])
         ticket = client.core.publish(self.number, columns, client.monotonic())
-        self._tickets[ticket] = letters
-        client.touch()
-        return len(letters)
+        self._tickets[ticket] = publications
+        client.schedule_pump()
+        return len(publications)
 
     def close(self) -> None:
         """Forgets the publisher; what has no receipt is uncertain."""
         if not self.over:
             self.client.core.close_publisher(self.number, self.client.monotonic())
-            self.client.touch()
+            self.client.schedule_pump()
 
     def on_answered(self, ready: e.PublisherReady) -> None:
         """It is open: what was logged under its name is not published again."""
@@ -139,10 +139,10 @@ class Producer:
 
     def on_receipted(self, receipted: e.Receipted) -> None:
         """A batch is logged."""
-        letters = self._tickets.pop(receipted.ticket)
+        publications = self._tickets.pop(receipted.ticket)
         observe = self.client.world.observe
-        for letter, tick in zip(letters, receipted.ticks, strict=True):
-            observe.receipted(self, letter, receipted.pubend, tick, durable=receipted.durable)
+        for publication, tick in zip(publications, receipted.ticks, strict=True):
+            observe.receipted(self, publication, receipted.pubend, tick, durable=receipted.durable)
 
     def on_not_published(self, refused: e.NotPublished) -> None:
         """A batch gets no receipt."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_sim.accounts import History
-    from gapless_sim.producer import Letter
+    from gapless_sim.producer import Publication
 
 LOG = "phb."
 """What the name of a pubend's log stream begins with; the pubend follows."""
@@ -35,15 +35,19 @@ def records_apart(operations: Iterable[Operation]) -> Iterator[Operation]:
             yield operation
 
 
-def unseen(history: History, end: Tick, record: bytes, unplaced: Sequence[Letter]) -> Iterator[tuple[Tick, Letter]]:
-    """The events of the record with that last tick which did not come to light so far: unplaced letters."""
+def unseen(
+    history: History, end: Tick, record: bytes, unplaced: Sequence[Publication]
+) -> Iterator[tuple[Tick, Publication]]:
+    """The events of the record with that last tick which did not come to light so far: unplaced publications."""
     tick, upto = end, len(record)
     while True:
         known = history.events.get(tick)
-        candidates = unplaced if known is None else (known.letter,)
-        letter = next((letter for letter in candidates if record.endswith(letter.event, 0, upto)), None)
-        if letter is None:
+        candidates = unplaced if known is None else (known.publication,)
+        publication = next(
+            (publication for publication in candidates if record.endswith(publication.event, 0, upto)), None
+        )
+        if publication is None:
             return
         if known is None:
-            yield tick, letter
-        tick, upto = tick - STEP, upto - len(letter.event)
+            yield tick, publication
+        tick, upto = tick - STEP, upto - len(publication.event)

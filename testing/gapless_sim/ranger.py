@@ -1,6 +1,6 @@
 """An application that reads its subscription by ranges: it plans, reads, commits and acknowledges, batch by batch.
 
-To the oracles it is a consumer like others: what it reads of a range is what it is told, the silence behind the last
+To the oracles it is a consumer like others: what it reads of a range is what it takes, the silence behind the last
 event is the rest of the range, and its token goes into its database with the effects. So everything that they hold of
 consumers they hold of it. What they cannot see it looks at itself: a range that is read again holds what it held.
 """
@@ -17,7 +17,7 @@ from gapless.core.client.subscribing import SubscribeOptions, SubscriptionPhase
 from gapless.core.wire.messages import Target
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import SubscriptionError
-from gapless_sim.observing import Violation
+from gapless_sim.observation import Violation
 from gapless_sim.options import MILLISECOND
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from gapless_sim.consumer import Consumer, Row
 
 POLL_MS = 500
-PATIENCE_MS = 5000
-PROBES = (
+ANSWER_LIMIT_MS = 5000
+SOMETIMES = (
     "ranges.acknowledged",
     "ranges.batch bounded",
     "ranges.batch committed",
@@ -80,7 +80,7 @@ class Ranger:
         self.number = client.core.ranges.attach(self.wanted, client.monotonic())
         client.own(self.number, self)
         client.consumers[self.number] = cast("Consumer", self)
-        client.touch()
+        client.schedule_pump()
 
     @property
     def lane(self) -> str:
@@ -149,7 +149,7 @@ class Ranger:
             self._learn()
             return
         if all(tick <= self.position[pubend] for pubend, tick in found.items()):
-            self.client.world.probe("ranges.nothing to read")
+            self.client.world.sometimes("ranges.nothing to read")
             self.later(self._look, 10)
         elif not self.eager and self._draws.chance(0.4):
             most = self._draws.between(1, 5)
@@ -157,7 +157,7 @@ class Ranger:
             number = self.client.core.ranges.bound(
                 self.target, self.position, most, 200 * most if in_bytes else None, self.client.monotonic()
             )
-            self.client.world.probe("ranges.batch bounded")
+            self.client.world.sometimes("ranges.batch bounded")
             self._ask(number, self._on_bound)
         else:
             self._plan(found)
@@ -166,7 +166,7 @@ class Ranger:
         self._plan({p.pubend: p.tick for p in answer.positions if p.pubend in self.position})
 
     def _learn(self) -> None:
-        """A pubend was found later than the subscription began: where it begins there, attaching again tells."""
+        """A pubend was found later than the subscription began: where it begins there, attaching again shows."""
         plain = SubscribeOptions(self.row.topics, self.row.name, self.row.selector)
         self._ask(self.client.core.ranges.attach(plain, self.client.monotonic()), self._on_learnt)
 
@@ -177,7 +177,7 @@ class Ranger:
             return
         for position in answer.positions:
             if position.pubend not in self.position:
-                self.client.world.probe("ranges.pubend found later")
+                self.client.world.sometimes("ranges.pubend found later")
                 self.position[position.pubend] = position.tick
                 self._tell(Silence(position.pubend, 0, position.tick))
         self.later(self._look, 1)
@@ -200,10 +200,10 @@ class Ranger:
         self._reading = Reading(self, *self._todo.popleft(), self._on_read, self._next)
 
     def _on_read(self, reading: Reading) -> None:
-        """All of a range is here: it is told; now and then it is read once more, as a second attempt does."""
+        """All of a range is here: it is taken; now and then it is read once more, as a second attempt does."""
         if self._draws.chance(0.2):
             pubend, lo, hi = reading.pubend, reading.lo, reading.hi
-            self.client.world.probe("ranges.read again")
+            self.client.world.sometimes("ranges.read again")
             self._reading = Reading(
                 self, pubend, lo, hi, lambda again: self._on_read_again(reading, again), lambda: self._take(reading)
             )
@@ -212,7 +212,7 @@ class Ranger:
 
     def _on_read_again(self, first: Reading, again: Reading) -> None:
         check_same(first, again)
-        self.client.world.probes["ranges.read again with a gap"] += bool(again.gaps)
+        self.client.world.hits["ranges.read again with a gap"] += bool(again.gaps)
         self._take(first)
 
     def _take(self, reading: Reading) -> None:
@@ -220,7 +220,7 @@ class Ranger:
         for part in reading.parts:
             self._tell(part)
             reached = part.end if isinstance(part, Gap) else part.ticks[-1]
-            self.client.world.probes["ranges.gap in a range"] += isinstance(part, Gap)
+            self.client.world.hits["ranges.gap in a range"] += isinstance(part, Gap)
         if reached < reading.hi:
             self._tell(Silence(reading.pubend, reached, reading.hi))
         self.position[reading.pubend] = max(reading.hi, reached)
@@ -229,7 +229,7 @@ class Ranger:
     def _tell(self, item: Delivery | Gap | Silence) -> None:
         if isinstance(item, Silence) and item.start >= item.end:
             return
-        self.client.world.observe.told(self, item)
+        self.client.world.observe.handed_out(self, item)
 
     # Committing.
 
@@ -242,7 +242,7 @@ class Ranger:
             del self.row.tokens[:-16]
         self.row.token = self.token()
         self.client.world.observe.committed(self, self.row.token)
-        self.client.world.probe("ranges.batch committed")
+        self.client.world.sometimes("ranges.batch committed")
         if self.eager or self._draws.chance(0.7):
             self._acknowledge()
         self.later(self._look, 1 + self._draws.draw(300))
@@ -251,9 +251,9 @@ class Ranger:
         positions = dict(self.position)
         self.client.world.observe.acknowledged(self, positions)
         number = self.client.core.ranges.settle(self.target, self.core.seal, positions, self.client.monotonic())
-        self._ask(number, lambda _: self.client.world.probe("ranges.acknowledged"))
+        self._ask(number, lambda _: self.client.world.sometimes("ranges.acknowledged"))
 
-    def calm(self) -> None:
+    def begin_liveness(self) -> None:
         """Nothing goes wrong any more: it reads, and acknowledges, all there is."""
         self.eager = True
         if self.attached and not self.over:
@@ -267,7 +267,7 @@ class Ranger:
             if self._reading is not None:
                 self.client.disown(self._reading.number)
                 self.client.core.ranges.end_read(self._reading.number, self.client.monotonic())
-            self.client.touch()
+            self.client.schedule_pump()
 
     def _acknowledge_committed(self) -> None:
         if self.row.token is not None:
@@ -311,9 +311,9 @@ class Reading:
         client = ranger.client
         self.number = client.core.ranges.read(ranger.target, pubend, lo, hi, client.monotonic())
         client.own(self.number, self)
-        client.touch()
+        client.schedule_pump()
         self._over = False
-        ranger.later(self.give_up, PATIENCE_MS)
+        ranger.later(self.give_up, ANSWER_LIMIT_MS)
 
     def give_up(self) -> None:
         """Its pubend may be gone for good: the rest of the batch does not wait for it."""
@@ -321,7 +321,7 @@ class Reading:
             self._over = True
             self.ranger.client.disown(self.number)
             self.ranger.client.core.ranges.end_read(self.number, self.ranger.client.monotonic())
-            self.ranger.client.world.probe("ranges.range given up")
+            self.ranger.client.world.sometimes("ranges.range given up")
             self._given_up()
 
     @property
@@ -340,7 +340,7 @@ class Reading:
         ranges = client.core.ranges
         while (part := ranges.take(self.number, client.monotonic())) is not None:
             self.parts.append(part)
-        client.touch()
+        client.schedule_pump()
         if ranges.is_complete(self.number):
             self._over = True
             client.disown(self.number)

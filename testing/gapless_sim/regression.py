@@ -2,11 +2,11 @@
 
     {"what": "the SHB delivered behind the token", "failed": "I3: …",
      "options": {"seed": 7, "router": "hostile", "network": {"loss": 0.2}},
-     "tape": {"process": {"12": 3}}}
+     "choice_sequences": {"process": {"12": 3}}}
 
 Options that are plain, and draws that are 0, are left out; so the file says what mattered. What a draw means
 shifts when the code in front of it changes: then the file is a seed among others, and the sentence is what
-is left of it. A scenario that must never be lost is better told as a transcript (`script.py`).
+is left of it. A scenario that must never be lost is better kept as a transcript (`script.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gapless_sim.choices import Tape
+from gapless_sim.choices import ChoiceSequences
 from gapless_sim.options import ClockFaults, DiskFaults, NetworkFaults, Options, ProcessFaults
 from gapless_sim.result import Result
 
@@ -38,7 +38,7 @@ class Regression(NamedTuple):
     failed: str
     """What was wrong."""
     options: Options
-    tape: Tape
+    choice_sequences: ChoiceSequences
 
 
 def write_regression(directory: Path, result: Result, what: str) -> Path:
@@ -47,7 +47,7 @@ def write_regression(directory: Path, result: Result, what: str) -> Path:
         raise ValueError("a run that does not fail is no regression")
     oracle = re.sub(r"[^a-z0-9]+", "-", result.violation.oracle.lower()).strip("-")
     path = directory / f"{oracle}-{result.digest[:8]}.json"
-    regression = Regression(what, str(result.violation), result.options, result.tape)
+    regression = Regression(what, str(result.violation), result.options, result.choice_sequences)
     path.write_text(regression_text(regression), "utf-8")
     return path
 
@@ -67,7 +67,11 @@ def regression_text(regression: Regression) -> str:
         "what": regression.what,
         "failed": regression.failed,
         "options": {"seed": options.seed, **_difference(asdict(options), asdict(Options(options.seed)))},
-        "tape": {label: drawn for label in sorted(regression.tape) if (drawn := _drawn(regression.tape[label]))},
+        "choice_sequences": {
+            label: drawn
+            for label in sorted(regression.choice_sequences)
+            if (drawn := _drawn(regression.choice_sequences[label]))
+        },
     }
     return json.dumps(shown, indent=1, ensure_ascii=False) + "\n"
 
@@ -75,8 +79,8 @@ def regression_text(regression: Regression) -> str:
 def parse_regression(text: str) -> Regression:
     """The other way round."""
     shown = json.loads(text)
-    tape = {str(label): _whole(drawn) for label, drawn in shown["tape"].items()}
-    return Regression(shown["what"], shown["failed"], _options(shown["options"]), tape)
+    choice_sequences = {str(label): _whole(drawn) for label, drawn in shown["choice_sequences"].items()}
+    return Regression(shown["what"], shown["failed"], _options(shown["options"]), choice_sequences)
 
 
 def _difference(values: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gapless_sim.choices import Tape
+    from gapless_sim.choices import ChoiceSequences
     from gapless_sim.options import Options
     from gapless_sim.trace import Line
 
@@ -38,9 +38,9 @@ class Result:
     now: int
     """The virtual time at the end, in nanoseconds."""
     violation: Failure | None
-    tape: Tape
+    choice_sequences: ChoiceSequences
     """What was drawn, by stream: with the options it makes the same run again."""
     node_events: int = 0
-    probes: Counter[str] = field(default_factory=Counter)
+    hits: Counter[str] = field(default_factory=Counter)
     lines: Sequence[Line] = ()
     """What people can read of it, if it was kept."""

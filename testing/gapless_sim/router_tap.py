@@ -1,4 +1,4 @@
-"""The routing seam under observation, at each machine's tap: whatever a router is told, and whatever it wants."""
+"""The routing seam under observation, at each machine's tap: every fact that a router receives, and its effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gapless_sim.world import World
 
 FACTS: Sequence[type] = get_args(Told)
-"""What a router can be told."""
+"""The facts that a router can receive."""
 EFFECTS: Sequence[type] = get_args(Effect)
 """What a router can want."""
 
@@ -24,12 +24,12 @@ class Watcher(Protocol):
     """Who watches the seam."""
 
     facts: Sequence[type]
-    """The kinds of facts of which it is told when a router is told them."""
+    """The kinds of facts with which it is called when a router receives them."""
     effects: Sequence[type]
-    """The kinds of effects of which it is told."""
+    """The kinds of effects with which it is called."""
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
-        """A router is about to be told something."""
+        """A router is about to receive a fact."""
 
     def said(self, broker: str, now: int, effect: Effect) -> None:
         """A router wants something."""
@@ -43,8 +43,8 @@ class RouterTap:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.watchers: list[Watcher] = [Observing(world)]
-        """Told everything, in this order."""
+        self.watchers: list[Watcher] = [SeamObservation(world)]
+        """Called with everything, in this order."""
         self._routers: dict[str, Router] = {}
 
     def tap(self, broker: SimBroker) -> Tap:
@@ -52,30 +52,30 @@ class RouterTap:
         for watcher in self.watchers:
             watcher.vanished(broker.name)
         name, world = broker.name, self._world
-        told = {kind: [watcher.informed for watcher in self.watchers if kind in watcher.facts] for kind in FACTS}
+        informed = {kind: [watcher.informed for watcher in self.watchers if kind in watcher.facts] for kind in FACTS}
         wanted = {kind: [watcher.said for watcher in self.watchers if kind in watcher.effects] for kind in EFFECTS}
 
-        def hear(source: str, said: Any) -> None:
-            for tell in (wanted if source == "router" else told).get(type(said), ()):
-                tell(name, world.now, said)
+        def receive(source: str, said: Any) -> None:
+            for call in (wanted if source == "router" else informed).get(type(said), ()):
+                call(name, world.now, said)
 
-        return hear
+        return receive
 
     def started(self, broker: str, router: Router) -> None:
         """A broker's router has started."""
         self._routers[broker] = router
-        if self._world.is_calm:
-            self.calm()
+        if self._world.in_liveness:
+            self.begin_liveness()
 
-    def calm(self) -> None:
+    def begin_liveness(self) -> None:
         """No router does wrong on purpose any more."""
         for router in self._routers.values():
             if isinstance(router, HostileRouter):
-                router.calm()
+                router.stop_hostility()
 
 
-class Observing:
-    """Tells the oracles of a world what they want to know of the seam."""
+class SeamObservation:
+    """Calls the oracles of a world with what happens at the seam."""
 
     facts: Sequence[type] = (routing.Know, routing.Opened, routing.Interest, routing.Progress)
     effects: Sequence[type] = (routing.Know, routing.AskPubend)
@@ -104,4 +104,4 @@ class Observing:
             self._observe.asked(broker, effect.want)
 
     def vanished(self, broker: str) -> None:
-        """The brokers' crashes are told elsewhere."""
+        """The brokers' crashes reach the oracles elsewhere."""

@@ -6,22 +6,22 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
-from gapless_sim.building import build
-from gapless_sim.choices import Choices, Tape
+from gapless_sim.choices import Choices, ChoiceSequences
 from gapless_sim.determinism_guards import determinism_guards
 from gapless_sim.disk import Disk, memory_disk
 from gapless_sim.faults import Faults
-from gapless_sim.observing import Violation
+from gapless_sim.observation import Violation
 from gapless_sim.options import SECOND, Options
 from gapless_sim.oracles import all_oracles
 from gapless_sim.result import Failure, Result
 from gapless_sim.trace import Trace
-from gapless_sim.trace_recorder import listen
+from gapless_sim.trace_recorder import record_trace
 from gapless_sim.workloads import WORKLOADS
 from gapless_sim.world import World
+from gapless_sim.world_builder import build
 from gapless_testing.routing import ContractError
 
-PATIENCE = 240 * SECOND
+RECOVERY_LIMIT = 240 * SECOND
 """Virtual time within which everything has to come right, once faults have stopped."""
 LOOK = SECOND // 2
 """How often it is looked whether it has."""
@@ -45,7 +45,7 @@ def undisturbed() -> Iterator[None]:
 @undisturbed()
 def run_seed(
     options: Options,
-    tape: Tape | None = None,
+    choice_sequences: ChoiceSequences | None = None,
     *,
     keep: bool = False,
     steps_max: int | None = None,
@@ -54,14 +54,14 @@ def run_seed(
     """Runs a world to its end, or to the first violation.
 
     `keep`: with the lines that people read. `steps_max`: a run that takes longer is given up. `new_disk`:
-    makes the brokers' disks, if not in memory; then there are no determinism_guards, for a real storage touches files.
+    makes the brokers' disks, if not in memory; then the determinism guards are off, for a real storage touches files.
     """
-    choices = Choices(options.seed, tape)
+    choices = Choices(options.seed, choice_sequences)
     trace = Trace(keep=keep)
     world = build(options, choices, trace, new_disk or memory_disk)
     world.steps_max = steps_max
     if keep:
-        listen(world)
+        record_trace(world)
     failure = watched(world, _run, pure=new_disk is None)
     return Result(
         options=options,
@@ -69,9 +69,9 @@ def run_seed(
         steps=trace.steps,
         node_events=trace.steps,
         now=world.now,
-        probes=world.probes,
+        hits=world.hits,
         violation=failure,
-        tape=choices.tape(),
+        choice_sequences=choices.choice_sequences(),
         lines=trace.lines,
     )
 
@@ -105,19 +105,19 @@ def _run(world: World) -> None:
     while world.now < duration and not world.is_too_long:
         world.run_until(min(world.now + SECOND, duration))
         observe.checkpoint()
-    faults.calm()
-    workload.calm()
+    faults.stop()
+    workload.begin_liveness()
     come_right(world)
 
 
 def come_right(world: World) -> None:
     """Faults are over: within a while everything must be as it should. Raises Violation where it is not."""
-    world.observe.calm()
+    world.observe.liveness_begins()
     _wait_until_settled(world)
     spoilt = [broker for broker in world.brokers.values() if broker.disk.spoilt]
     if spoilt:  # so far pubends were excused of which something cannot be read, and no others
         for broker in spoilt:
-            world.probe("operator.repaired at last")
+            world.sometimes("operator.repaired at last")
             broker.repair()
         _wait_until_settled(world)
     if not world.is_too_long:
@@ -125,7 +125,7 @@ def come_right(world: World) -> None:
 
 
 def _wait_until_settled(world: World) -> None:
-    end = world.now + PATIENCE
+    end = world.now + RECOVERY_LIMIT
     oracles = world.observe.oracles
     while world.now < end and not world.is_too_long:
         world.run_until(world.now + LOOK)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.options import MILLISECOND, SECOND, NetworkFaults, Options
-from gapless_sim.producer import Letter, Outbox, Producer
+from gapless_sim.producer import Outbox, Producer, Publication
 
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
@@ -82,7 +82,9 @@ class Script:
         self._scope = scope
         clients = list(world.clients.values())
         self._writer, readers = clients[-1], clients[: scope.subscribers]
-        self._outbox = Outbox("letters", TOPIC, [Letter(key, TOPIC, {"k": key % 2}) for key in range(scope.publishes)])
+        self._outbox = Outbox(
+            "letters", TOPIC, [Publication(key, TOPIC, {"k": key % 2}) for key in range(scope.publishes)]
+        )
         self._wanted = 0
         self._producer: Producer | None = None
         self._rows = [self._row(number, reader) for number, reader in enumerate(readers)]
@@ -105,7 +107,7 @@ class Script:
         for number in range(self._scope.publishes):
             world.at(BEGIN + (number + 2) * INTERVAL, self._writer.name, "publish", self._publish, number + 1)
 
-    def calm(self) -> None:
+    def begin_liveness(self) -> None:
         """Everybody is there, and what could not be published is published now."""
         self._wanted = self._scope.publishes
         for broker in self._world.brokers.values():
@@ -118,7 +120,9 @@ class Script:
 
     def _row(self, number: int, reader: SimClient) -> Row:
         if number % 2:
-            return Row(number, reader.name, f"s{number}", (TOPIC,), "k = 1", lambda e: e.letter.properties["k"] == 1)
+            return Row(
+                number, reader.name, f"s{number}", (TOPIC,), "k = 1", lambda e: e.publication.properties["k"] == 1
+            )
         return Row(number, reader.name, f"s{number}", (TOPIC,), "", lambda _: True, silence=True)
 
     def _open(self, client: SimClient) -> None:

@@ -1,15 +1,15 @@
-"""Scenarios that people read: a few words for each thing that somebody does, and what then happened as lanes.
+"""Scripts that people read: a short command for each thing that somebody does, and lanes that show what happened then.
 
     start                                       two brokers, a publisher, and somebody who may subscribe
     subscribe late where delay > 60             a durable subscription; `from earliest`, `window 4`, `pace 300 ms`
     publish delay=75, delay=10                  two events as one batch
-    run 2 s              wait 2 s               nobody does anything; and what happens is not shown
-    cut phb1 shb1        heal phb1 shb1         nothing gets from one to the other; it does again
-    crash shb1           boot shb1              the power fails; it is there again
-    crash subscriber     start subscriber       likewise an application, which keeps its token
+    run 2 s              wait 2 s               time passes; the second one does not show what happens
+    cut phb1 shb1        heal phb1 shb1         no message gets from the first to the second; it does again
+    crash shb1           boot shb1              its power fails; it starts again
+    crash subscriber     start subscriber       the same for the application, which keeps its token
     show credit          hide credit            a kind of line
-    retain 2 s                                  before `start`: what is older is released, whoever waits for it
-    token late                                  where the application stands
+    retain 2 s                                  before `start`: older events are released, even if somebody needs them
+    token late                                  the application's position
 
 After each command 50 ms pass. Nothing is drawn: everything takes as long as it takes at best, every time.
 """
@@ -24,17 +24,17 @@ from gapless.core.client.subscribing import WINDOW_EVENTS
 from gapless.core.wire.messages import StartAt
 from gapless_sim.application import SimClient
 from gapless_sim.broker import SimBroker
-from gapless_sim.building import build
 from gapless_sim.choices import Choices
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.lanes import Chart
-from gapless_sim.naming import Names
 from gapless_sim.options import MILLISECOND, SECOND, NetworkFaults, Options
 from gapless_sim.picture import QUIET
-from gapless_sim.producer import Letter, Outbox, Producer
+from gapless_sim.producer import Outbox, Producer, Publication
+from gapless_sim.short_names import Names
 from gapless_sim.trace import Trace
-from gapless_sim.trace_recorder import listen
+from gapless_sim.trace_recorder import record_trace
 from gapless_sim.world import World
+from gapless_sim.world_builder import build
 
 STEP = 50 * MILLISECOND
 LANES = ("publisher", "phb1", "shb1", "subscriber")
@@ -136,7 +136,7 @@ class Script:
             self._client(who).start()
             return
         world = self._world = build(self._options, Choices(1, {}), Trace(keep=True))
-        listen(world, Names({"phb1": TOPIC}, rough=True))
+        record_trace(world, Names({"phb1": TOPIC}, rough=True))
         for name, home in (("publisher", "phb1"), ("subscriber", "shb1")):
             world.clients[name] = SimClient(world, name, [home])
         world.clients["publisher"].on_start = self._open_publisher
@@ -206,7 +206,7 @@ class Script:
         events = [_properties(part) for part in rest.split(",")]
         for properties in events:
             self._key += 1
-            self._outbox.letters.append(Letter(self._key, TOPIC, properties))
+            self._outbox.publications.append(Publication(self._key, TOPIC, properties))
         self._producer.publish(len(events))
 
     def _subscribe(self, rest: str) -> None:

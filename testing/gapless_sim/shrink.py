@@ -6,7 +6,7 @@
    fewer nodes, clients, subscriptions and operations.
 4. What was drawn is set to 0, which is always the benign choice: whole streams, halves of them, halves of
    those, single draws. What is behind goes first, since it shifts nothing before it.
-5. 3 and 4 again, until nothing more can be left out, or the patience is used up.
+5. 3 and 4 again, until nothing more can be left out, or the limit of runs or time is reached.
 
 "In the same way" means that the same oracle objects, or an exception of the same type comes out. A run that
 takes many more steps to get there is not smaller, however little was drawn in it.
@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from gapless_sim.options import MILLISECOND, NetworkFaults, Options
 
 if TYPE_CHECKING:
-    from gapless_sim.choices import Tape
+    from gapless_sim.choices import ChoiceSequences
     from gapless_sim.result import Failure, Result
 
-Run: TypeAlias = "Callable[[Options, Tape | None], Result]"
-"""Runs these options: with a tape, what is drawn is what stands there, else what the seed makes."""
+Run: TypeAlias = "Callable[[Options, ChoiceSequences | None], Result]"
+"""Runs these options: with choice sequences, these are replayed; without, the seed makes them."""
 
 RUNS_MAX = 500
 STEPS_HARMLESS = 300
@@ -58,14 +58,15 @@ class Shrunk:
     unstable: str = ""
     """Why nothing was shrunk: the same run came out differently. "" if it did not."""
     complete: bool = True
-    """Whether nothing more can be left out; else the patience was used up before that was known."""
+    """Whether nothing more can be left out; else the limit was reached before that was known."""
 
     def __str__(self) -> str:
         if self.unstable:
             return f"not deterministic: {self.unstable}"
         one, other = self.first, self.smallest
         return (
-            f"{one.steps:,} → {other.steps:,} steps, {draws(one.tape):,} → {draws(other.tape):,} draws, "
+            f"{one.steps:,} → {other.steps:,} steps, "
+            f"{draws(one.choice_sequences):,} → {draws(other.choice_sequences):,} draws, "
             f"{one.now / 1e9:.1f} → {other.now / 1e9:.1f} s, in {self.runs} runs"
             + ("" if self.complete else " (there may be a smaller one)")
         )
@@ -82,7 +83,7 @@ def shrink(
     """The smallest run found that fails as this one does, in at most so many runs, or until it is `enough`."""
     if failing.violation is None:
         raise ValueError("a run that does not fail can not be shrunk")
-    again = run(failing.options, failing.tape)
+    again = run(failing.options, failing.choice_sequences)
     unstable = _difference(failing, again)
     if unstable:
         return Shrunk(failing, failing, 1, (), unstable=unstable)
@@ -91,16 +92,16 @@ def shrink(
     return Shrunk(failing, search.best, search.runs, tuple(search.left_out), complete=not search.over)
 
 
-def draws(tape: Tape) -> int:
-    """How many draws of a tape are not benign."""
-    return sum(1 for drawn in tape.values() for value in drawn if value)
+def draws(choice_sequences: ChoiceSequences) -> int:
+    """How many draws are not benign."""
+    return sum(1 for drawn in choice_sequences.values() for value in drawn if value)
 
 
-def sparse(tape: Tape) -> dict[str, list[int]]:
-    """The tape without the streams and the ends that are benign anyway: what must be kept of it."""
+def sparse(choice_sequences: ChoiceSequences) -> dict[str, list[int]]:
+    """The choice sequences without those, and without the ends, that are benign anyway: what must be kept."""
     kept: dict[str, list[int]] = {}
-    for label in sorted(tape):
-        values = list(tape[label])
+    for label in sorted(choice_sequences):
+        values = list(choice_sequences[label])
         while values and not values[-1]:
             values.pop()
         if values:
@@ -146,16 +147,16 @@ class _Search:
             before = len(self.left_out)
             self._cut_the_end()
             self._simplify_options()
-            self._simplify_tape()
+            self._simplify_choices()
 
-    def _attempt(self, what: str, options: Options, *tapes: Tape | None) -> bool:
-        """Whether the failure is still there with one of these tapes; if so, that is the smallest run now."""
-        for tape in tapes:
+    def _attempt(self, what: str, options: Options, *candidates: ChoiceSequences | None) -> bool:
+        """Whether the failure is still there with one of these candidates; if so, that is the smallest run now."""
+        for choice_sequences in candidates:
             self.over = self.over or self.runs >= self._runs_max or self._enough()
             if self.over:
                 return False
             self.runs += 1
-            result = self._run(options, tape)
+            result = self._run(options, choice_sequences)
             same = self._fails_alike(result)
             if same:
                 self.best = result
@@ -178,7 +179,9 @@ class _Search:
         assert best.violation is not None
         behind = (best.violation.at // LEAST_DURATION + 1) * LEAST_DURATION
         if behind < best.options.duration:
-            self._attempt("what comes behind the failure", replace(best.options, duration=behind), best.tape)
+            self._attempt(
+                "what comes behind the failure", replace(best.options, duration=behind), best.choice_sequences
+            )
 
     def _simplify_options(self) -> None:
         for propose in (_without_classes, _without_singles, _with_fewer):
@@ -193,23 +196,25 @@ class _Search:
             for what, options in propose(self.best.options):
                 if what in vain:
                     continue
-                # What is off draws nothing, so the tape may have shifted: what the seed makes is a second try.
-                if self._attempt(what, options, self.best.tape, None):
+                # An option that is off draws nothing, so sequences may have shifted: the seed's own are a second try.
+                if self._attempt(what, options, self.best.choice_sequences, None):
                     found = True
                     break
                 vain.add(what)
 
-    # The tape.
+    # The choice sequences.
 
-    def _simplify_tape(self) -> None:
-        for label in sorted(self.best.tape, key=lambda label: (-len(self.best.tape[label]), label)):
-            count = _last_of(self.best.tape.get(label, ()))
+    def _simplify_choices(self) -> None:
+        for label in sorted(
+            self.best.choice_sequences, key=lambda label: (-len(self.best.choice_sequences[label]), label)
+        ):
+            count = _last_of(self.best.choice_sequences.get(label, ()))
             if count:
                 self._zero(label, 0, count)
 
     def _zero(self, label: str, start: int, stop: int) -> None:
         """Sets as many draws of [start, stop) as possible to 0: all of them, or else by halves, the later first."""
-        drawn = self.best.tape.get(label, ())
+        drawn = self.best.choice_sequences.get(label, ())
         stop = min(stop, len(drawn))
         count = sum(1 for value in drawn[start:stop] if value)
         if not count or self.over:
@@ -217,7 +222,7 @@ class _Search:
         values = list(drawn)
         values[start:stop] = [0] * (stop - start)
         what = f"{count} draw{'s' if count > 1 else ''} of {label}"
-        if self._attempt(what, self.best.options, {**self.best.tape, label: values}):
+        if self._attempt(what, self.best.options, {**self.best.choice_sequences, label: values}):
             return
         if count > 1:
             middle = _middle(drawn, start, stop)
@@ -252,17 +257,20 @@ def plain(options: Options) -> Options:
 
 def _without_classes(options: Options) -> Iterator[tuple[str, Options]]:
     """Whole classes of faults switched off."""
-    calm = plain(options)
+    gentle = plain(options)
     for name in _CLASSES:
-        if getattr(options, name) != getattr(calm, name):
-            yield f"{name} faults" if name != "hostility" else name, replace(options, **{name: getattr(calm, name)})
+        if getattr(options, name) != getattr(gentle, name):
+            yield (
+                f"{name} faults" if name != "hostility" else name,
+                replace(options, **{name: getattr(gentle, name)}),
+            )
 
 
 def _without_singles(options: Options) -> Iterator[tuple[str, Options]]:
     """Single options set back."""
-    calm = plain(options)
+    gentle = plain(options)
     for name, value in _values(options):
-        simple = getattr(calm, name)
+        simple = getattr(gentle, name)
         if name in _PARTS:
             for part, of_part in _values(value):
                 if of_part != getattr(simple, part):

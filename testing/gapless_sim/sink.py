@@ -1,8 +1,9 @@
 """A sink that numbers its own batches, as a task of a batch engine does: it publishes under keys, and repeats itself.
 
-An epoch's letters are in its database before the first of them is published, so every attempt has the same ones in the
-same order. It cuts them differently each time. An epoch is repeated when its process dies, when it is not sure that it
-was done, and now and then by a second attempt beside the first; in the end each letter must be logged once.
+An epoch's publications are in its database before the first of them is published, so every attempt has the same ones
+in the same order. It cuts them differently each time. An epoch is repeated when its process dies, when it is not sure
+that it was done, and now and then by a second attempt beside the first. In the end each publication must be logged
+once.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from gapless.errors import GaplessError
     from gapless_sim.application import SimClient
     from gapless_sim.choices import Stream
-    from gapless_sim.producer import Letter
+    from gapless_sim.producer import Publication
 
-PROBES = (
+SOMETIMES = (
     "sink.all of a part was logged before",
     "sink.epoch repeated",
     "sink.part logged",
@@ -38,7 +39,7 @@ class Epochs:
     name: str
     topic: str
     epoch: int = 0
-    letters: list[Letter] = field(default_factory=list)
+    publications: list[Publication] = field(default_factory=list)
     """Of the epoch that is not done; none: the next one has not begun."""
 
 
@@ -48,12 +49,12 @@ class Sink:
     waiting = 0
     """Nobody demands an answer of it: it is repeated until there is one."""
 
-    def __init__(self, client: SimClient, outbox: Epochs, draws: Stream, write: Callable[[str], Letter]) -> None:
+    def __init__(self, client: SimClient, outbox: Epochs, draws: Stream, write: Callable[[str], Publication]) -> None:
         self.client = client
         self.outbox = outbox
         self.name = outbox.name
         self.over = False
-        self.calm = False
+        self.in_liveness = False
         """Whether no new epoch is begun."""
         self._draws = draws
         self._write = write
@@ -65,19 +66,19 @@ class Sink:
         if self.over:
             return
         epochs, draws = self.outbox, self._draws
-        if epochs.letters:
-            self.client.world.probe("sink.epoch repeated")
-        elif self.calm:
+        if epochs.publications:
+            self.client.world.sometimes("sink.epoch repeated")
+        elif self.in_liveness:
             return
         else:
             epochs.epoch += 1
-            epochs.letters = [self._write(epochs.topic) for _ in range(draws.between(1, 12))]
+            epochs.publications = [self._write(epochs.topic) for _ in range(draws.between(1, 12))]
         self._attempts = 1
-        Attempt(self, list(epochs.letters))
+        Attempt(self, list(epochs.publications))
         if draws.chance(0.2):
-            self.client.world.probe("sink.two attempts at once")
+            self.client.world.sometimes("sink.two attempts at once")
             self._attempts += 1
-            Attempt(self, list(epochs.letters))
+            Attempt(self, list(epochs.publications))
 
     def done(self) -> None:
         """An attempt has come to its end."""
@@ -85,7 +86,7 @@ class Sink:
         if self._attempts:
             return
         if not self._draws.chance(0.25):
-            self.outbox.letters = []
+            self.outbox.publications = []
         self._later(self._begin, self._draws.draw(1500))
 
     def fail(self, error: GaplessError) -> None:
@@ -97,7 +98,7 @@ class Sink:
         self.over = True
 
     def write(self, count: int) -> int:
-        """How many letters the next part has, of so many."""
+        """How many publications the next part has, of so many."""
         return min(count, self._draws.between(1, 5))
 
     def _later(self, call: Callable[[], None], milliseconds: int) -> None:
@@ -113,24 +114,26 @@ class Sink:
 class Attempt:
     """One time that an epoch is published, from its beginning, a part after the other."""
 
-    def __init__(self, sink: Sink, letters: list[Letter]) -> None:
+    def __init__(self, sink: Sink, publications: list[Publication]) -> None:
         self._sink = sink
-        self._letters = letters
+        self._publications = publications
         self._epoch = sink.outbox.epoch
         self._at = 0
-        self._part: list[Letter] = []
+        self._part: list[Publication] = []
         self._publish()
 
     def _publish(self) -> None:
         client, at = self._sink.client, self._at
-        part = self._part = self._letters[at : at + self._sink.write(len(self._letters) - at)]
-        for letter in part:
-            if letter.published_at < 0:
-                letter.published_at = client.world.now
-            letter.sender = self._sink.name
+        part = self._part = self._publications[at : at + self._sink.write(len(self._publications) - at)]
+        for publication in part:
+            if publication.published_at < 0:
+                publication.published_at = client.world.now
+            publication.sender = self._sink.name
         for start in range(len(part)):  # what was logged before is cut off by the broker
             client.world.observe.published(self._sink, part[start:])
-        columns = EventColumns.of([letter.event for letter in part], [len(letter.body) for letter in part])
+        columns = EventColumns.of(
+            [publication.event for publication in part], [len(publication.body) for publication in part]
+        )
         epochs = self._sink.outbox
         number = client.core.ranges.publish(epochs.name, self._epoch, at, epochs.topic, columns, client.monotonic())
         client.ask(number, self._on_published, self._sink.fail)
@@ -140,11 +143,11 @@ class Attempt:
         ticks = [run.first + run.step * at for run in answer.ticks for at in range(run.count)]
         before = len(part) - len(ticks)
         outcome = "part logged" if not before else "part of a part was logged before"
-        sink.client.world.probe(f"sink.{outcome if ticks else 'all of a part was logged before'}")
-        for letter, tick in zip(part, [0] * before + ticks, strict=True):
-            sink.client.world.observe.receipted(sink, letter, answer.pubend, tick, durable=True)
+        sink.client.world.sometimes(f"sink.{outcome if ticks else 'all of a part was logged before'}")
+        for publication, tick in zip(part, [0] * before + ticks, strict=True):
+            sink.client.world.observe.receipted(sink, publication, answer.pubend, tick, durable=True)
         self._at += len(part)
-        if self._at < len(self._letters):
+        if self._at < len(self._publications):
             self._publish()
         else:
             sink.done()

@@ -1,8 +1,8 @@
-"""Listening in on a world for people: what travels between its parts, and what its applications do.
+"""Records the trace that people read: what travels between the parts of a world, and what its applications do.
 
-Nothing of a run changes by it: what is heard is added to the lines of the trace, and not to its hash. A
-line is where something arrived, with where it came from as its `peer`; what was lost is a line of the kind
-LOST where it left, with where it should have gone as its `peer`.
+A run does not change by it: the lines are added to the trace, and not to its hash. The lane of a line is where
+something arrived, and its `peer` is where that came from. What was lost has a line of the kind LOST: its lane is where
+it left, and its `peer` where it should have gone.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gapless.core.ports import Append, Chop, Put
-from gapless_sim.message_text import Conversation, Told, tell_frame, tell_item
-from gapless_sim.naming import Names, count_of
-from gapless_sim.observing import Oracle
+from gapless_sim.message_text import Conversation, MessageText, frame_text, item_text
+from gapless_sim.observation import Oracle
+from gapless_sim.short_names import Names, count_of
 from gapless_sim.trace import Line
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gapless_sim.broker import SimBroker
     from gapless_sim.consumer import Consumer
     from gapless_sim.links import ClientLink
-    from gapless_sim.producer import Letter, Producer
+    from gapless_sim.producer import Producer, Publication
     from gapless_sim.world import World
 
 LOST = "lost"
@@ -33,17 +33,17 @@ SLOW = 500_000_000
 """What was longer on its way says so."""
 
 
-def listen(world: World, names: Names | None = None) -> None:
+def record_trace(world: World, names: Names | None = None) -> None:
     """From now on the trace of this world, in which nothing has happened yet, has lines of everything."""
-    ear = _Ear(world, names or Names())
-    world.observe.add(ear)
+    recorder = _Recorder(world, names or Names())
+    world.observe.add(recorder)
     for broker in world.brokers.values():
-        ear.attend(broker)
-    ear.attend_network()
+        recorder.attend(broker)
+    recorder.attend_network()
 
 
-class _Ear(Oracle):
-    """Hears everything, objects to nothing."""
+class _Recorder(Oracle):
+    """Writes a line for everything, and objects to nothing."""
 
     def __init__(self, world: World, names: Names) -> None:
         super().__init__(world)
@@ -51,14 +51,14 @@ class _Ear(Oracle):
         self._peers: dict[tuple[str, int], str] = {}
         self._on_their_way: dict[tuple[str, str, bytes], list[int]] = {}
 
-    def _line(self, lane: str, told: Told, peer: str = "") -> None:
-        self.world.trace.lines.append(Line(self.world.now, lane, told.kind, told.text, peer))
+    def _line(self, lane: str, text: MessageText, peer: str = "") -> None:
+        self.world.trace.lines.append(Line(self.world.now, lane, text.kind, text.text, peer))
 
-    def _arrived(self, source: str, target: str, told: Told, payload: bytes) -> None:
+    def _arrived(self, source: str, target: str, text: MessageText, payload: bytes) -> None:
         sent = self._on_their_way.get((source, target, payload), [])
         waited = self.world.now - sent.pop(0) if sent else 0
         late = f" [sent {waited / 1e9:.1f} s ago]" if waited > SLOW else ""
-        self._line(target, Told(told.kind, told.text + late), source)
+        self._line(target, MessageText(text.kind, text.text + late), source)
 
     def _left(self, source: str, target: str, payload: bytes) -> None:
         self._on_their_way.setdefault((source, target, payload), []).append(self.world.now)
@@ -66,7 +66,7 @@ class _Ear(Oracle):
     # Clients' links.
 
     def attend(self, broker: SimBroker) -> None:
-        """Hears what clients and other brokers say to this broker, and what it says to its clients."""
+        """Records what clients and other brokers send to this broker, and what it sends to its clients."""
         accept, on_link, on_frame = broker.accept, broker.on_broker_link, broker.on_broker_frame
 
         def accept_and_attend(link: ClientLink) -> None:
@@ -77,12 +77,12 @@ class _Ear(Oracle):
 
         def hear_link(number: int, peer: SimBroker) -> None:
             self._peers[broker.name, number] = peer.name
-            self._line(broker.name, Told("link up", f"a link to {peer.name}"))
+            self._line(broker.name, MessageText("link up", f"a link to {peer.name}"))
             on_link(number, peer)
 
         def hear_frame(number: int, frame: bytes) -> None:
             source = self._peers[broker.name, number]
-            self._arrived(source, broker.name, tell_frame(frame, self.names), frame)
+            self._arrived(source, broker.name, frame_text(frame, self.names), frame)
             on_frame(number, frame)
 
         broker.accept = accept_and_attend  # type: ignore[method-assign]
@@ -90,7 +90,12 @@ class _Ear(Oracle):
         broker.on_broker_frame = hear_frame  # type: ignore[method-assign]
 
     def _attended(
-        self, link: ClientLink, tell: Callable[[bytes], Told], hear: Callable[[Sequence[bytes]], None], *, up: bool
+        self,
+        link: ClientLink,
+        tell: Callable[[bytes], MessageText],
+        hear: Callable[[Sequence[bytes]], None],
+        *,
+        up: bool,
     ) -> Callable[[Sequence[bytes]], None]:
         source, target = link.client.name, link.broker.name
         if not up:
@@ -106,16 +111,16 @@ class _Ear(Oracle):
     # Links between brokers.
 
     def attend_network(self) -> None:
-        """Hears what is lost on its way."""
+        """Records what is lost on its way."""
         network = self.world.network
         to_broker = network.to_broker
 
         def send(source: SimBroker, number: int, frame: bytes) -> None:
             target = self._peers.get((source.name, number), "")
-            lost = self.world.probes["net.lost"]
+            lost = self.world.hits["net.lost"]
             to_broker(source, number, frame)
-            if self.world.probes["net.lost"] > lost or network.is_cut(source.name, target):
-                self._line(source.name, Told(LOST, tell_frame(frame, self.names).text), target)
+            if self.world.hits["net.lost"] > lost or network.is_cut(source.name, target):
+                self._line(source.name, MessageText(LOST, frame_text(frame, self.names).text), target)
             else:
                 self._left(source.name, target, frame)
 
@@ -125,38 +130,42 @@ class _Ear(Oracle):
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A broker has written a batch."""
-        self._line(broker.name, Told("writes", "; ".join(dict.fromkeys(map(_written, operations)))))
+        self._line(broker.name, MessageText("writes", "; ".join(dict.fromkeys(map(_written, operations)))))
 
     # Applications.
 
-    def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
+    def published(self, producer: Producer, publications: Sequence[Publication]) -> None:
         """An application begins to publish."""
-        events = ", ".join(_letter(letter) for letter in letters[:3]) + (", …" if len(letters) > 3 else "")
-        self._line(producer.client.name, Told("publishes", f"{producer.name} publishes {events}"))
+        events = ", ".join(_publication(publication) for publication in publications[:3]) + (
+            ", …" if len(publications) > 3 else ""
+        )
+        self._line(producer.client.name, MessageText("publishes", f"{producer.name} publishes {events}"))
 
-    def not_published(self, producer: Producer, letters: Sequence[Letter], error: GaplessError) -> None:
+    def not_published(self, producer: Producer, publications: Sequence[Publication], error: GaplessError) -> None:
         """A batch gets no receipt."""
-        self._line(producer.client.name, Told("not published", f"{count_of(len(letters), 'event')}: {error}"))
+        self._line(
+            producer.client.name, MessageText("not published", f"{count_of(len(publications), 'event')}: {error}")
+        )
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[str, int]) -> None:
         """A subscription is there."""
         new = " for the first time" if result.created else ""
         text = f"{consumer.row.name} is attached{new} behind {self.names.positions(begins)}"
-        self._line(consumer.client.name, Told("attached", text))
+        self._line(consumer.client.name, MessageText("attached", text))
 
-    def told(self, consumer: Consumer, item: Item) -> None:
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
         """An application takes something."""
-        told = tell_item(item, self.names)
-        self._line(consumer.client.name, Told(told.kind, f"{consumer.row.name} takes {told.text}"))
+        text = item_text(item, self.names)
+        self._line(consumer.client.name, MessageText(text.kind, f"{consumer.row.name} takes {text.text}"))
 
     def committed(self, consumer: Consumer, token: CheckpointToken) -> None:
         """Effects and token are committed together."""
         text = f"{consumer.row.name} commits the token {self.names.positions(token.ticks)}"
-        self._line(consumer.client.name, Told("commits", text))
+        self._line(consumer.client.name, MessageText("commits", text))
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
         """A subscription ended with an error."""
-        self._line(consumer.client.name, Told("subscription over", f"{consumer.row.name}: {error}"))
+        self._line(consumer.client.name, MessageText("subscription over", f"{consumer.row.name}: {error}"))
 
 
 def _written(operation: Operation) -> str:
@@ -169,6 +178,6 @@ def _written(operation: Operation) -> str:
     return operation.table.replace(".", "/").rpartition("/")[2]
 
 
-def _letter(letter: Letter) -> str:
-    properties = " ".join(f"{name}={value}" for name, value in letter.properties.items())
-    return f"#{letter.key} {properties}".rstrip()
+def _publication(publication: Publication) -> str:
+    properties = " ".join(f"{name}={value}" for name, value in publication.properties.items())
+    return f"#{publication.key} {properties}".rstrip()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless_sim.choices import Choices, random_of
 from gapless_sim.network import Network
-from gapless_sim.observing import Observing
+from gapless_sim.observation import Observation
 from gapless_sim.router_tap import RouterTap
 from gapless_sim.trace import Trace
 
@@ -36,16 +36,16 @@ class World:
         self.choices = choices
         self.trace = trace
         self.now = 0
-        self.is_calm = False
+        self.in_liveness = False
         """Whether faults have stopped for good."""
         self.streams = False
         """Whether the router asks for links between brokers that lose nothing."""
         self.steps_max: int | None = None
         """After so many steps nobody cares any more how it ends."""
-        self.probes: Counter[str] = Counter()
+        self.hits: Counter[str] = Counter()
         self.brokers: dict[str, SimBroker] = {}
         self.clients: dict[str, SimClient] = {}
-        self.observe = Observing(self)
+        self.observe = Observation(self)
         self.network = Network(self)
         self.seam = RouterTap(self)
         self._heap: list[tuple[int, int, str, str, Callable[..., Any], tuple[Any, ...], Life | None, int]] = []
@@ -135,6 +135,6 @@ class World:
         """A line of the trace that a person may read."""
         self.trace.note(self.now, lane, kind, text, peer)
 
-    def probe(self, name: str) -> None:
-        """Something happened that should happen sometimes; counted over all runs."""
-        self.probes[name] += 1
+    def sometimes(self, name: str) -> None:
+        """A *sometimes* assertion holds: this happened in this run. Counted over all runs."""
+        self.hits[name] += 1

@@ -71,7 +71,7 @@ def oracles() -> dict[str, str]:
         and statement.targets[0].id == "name"
         and isinstance(statement.value, ast.Constant)
         and isinstance(statement.value.value, str)
-        and statement.value.value != "probes"  # counts what should happen, and judges nothing
+        and statement.value.value != "sometimes"  # counts what should happen, and judges nothing
     }
 
 

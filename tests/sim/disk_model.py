@@ -16,29 +16,29 @@ from sim.disk_player import Outcome, Player, Step, said
 
 
 class Choices:
-    """Decides, by a tape; beyond its end always for the first. `next` moves on to the next tape."""
+    """Decides by a choice sequence; beyond its end always for the first. `next` moves on to the next sequence."""
 
     def __init__(self) -> None:
-        self._tape: list[tuple[int, int]] = []
+        self._sequence: list[tuple[int, int]] = []
         self._at = 0
 
     def pick(self, count: int) -> int:
         """A number below `count`."""
-        if self._at == len(self._tape):
-            self._tape.append((0, count))
+        if self._at == len(self._sequence):
+            self._sequence.append((0, count))
         self._at += 1
-        return self._tape[self._at - 1][0]
+        return self._sequence[self._at - 1][0]
 
     def next(self) -> bool:
         """Rewinds, with the last decision that can be another one changed. False when all were tried."""
-        del self._tape[self._at :]
-        while self._tape and self._tape[-1][0] + 1 == self._tape[-1][1]:
-            self._tape.pop()
+        del self._sequence[self._at :]
+        while self._sequence and self._sequence[-1][0] + 1 == self._sequence[-1][1]:
+            self._sequence.pop()
         self._at = 0
-        if not self._tape:
+        if not self._sequence:
             return False
-        number, count = self._tape[-1]
-        self._tape[-1] = number + 1, count
+        number, count = self._sequence[-1]
+        self._sequence[-1] = number + 1, count
         return True
 
 

@@ -19,7 +19,7 @@ FILES = sorted(DIRECTORY.glob("*.json"))
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_what_failed_once_holds(path: Path) -> None:
     regression = read_regression(path)
-    result = run_seed(regression.options, regression.tape)
+    result = run_seed(regression.options, regression.choice_sequences)
 
     assert result.violation is None, f"{regression.what}, again: {result.violation}"
 

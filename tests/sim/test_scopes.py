@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Outcome, Strike, follow, perform, run_case, tasks
-from gapless_sim.fault_injection import Mark, Stage
+from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Injection, Outcome, follow, perform, run_case, tasks
+from gapless_sim.fault_injection import InjectionContext, Mark
 from gapless_sim.scopes import Scope
 from gapless_sim.trace import Trace
 from sim.switches.catalogue import switch_named
@@ -79,15 +79,15 @@ def steps_of(case: Case) -> list[tuple[object, ...]]:
     return trace.all
 
 
-def by_mark(case: Case) -> dict[Mark, list[Strike]]:
-    """All that could go wrong from the last strike on, together what is said to lead to the same run."""
-    found: dict[Mark, list[Strike]] = {}
+def by_mark(case: Case) -> dict[Mark, list[Injection]]:
+    """All that could go wrong from the last injection on, together what is said to lead to the same run."""
+    found: dict[Mark, list[Injection]] = {}
 
-    def look(stage: Stage) -> None:
+    def look(context: InjectionContext) -> None:
         for fault in FAULTS.values():
             for number in range(fault.count(case.scope)):
-                strike = Strike(stage.position, fault.name, number)
-                found.setdefault(fault.mark(stage, number), []).append(strike)
+                injection = Injection(context.position, fault.name, number)
+                found.setdefault(fault.mark(context, number), []).append(injection)
 
     run_case(case, look=look)
     return found
@@ -95,16 +95,16 @@ def by_mark(case: Case) -> dict[Mark, list[Strike]]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(12))
-def test_strikes_with_the_same_mark_lead_to_the_same_run(seed: int) -> None:
+def test_injections_with_the_same_mark_lead_to_the_same_run(seed: int) -> None:
     """A sample of them, behind no fault and behind one."""
     random = Random(seed)
     case = Case(random.choice(SCOPES))
     if seed % 2:
-        case = case.also(random.choice(follow(case).strikes))
+        case = case.also(random.choice(follow(case).injections))
     groups = by_mark(case)
     nothing = groups.pop(None)
 
     assert steps_of(case.also(random.choice(nothing))) == steps_of(case)
-    for strikes in random.sample([strikes for strikes in groups.values() if len(strikes) > 1], 4):
-        one, other = random.sample(strikes, 2)
+    for injections in random.sample([injections for injections in groups.values() if len(injections) > 1], 4):
+        one, other = random.sample(injections, 2)
         assert steps_of(case.also(one)) == steps_of(case.also(other)), f"{case}: {one} and {other}"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gapless_sim.campaign import Plan
-    from gapless_sim.choices import Tape
+    from gapless_sim.choices import ChoiceSequences
     from gapless_sim.options import Options
     from gapless_sim.result import Result
     from gapless_sim.shrink import Shrunk
@@ -61,11 +61,11 @@ def _shrunk(console: Console, failing: Result) -> Shrunk:
             smallest = progress.smallest.steps
             status.update(f"{progress.runs} runs, {smallest:,} steps left; {progress.left_out}")
 
-        def run(options: Options, tape: Tape | None) -> Result:
-            return run_seed(options, tape, steps_max=max(300, smallest * 5 // 4))
+        def run(options: Options, choice_sequences: ChoiceSequences | None) -> Result:
+            return run_seed(options, choice_sequences, steps_max=max(300, smallest * 5 // 4))
 
         shrunk = shrink_run(run, failing, runs_max=RUNS_MAX, on_progress=report)
-        told = run_seed(shrunk.smallest.options, shrunk.smallest.tape, keep=True)
+        told = run_seed(shrunk.smallest.options, shrunk.smallest.choice_sequences, keep=True)
         return replace(shrunk, smallest=told)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 RARE = 10
-"""So many of the rarest probes are shown."""
+"""So many of the rarest hits are shown."""
 ROUTERS = ("local", "hostile")
 
 app = typer.Typer(add_completion=False)
@@ -77,13 +77,13 @@ def simulate(
     from gapless_sim.campaign import Plan
 
     if exhaustive is not None:
-        from gapless_sim.cli import exhausting
+        from gapless_sim.cli import exhaust
 
-        chosen = exhausting.scopes_of(scopes, scope or ())
+        chosen = exhaust.scopes_of(scopes, scope or ())
         if strike:
-            raise typer.Exit(exhausting.replay_case(chosen, strike))
-        wanted = exhausting.Wanted(exhaustive, chosen, stride, exhausting.part_of(part), processes)
-        raise typer.Exit(exhausting.exhaust_scopes(wanted, as_json=as_json))
+            raise typer.Exit(exhaust.replay_case(chosen, strike))
+        wanted = exhaust.Wanted(exhaustive, chosen, stride, exhaust.part_of(part), processes)
+        raise typer.Exit(exhaust.exhaust_scopes(wanted, as_json=as_json))
     plan = Plan(tuple(router or ROUTERS), workload, _kinds(faults))
     _check(plan)
     if seed is not None:
@@ -182,16 +182,16 @@ def _fields(total: Total, elapsed: float) -> dict[str, Any]:
         "simulated_s": round(total.simulated / SECOND, 3),
         "runs_per_s": round(total.runs / elapsed, 3),
         "node_events_per_s": round(total.steps / elapsed),
-        "probes": dict(sorted(total.probes.items())),
+        "probes": dict(sorted(total.hits.items())),
         "never": never(total),
     }
 
 
 def never(total: Total) -> list[str]:
-    """The declared probes that did not fire once."""
-    from gapless_sim.probes import DECLARED
+    """The declared *sometimes* assertions that did not hold once."""
+    from gapless_sim.sometimes import DECLARED
 
-    return [probe for probe in DECLARED if not total.probes[probe]]
+    return [assertion for assertion in DECLARED if not total.hits[assertion]]
 
 
 def _show(total: Total, elapsed: float) -> None:
@@ -201,7 +201,7 @@ def _show(total: Total, elapsed: float) -> None:
         f"{total.simulated / SECOND / 3600:.1f} hours of virtual time, {total.steps:,} node events in {elapsed:.0f} s:"
         f" {total.runs / elapsed:.1f} runs/s, {total.steps / elapsed:,.0f} node events/s"
     )
-    from gapless_sim.probes import DECLARED
+    from gapless_sim.sometimes import DECLARED
 
-    rarest = sorted(DECLARED, key=lambda probe: (total.probes[probe], probe))[:RARE]
-    print("Rarest: " + ", ".join(f"{probe} {total.probes[probe]}×" for probe in rarest))
+    rarest = sorted(DECLARED, key=lambda assertion: (total.hits[assertion], assertion))[:RARE]
+    print("Rarest: " + ", ".join(f"{assertion} {total.hits[assertion]}×" for assertion in rarest))

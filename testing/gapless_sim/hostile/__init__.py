@@ -1,6 +1,6 @@
-"""A router that does whatever the contract of the routing seam permits: for simulations.
+"""An adversarial router: it does every wrong thing that the contract of the routing seam permits. For simulations.
 
-`open_routing` makes one; `gapless_sim.hostile.hostility.BEHAVIOURS` lists what it can be told to do.
+`open_routing` makes one; `gapless_sim.hostile.hostility.BEHAVIOURS` lists what it can do.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ BEHAVIOURS: Mapping[str, str] = {
     "overlap": "a piece of knowledge is delivered together with the one before, again",
     # Interest.
     "drop_interest": "an announcement of interest goes nowhere",
-    "delay_interest": "an announcement of interest is told up to 2 s late",
+    "delay_interest": "an announcement of interest is sent up to 2 s late",
     "part_interest": "an interest is sent in parts, one for each subscription",
     "ask_interest": "the whole interest is asked for without need (each second)",
     # Wants.
@@ -37,7 +37,7 @@ BEHAVIOURS: Mapping[str, str] = {
     "twice": "an answer is delivered twice",
     # Progress.
     "drop_progress": "a report of progress goes nowhere",
-    "delay_progress": "a report of progress is told up to 2 s late",
+    "delay_progress": "a report of progress is sent up to 2 s late",
     "probe": "an acknowledgement is asked for without need (each second)",
     # Publishers.
     "unordered": "a batch is submitted although one that was placed before it has not come yet",
@@ -64,7 +64,7 @@ class Hostility:
         self.quiet = not self._rates
         """Whether nothing is ever done wrong."""
 
-    def calm(self) -> None:
+    def stop(self) -> None:
         """Nothing is done wrong any more."""
         self._rates = {}
         self.quiet = True

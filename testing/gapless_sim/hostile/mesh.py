@@ -35,7 +35,7 @@ class Station:
     effects: list[Effect] = field(default_factory=list)
     now: int = 0
     owners: dict[PubendId, BrokerId] = field(default_factory=dict)
-    """Where each pubend is, as far as that was heard."""
+    """Where each pubend is, as far as that is known."""
 
     def within(self, span: int) -> int:
         """A time within a span from now."""
@@ -107,7 +107,7 @@ class Mesh:
         return 0 if broker == self._station.broker else self._peers[broker].incarnation
 
     def life_for(self, broker: BrokerId) -> int:
-        """This router's life as the process at a broker is told it: another process is told another one.
+        """This router's life as the process at a broker knows it: another process gets another one.
 
         So what is sent to it says for which process it was meant, and by which one it was said.
         """

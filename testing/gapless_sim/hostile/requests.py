@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from gapless.core.network.facts import BrokerId, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.network.frames import Address, Answer
 from gapless.core.stream.ticks import PubendId
-from gapless_sim.hostile.entry import Line, line_of
+from gapless_sim.hostile.client_side import Line, line_of
 from gapless_sim.hostile.mesh import Mesh, Station
 from gapless_sim.hostile.timers import SECOND
 
@@ -73,7 +73,7 @@ class RequestIntake:
     def on_request(self, broker: BrokerId, message: OpenRequest | Pub, address: Address) -> None:
         """An opening or a batch.
 
-        The address: our life as the entry was told it, the entry's own, the question's number, that of the one
+        The address: our life as the entry knows it, the entry's own, the question's number, that of the one
         that is to be submitted before it, and the lowest of its line that the entry waits for.
         """
         ours, theirs, number, before, floor = cast("tuple[int, int, int, int, int]", address)
@@ -108,7 +108,7 @@ class RequestIntake:
             self._submit(sender, number, message)
 
     def submitted(self, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> None:
-        """How one ended. What was submitted once too often has nobody to tell."""
+        """How one ended. A request that was submitted once too often has nobody to answer to."""
         if reply_to is None:
             return
         sender, number = cast("tuple[From, int]", reply_to)

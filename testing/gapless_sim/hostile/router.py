@@ -55,16 +55,16 @@ from gapless.core.network.frames import (
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
 from gapless.core.stream.knowledge import Knowledge
 from gapless.errors import ConfigurationError, RemoteProtocolError
-from gapless_sim.hostile.entry import ClientSide
-from gapless_sim.hostile.following import SubscriberSide
-from gapless_sim.hostile.hosted import PublisherSide
+from gapless_sim.hostile.client_side import ClientSide
 from gapless_sim.hostile.hostility import Hostility
 from gapless_sim.hostile.mesh import Mesh, Station
+from gapless_sim.hostile.publisher_side import PublisherSide
 from gapless_sim.hostile.requests import RequestIntake
+from gapless_sim.hostile.subscriber_side import SubscriberSide
 from gapless_sim.hostile.timers import SECOND
 
 LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
-BEAT = 1 * SECOND
+HOUSEKEEPING_INTERVAL = 1 * SECOND
 FORGOTTEN_WITHIN = 10 * SECOND
 _LIFE_BITS = 48
 _ADDRESSES: dict[type, tuple[type, ...]] = {
@@ -113,7 +113,7 @@ class HostileRouter(RouterBase):
         self._on_message = self._message_handlers()
         self._on_timer = self._timer_handlers()
         station.now = now
-        station.timers.set(("beat",), station.within(BEAT))
+        station.timers.set(("housekeep",), station.within(HOUSEKEEPING_INTERVAL))
         self._mesh.start()
         return self._effects()
 
@@ -131,7 +131,7 @@ class HostileRouter(RouterBase):
     # The network.
 
     def link_up(self, now: int, up: LinkUp) -> Effects:
-        """A link is there; who is at its end, if the map has him, is told everything that he may have use for."""
+        """A link is there; the broker at its end, if the map has it, gets everything that it may have use for."""
         self._station.now = now
         if not self._mesh.knows(up.peer):
             return [Hangup(up.link)]
@@ -253,9 +253,9 @@ class HostileRouter(RouterBase):
 
     # For who drives a simulation.
 
-    def calm(self) -> None:
+    def stop_hostility(self) -> None:
         """From now on it is honest, whatever the rates were."""
-        self._station.hostility.calm()
+        self._station.hostility.stop()
 
     # How it is done.
 
@@ -291,7 +291,7 @@ class HostileRouter(RouterBase):
 
     def _timer_handlers(self) -> dict[str, Callable[..., None]]:
         return {
-            "beat": self._beat,
+            "housekeep": self._housekeep,
             "dial": self._mesh.dial,
             "held": self._mesh.release,
             "late": self._mesh.send_late,
@@ -307,12 +307,12 @@ class HostileRouter(RouterBase):
         self._entry.on_life(peer, int(address[1]))
         self._following.on_seen(peer, seen, address)
 
-    def _beat(self) -> None:
-        self._station.timers.set(("beat",), self._station.now + BEAT)
-        if self._station.hostility.happens("forget", BEAT / FORGOTTEN_WITHIN):
+    def _housekeep(self) -> None:
+        self._station.timers.set(("housekeep",), self._station.now + HOUSEKEEPING_INTERVAL)
+        if self._station.hostility.happens("forget", HOUSEKEEPING_INTERVAL / FORGOTTEN_WITHIN):
             self._forget()
-        self._hosted.beat()
-        self._following.beat()
+        self._hosted.housekeep()
+        self._following.housekeep()
 
     def _forget(self) -> None:
         station = self._station

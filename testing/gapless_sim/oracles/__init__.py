@@ -9,34 +9,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless_sim.model import Model
-from gapless_sim.oracles import catching, gaps, leasing, listing
-from gapless_sim.oracles.catching import CatchingUp
+from gapless_sim.oracles import catch_up, gaps, leases, listings
+from gapless_sim.oracles.catch_up import CatchingUp
 from gapless_sim.oracles.contract import Routing
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
+from gapless_sim.oracles.durability import I7Kept, I8Counted
 from gapless_sim.oracles.effects import I4ExactlyOnce
 from gapless_sim.oracles.gaps import I5GapLegal
-from gapless_sim.oracles.keeping import I7Kept, I8Counted
-from gapless_sim.oracles.leasing import I8Leases
-from gapless_sim.oracles.listing import L1Lag
+from gapless_sim.oracles.leases import I8Leases
+from gapless_sim.oracles.listings import L1Lag
 from gapless_sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
 from gapless_sim.oracles.logs import I6OneLog
 from gapless_sim.oracles.positions import U03Positions
-from gapless_sim.oracles.probing import V4Probing
-from gapless_sim.oracles.publishing import I7Publish, V3LiveForgetting
-from gapless_sim.oracles.releasing import I8Release
-from gapless_sim.oracles.serving import I2Served, I5InOnePiece, P1Protocol
+from gapless_sim.oracles.progress_probes import V4Probing
+from gapless_sim.oracles.receipts import I7Publish, V3LiveForgetting
+from gapless_sim.oracles.release import I8Release
+from gapless_sim.oracles.sessions import I2Served, I5InOnePiece, P1Protocol
 from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
 
 if TYPE_CHECKING:
-    from gapless_sim.observing import Oracle
+    from gapless_sim.observation import Oracle
     from gapless_sim.world import World
 
-PROBES = (*gaps.PROBES, *catching.PROBES, *leasing.PROBES, *listing.PROBES)
+SOMETIMES = (*gaps.SOMETIMES, *catch_up.SOMETIMES, *leases.SOMETIMES, *listings.SOMETIMES)
 """What should happen sometimes under the eyes of the oracles."""
 
 
 def all_oracles(world: World) -> list[Oracle]:
-    """The model and every oracle over it, in the order in which they must hear what happens.
+    """The model and every oracle over it, in the order in which they must be called.
 
     Before brokers boot: some of them watch the routing seam.
     """

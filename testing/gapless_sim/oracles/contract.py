@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gapless_sim.observing import Violation
-from gapless_sim.oracles.judging import Judge
+from gapless_sim.observation import Violation
+from gapless_sim.oracles.judge import Judge
 from gapless_sim.pubend_logs import LOG
 from gapless_sim.router_tap import FACTS
 from gapless_testing.routing import Contract, ContractError
@@ -30,7 +30,7 @@ class Routing(Judge):
         self.effects: Sequence[type] = self._contract.effects
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
-        """A router is about to be told something."""
+        """A router is about to receive a fact."""
         if self._contract is not None:
             try:
                 self._contract.informed(broker, now, fact)

@@ -1,4 +1,4 @@
-"""What a subscriber is told of a stream: the right events, in order, with nothing left out, from its start on."""
+"""What a subscriber gets of a stream: the right events, in order, with nothing left out, from its start on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gapless.core.stream.ticks import tick_at
 from gapless.core.wire.messages import StartAt
 from gapless.errors import SubscriptionNotFoundError
 from gapless_sim.model import begins_of
-from gapless_sim.oracles.judging import Judge
+from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gapless_sim.accounts import Account, Logged, Share
     from gapless_sim.consumer import Consumer
     from gapless_sim.model import Model
-    from gapless_sim.producer import Letter
+    from gapless_sim.producer import Publication
 
 
 class I1Match(Judge):
@@ -30,7 +30,7 @@ class I1Match(Judge):
 
     name = "I1"
 
-    def told(self, consumer: Consumer, item: Item) -> None:
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Looks at each event as the application does."""
         if isinstance(item, Delivery):
             history = self.model.histories.get(item.pubend)
@@ -40,16 +40,17 @@ class I1Match(Judge):
                     self.fail(
                         f"{consumer.lane} was handed an event of {item.pubend} at {event.tick}, where none is logged"
                     )
-                letter = logged.letter
-                if _said(event) != (letter.body, letter.topic, letter.properties, _set(letter)):
+                publication = logged.publication
+                if _said(event) != (publication.body, publication.topic, publication.properties, _set(publication)):
                     self.fail(
-                        f"{consumer.lane} was handed {event} in place of letter {letter.key}, which is logged there"
+                        f"{consumer.lane} was handed {event} in place of publication {publication.key}, "
+                        "which is logged there"
                     )
                 if not consumer.row.matches(logged):
-                    what = f"{letter.topic}, {letter.properties}, {letter.headers}"
+                    what = f"{publication.topic}, {publication.properties}, {publication.headers}"
                     self.fail(
-                        f"{consumer.lane} was handed letter {letter.key} ({what}) of {item.pubend} at {event.tick}, "
-                        f"which {consumer.row.selector!r} on {consumer.row.topics} does not match"
+                        f"{consumer.lane} was handed publication {publication.key} ({what}) of {item.pubend} "
+                        f"at {event.tick}, which {consumer.row.selector!r} on {consumer.row.topics} does not match"
                     )
 
 
@@ -58,9 +59,9 @@ def _said(event: Event) -> tuple[bytes, str, Mapping[str, Any], tuple[object, ..
     return event.body, event.topic, event.properties, (event.priority, event.type, event.correlation_id)
 
 
-def _set(letter: Letter) -> tuple[object, ...]:
+def _set(publication: Publication) -> tuple[object, ...]:
     """What an application sees of the headers that a sender has set, or has not."""
-    headers = letter.headers
+    headers = publication.headers
     return headers.get("priority", 4), headers.get("type") or None, headers.get("correlation_id") or None
 
 
@@ -77,7 +78,7 @@ class I2Order(Judge):
         """It begins behind these."""
         self._last[consumer] = begins_of(consumer, begins)
 
-    def told(self, consumer: Consumer, item: Item) -> None:
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
         """What was handed out is above all before."""
         last = self._last.get(consumer)
         if last is None:
@@ -96,9 +97,9 @@ class I2Order(Judge):
 
 
 class I3Gapless(Judge):
-    """Between two things that a consumer is told of a pubend lies no event that it matches and was not handed.
+    """Between two items that a consumer takes of a pubend lies no event that it matches and did not get.
 
-    What lies in a gap may come to light after the gap was told: where a PHB crashed before it had told anybody of
+    What lies in a gap may come to light after the gap was delivered: where a PHB crashed before it had told anybody of
     a record, it may release that early before anybody asks, and its publisher, who asks again, gets the receipt.
     """
 
@@ -110,7 +111,7 @@ class I3Gapless(Judge):
         model.listeners.append(self.logged)
 
     def position(self, consumer: Consumer, pubend: PubendId) -> Tick | None:
-        """Up to where a consumer was told of a pubend; None if nothing yet, and it began nowhere."""
+        """Up to where a consumer has taken a pubend; None if nothing yet, and it began nowhere."""
         return self._positions.get(consumer, {}).get(pubend)
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
@@ -119,7 +120,7 @@ class I3Gapless(Judge):
         for pubend, tick in begins.items():
             self._pass(consumer, pubend, tick, "silence")
 
-    def told(self, consumer: Consumer, item: Item) -> None:
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
         """The next thing must be the next thing."""
         if isinstance(item, Delivery):
             self._deliver(consumer, item)
@@ -130,7 +131,7 @@ class I3Gapless(Judge):
             self._pass(consumer, item.pubend, item.end, "a silence")
 
     def committed(self, consumer: Consumer, token: CheckpointToken) -> None:
-        """The token may stand behind silence that nobody was told."""
+        """The token may stand behind silence that was not delivered."""
         for pubend, tick in token.ticks.items():
             self._pass(consumer, pubend, tick, "its token")
 
@@ -141,7 +142,7 @@ class I3Gapless(Judge):
                 self._look_back(consumer, event)
 
     def checkpoint(self) -> None:
-        """Whoever is gone is told nothing more."""
+        """A consumer that is gone gets nothing more."""
         self._positions = {each: positions for each, positions in self._positions.items() if self.model.alive(each)}
 
     def _deliver(self, consumer: Consumer, item: Delivery) -> None:
@@ -155,7 +156,7 @@ class I3Gapless(Judge):
         if expected != list(item.ticks) and share.history.sound:
             missing = sorted({*expected}.difference(item.ticks))
             events = share.history.events
-            named = ", ".join(f"{tick} (letter {events[tick].letter.key})" for tick in missing[:5])
+            named = ", ".join(f"{tick} (publication {events[tick].publication.key})" for tick in missing[:5])
             self.fail(
                 f"{consumer.lane} was handed {item.pubend} {item.ticks[0]}..{item.ticks[-1]} at {position}, "
                 f"which leaves out {len(missing)}: {named}"
@@ -177,12 +178,12 @@ class I3Gapless(Judge):
         positions[pubend] = upto
 
     def _begin_late(self, consumer: Consumer, share: Share, upto: Tick) -> Tick:
-        """A consumer is told of a pubend for the first time: where it is found to begin."""
+        """A consumer gets the first item of a pubend: where it begins there."""
         account = self.model.accounts[consumer.row.number]
         if share.start is None:
             share.start = upto
         if not account.durable and consumer.core.former_sids:
-            return share.start  # its session ended, and with it what it was owed of pubends it had not heard of
+            return share.start  # its session ended, and with it what it was owed of pubends it did not know yet
         owed = self.model.first_late(account, share, min(upto, share.start))
         if owed is not None and share.history.sound:
             self._hidden(consumer, share, owed, f"{upto}, where it begins")
@@ -199,9 +200,9 @@ class I3Gapless(Judge):
             self._hidden(consumer, share, event.tick, f"{position}, and it was logged only now")
 
     def _hidden(self, consumer: Consumer, share: Share, tick: Tick, where: str) -> None:
-        letter = share.history.events[tick].letter
+        publication = share.history.events[tick].publication
         self.fail(
-            f"{consumer.lane} was not handed letter {letter.key} of {share.history.pubend} at {tick}, "
+            f"{consumer.lane} was not handed publication {publication.key} of {share.history.pubend} at {tick}, "
             f"which {consumer.row.selector!r} matches, and was told of {where}"
         )
 
@@ -223,8 +224,8 @@ class I10Start(Judge):
         if account.skipped is not None:
             missed = account.skipped
             self.fail(
-                f"{consumer.lane} is resumed after its lease ran out, and passes over letter {missed.letter.key} "
-                f"at {missed.tick} of {missed.pubend}"
+                f"{consumer.lane} is resumed after its lease ran out, and passes over publication "
+                f"{missed.publication.key} at {missed.tick} of {missed.pubend}"
             )
         if account.removed:
             return
@@ -236,10 +237,10 @@ class I10Start(Judge):
             floor = self._floor(consumer, account, share)
             skipped = None if floor is None else share.first_between(floor, begin)
             if skipped is not None:
-                letter = share.history.events[skipped].letter
+                publication = share.history.events[skipped].publication
                 self.fail(
                     f"{consumer.lane} ({consumer.wanted.start.name.lower()}) begins behind {begin} of {pubend}, "
-                    f"and is owed letter {letter.key} at {skipped}: it needs everything above {floor}"
+                    f"and is owed publication {publication.key} at {skipped}: it needs everything above {floor}"
                 )
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
@@ -259,10 +260,10 @@ class I10Start(Judge):
                 continue
             if event.tick < self._wanted_from(account, event.pubend):
                 continue
-            if account.exists and event.letter.published_at > account.attached_at and share.history.sound:
+            if account.exists and event.publication.published_at > account.attached_at and share.history.sound:
                 self.fail(
-                    f"{account} begins behind {share.start} of {event.pubend}, and letter {event.letter.key}, "
-                    f"published after that, was logged at {event.tick}"
+                    f"{account} begins behind {share.start} of {event.pubend}, and publication "
+                    f"{event.publication.key}, published after that, was logged at {event.tick}"
                 )
 
     def _wanted_from(self, account: Account, pubend: PubendId) -> Tick:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gapless.core.client import Delivery, Gap
 from gapless.core.stream.intervals import IntervalSet
 from gapless_sim.model import begins_of
-from gapless_sim.oracles.judging import Judge
+from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
@@ -36,7 +36,7 @@ class Database:
     """Who may commit: whoever read the token last. (A real application fences the others.)"""
     token: dict[PubendId, Tick]
     effects: dict[Hashable, tuple[PubendId, Tick]] = field(default_factory=dict)
-    """By the letters' keys; of those that are sent often, by the events' places."""
+    """By the publications' keys; of those that are sent often, by the events' places."""
     uncommitted: dict[PubendId, Uncommitted] = field(default_factory=dict)
 
 
@@ -68,8 +68,8 @@ class I4ExactlyOnce(Judge):
                 self._go_back(database, pubend, 0)  # older than the pubend: everything of it comes once more
                 del database.token[pubend]
 
-    def told(self, consumer: Consumer, item: Item) -> None:
-        """Something is in an application's hands."""
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
+        """An application has taken an item."""
         database = self._databases[consumer.row.number]
         if database.owner is not consumer:
             return
@@ -119,11 +119,13 @@ class I4ExactlyOnce(Judge):
                 f"{len(owed)} are due; they differ in {wrong[:5]}"
             )
         for at, key in keys.items():
-            effect = (pubend, at) if self.model.letters[key].often else key
+            effect = (pubend, at) if self.model.publications[key].often else key
             elsewhere = database.effects.get(effect)
             again = self.model.has_lost_disks or key in self.model.given_up  # it was published once more
             if elsewhere is not None and not again:
-                self.fail(f"{consumer.lane} has the effect of letter {key} twice: of {elsewhere} and of {(pubend, at)}")
+                self.fail(
+                    f"{consumer.lane} has the effect of publication {key} twice: of {elsewhere} and of {(pubend, at)}"
+                )
             database.effects[effect] = (pubend, at)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Gaps: told in order, and only where a policy, an operator or the application itself has caused them."""
+"""Gaps: in order, and only where a policy, an operator or the application itself has caused them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gapless.core.client import Gap
 from gapless_sim.model import begins_of
-from gapless_sim.oracles.judging import Judge
+from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
@@ -20,7 +20,7 @@ BELOW_OWN_ACKNOWLEDGEMENT = "oracle.gap below what the application acknowledged 
 BEFORE_THE_START = "oracle.gap before the start"
 AFTER_A_LAPSE = "oracle.gap after a lapse"
 OF_DAMAGE = "oracle.gap of what an operator gave up"
-PROBES = (
+SOMETIMES = (
     BELOW_OWN_ACKNOWLEDGEMENT,
     "oracle.gap of early release",
     "oracle.gap at a retired broker",
@@ -31,25 +31,25 @@ PROBES = (
 
 
 class I5GapLegal(Judge):
-    """A gap tells of what its pubend lost, and somebody has caused it.
+    """A gap covers what its pubend lost, and it has a cause.
 
     Early release is on; or the application had acknowledged all of it; or its SHB was retired; or the
     subscription began with a token of what was lost already, or was resumed after its lease had run out. Or a record
     could not be read, and an operator has given it up: never before that, and never of anything else.
 
-    An event may come to light below a gap that was told; how far its causes excuse that, each consumer's account
+    An event may come to light below a gap that was delivered; how far its causes excuse that, each consumer's account
     notes (I3).
     """
 
     name = "I5"
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
-        """Up to where it begins it need not be told again what those before it were told."""
+        """Up to where it begins it need not get again what those before it got."""
         account = self.model.accounts[consumer.row.number]
         for pubend, tick in begins_of(consumer, begins).items():
             account.excuse(consumer, pubend, account.excused_upto(pubend, tick))
 
-    def told(self, consumer: Consumer, item: Item) -> None:
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Looks for who has caused it."""
         if not isinstance(item, Gap):
             return
@@ -78,7 +78,7 @@ class I5GapLegal(Judge):
             kept = share.first_between(lo, hi)
             if kept is not None:
                 self.fail(f"{consumer.lane} was told of a gap {span}, and nobody has given up its event at {kept}")
-        self.world.probe(OF_DAMAGE)
+        self.world.sometimes(OF_DAMAGE)
 
     def _judge(self, consumer: Consumer, account: Account, share: Share, item: Gap) -> Tick:
         """Up to where whoever has caused it excuses what nobody knows to be logged there."""
@@ -94,12 +94,12 @@ class I5GapLegal(Judge):
             )
         if causes[0][0] in (BEFORE_THE_START, AFTER_A_LAPSE):
             share.opening_gap = item.end
-        self.world.probe(causes[0][0])
+        self.world.sometimes(causes[0][0])
         return max(upto for _, upto in causes)
 
     def _causes(self, account: Account, share: Share, gap: Gap) -> Iterator[tuple[str, Tick]]:
         """All who may have caused it, each with the end of what it excuses."""
-        if gap.end - 1 <= share.acked:  # one that ends at a place of events is told up to the tick behind it
+        if gap.end - 1 <= share.acked:  # a gap that ends at a place of events is delivered up to the tick behind it
             yield BELOW_OWN_ACKNOWLEDGEMENT, gap.end
         if account.shb in self.model.retired_shbs:
             yield "oracle.gap at a retired broker", gap.end
@@ -117,7 +117,7 @@ class I5GapLegal(Judge):
             yield "oracle.gap of early release", gap.end
 
     def _released_early(self, share: Share, gap: Gap) -> bool:
-        """Whether all that it tells of can have been too old: what is younger is there, whoever wants it."""
+        """Whether everything in it can have been too old: younger events are there for everybody."""
         return self.model.ages.is_early(share.history, min(gap.end, share.history.lost))
 
 

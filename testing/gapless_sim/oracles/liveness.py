@@ -12,9 +12,9 @@ from gapless.core.gauges import values_by
 from gapless.core.ports import Chop, Put
 from gapless_phb.core import gauges
 from gapless_sim.options import SECOND
-from gapless_sim.oracles.judging import Judge
+from gapless_sim.oracles.judge import Judge
 from gapless_sim.oracles.logs import PFS
-from gapless_sim.oracles.reaching import Reach
+from gapless_sim.oracles.reachability import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gapless_sim.consumer import Consumer
     from gapless_sim.model import Model
     from gapless_sim.oracles.delivery import I3Gapless
-    from gapless_sim.producer import Letter, Producer
+    from gapless_sim.producer import Producer, Publication
 
 LONGEST = 35 * SECOND
 """Questions without an answer are repeated every 30 s at least."""
@@ -39,7 +39,7 @@ SAME_WANT_MOST = 40
 
 
 class V1LiveDelivery(Judge):
-    """Once all is calm, every application is told of all that it matches, and every publisher gets its receipts."""
+    """In the liveness phase, every application receives all that it matches, and every publisher its receipts."""
 
     name = "V1"
 
@@ -50,7 +50,9 @@ class V1LiveDelivery(Judge):
         """The pubend that each publisher had its last receipt from: one with a name stays there."""
         self._reach = Reach(model)
 
-    def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
+    def receipted(
+        self, producer: Producer, publication: Publication, pubend: PubendId, tick: Tick, *, durable: bool
+    ) -> None:
         """Notes where a publisher is."""
         self._pubends[producer.name] = pubend
 
@@ -87,8 +89,8 @@ class V1LiveDelivery(Judge):
             newest = self._newest_owed(consumer, account, pubend)
             position = self._gapless.position(consumer, pubend) or 0
             if position < newest:
-                key = history.events[newest].letter.key
-                yield f"{consumer.lane} was told of {pubend} up to {position}, and not of letter {key} at {newest}"
+                key = history.events[newest].publication.key
+                yield f"{consumer.lane} was told of {pubend} up to {position}, and not of publication {key} at {newest}"
 
     def _newest_owed(self, consumer: Consumer, account: Account, pubend: PubendId) -> Tick:
         share = self.model.share(consumer, pubend)
@@ -122,7 +124,7 @@ class V1LiveDelivery(Judge):
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """What an SHB asked last of a pubend, since all is calm."""
+    """What an SHB asked last of a pubend, in the liveness phase."""
 
     lowest: Tick
     last: int
@@ -133,7 +135,7 @@ class Asked:
 
 
 class V2LiveCuriosity(Judge):
-    """Once all is calm, whatever is asked of a pubend is answered: nobody asks for the same for ever."""
+    """In the liveness phase every want of a pubend is answered: nobody asks for the same for ever."""
 
     name = "V2"
 
@@ -144,7 +146,7 @@ class V2LiveCuriosity(Judge):
 
     def asked(self, broker: str, want: Want) -> None:
         """A PHB is asked."""
-        if self.model.calm_since < 0 or not want.ranges:
+        if self.model.liveness_since < 0 or not want.ranges:
             return
         now, lowest = self.world.now, want.ranges[0][0]
         asked = self._asked.get((want.pubend, want.shb))
@@ -188,7 +190,7 @@ class V2LiveCuriosity(Judge):
 
 
 class V3LiveRelease(Judge):
-    """Once all is calm, and everything that matched anybody is acknowledged, logs and PFS shrink to nothing."""
+    """In the liveness phase, and everything that matched anybody is acknowledged, logs and PFS shrink to nothing."""
 
     name = "V3"
 
@@ -197,9 +199,9 @@ class V3LiveRelease(Judge):
         self._reach = Reach(model)
         self._records: dict[tuple[str, PubendId], list[Tick]] = {}
         self._gaps: dict[tuple[int, PubendId], Tick] = {}
-        """The end of the last gap that each row was told of: it wants to be acknowledged like an event."""
+        """The end of the last gap that each row got: it wants to be acknowledged like an event."""
 
-    def told(self, consumer: Consumer, item: Item) -> None:
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Notes gaps."""
         if isinstance(item, Gap):
             key = consumer.row.number, item.pubend
@@ -270,7 +272,7 @@ class V3LiveRelease(Judge):
         return self._is_current(account, pubend)
 
     def _is_current(self, account: Account, pubend: PubendId) -> bool:
-        """Whether a consumer that is connected has acknowledged all that matches, and so its home has heard it."""
+        """Whether a consumer that is connected has acknowledged all that matches, and so its home has received that."""
         share = self.model.share_of(account, pubend)
         consumers = [consumer for consumer in account.consumers if self.model.alive(consumer) and consumer.attached]
         if share is None or not consumers:
@@ -289,7 +291,7 @@ class V3LiveRelease(Judge):
 
 
 class V4NoStorm(Judge):
-    """Once all is calm, a pubend is asked for one range by one SHB a few times at most."""
+    """In the liveness phase, a pubend is asked for one range by one SHB a few times at most."""
 
     name = "V4"
 
@@ -299,9 +301,9 @@ class V4NoStorm(Judge):
 
     def asked(self, broker: str, want: routing.Want) -> None:
         """A PHB is asked."""
-        if self.model.calm_since < 0:
+        if self.model.liveness_since < 0:
             return
         key = want.pubend, want.shb, want.ranges
         count = self._counts[key] = self._counts.get(key, 0) + 1
         if count > SAME_WANT_MOST:
-            self.fail(f"{want.shb} has asked {want.pubend} for {want.ranges[:3]} {count} times since all is calm")
+            self.fail(f"{want.shb} has asked {want.pubend} for {want.ranges[:3]} {count} times in the liveness phase")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gapless.core.ports import Put, Set
-from gapless_sim.oracles.judging import Judge
+from gapless_sim.oracles.judge import Judge
 from gapless_sim.oracles.matches import noted
 from gapless_sim.pubend_logs import LOG, records_apart
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gapless_sim.accounts import Account, History, Logged
     from gapless_sim.broker import SimBroker
     from gapless_sim.model import Model
-    from gapless_sim.producer import Letter, Producer
+    from gapless_sim.producer import Producer, Publication
 
 PFS = "pfs/"
 """What the name of an SHB's stream of matches begins with; the pubend follows."""
@@ -25,9 +25,9 @@ PFS = "pfs/"
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Letters that were published together, and have not come to light in a log."""
+    """Publications that were published together, and have not come to light in a log."""
 
-    letters: Sequence[Letter]
+    publications: Sequence[Publication]
     blob: bytes
     """Their events, as they are to be logged."""
     mark: bytes
@@ -45,32 +45,34 @@ class I6OneLog(Judge):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._batches: dict[tuple[int, int], Batch] = {}
-        """Those that are not known to be logged, by the key of their first letter."""
+        """Those that are not known to be logged, by the key of their first publication."""
         self._batches_of: dict[int, list[Batch]] = {}
-        """By the keys of all letters."""
+        """By the keys of all publications."""
         self._often: dict[tuple[int, int], bytes] = {}
-        """Blobs of batches of letters that are sent often: so may any record be."""
+        """Blobs of batches of publications that are sent often: so may any record be."""
         model.listeners.append(self.logged)
 
-    def published(self, producer: Producer, letters: Sequence[Letter]) -> None:
+    def published(self, producer: Producer, publications: Sequence[Publication]) -> None:
         """A batch is on its way."""
-        first = letters[0]
+        first = publications[0]
         if first.often:
-            self._often[first.key, len(letters)] = b"".join(letter.event for letter in letters)
+            self._often[first.key, len(publications)] = b"".join(publication.event for publication in publications)
             return
-        if (first.key, len(letters)) in self._batches:
+        if (first.key, len(publications)) in self._batches:
             return
-        blob = b"".join(letter.event for letter in letters)
-        batch = self._batches[first.key, len(letters)] = Batch(letters, blob, _dense(first.event), len(letters))
-        for letter in letters:
-            self._batches_of.setdefault(letter.key, []).append(batch)
+        blob = b"".join(publication.event for publication in publications)
+        batch = self._batches[first.key, len(publications)] = Batch(
+            publications, blob, _dense(first.event), len(publications)
+        )
+        for publication in publications:
+            self._batches_of.setdefault(publication.key, []).append(batch)
 
     def logged(self, event: Logged) -> None:
         """An event has come to light."""
-        for batch in self._batches_of.pop(event.letter.key, ()):
+        for batch in self._batches_of.pop(event.publication.key, ()):
             batch.unseen -= 1
             if not batch.unseen:
-                self._batches.pop((batch.letters[0].key, len(batch.letters)), None)
+                self._batches.pop((batch.publications[0].key, len(batch.publications)), None)
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """Looks at what goes to a disk."""
@@ -96,19 +98,21 @@ class I6OneLog(Judge):
         if batch is None:
             if self.model.has_lost_disks or any(map(put.record.endswith, self._often.values())):
                 return  # what a lost disk had is written again
-            lost = map(self.model.letters.__getitem__, self.model.given_up)
-            if any(put.record.endswith(letter.event) for letter in lost):
+            lost = map(self.model.publications.__getitem__, self.model.given_up)
+            if any(put.record.endswith(publication.event) for publication in lost):
                 return  # it was logged where an operator has given it up
             self.fail(
                 f"{pubend} writes a record at {put.index} of what nobody has published, or what is logged already"
             )
-        first = batch.letters[0].key
+        first = batch.publications[0].key
         if batch.put is not None and self._lives(*batch.put):
-            self.fail(f"letters {first} ff. are written to {pubend} at {put.index}, and were before, by {batch.put[0]}")
+            self.fail(
+                f"publications {first} ff. are written to {pubend} at {put.index}, and were before, by {batch.put[0]}"
+            )
         batch.put = broker.name, broker.boots
         for other, contents in zip(operations, dense, strict=True):
             if batch.mark in contents and other is not put and batch.blob in _contents(other):
-                self.fail(f"letters {first} ff. are written to {pubend}, and by {other} as well")
+                self.fail(f"publications {first} ff. are written to {pubend}, and by {other} as well")
 
     def _lives(self, name: str, boots: int) -> bool:
         """Whether a broker's life is still that one, so that nothing can be lost that it wrote."""

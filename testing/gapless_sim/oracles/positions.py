@@ -1,4 +1,4 @@
-"""Positions: each that was ever told is good for ever where it comes from, and what nobody was told is refused."""
+"""Positions: each that was ever handed out is good for ever where it comes from, and any other is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gapless.core.wire.messages import (
     SubscriptionList,
     Ticks,
 )
-from gapless_sim.oracles.judging import Judge
+from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from gapless_sim.model import Model
 
 TOLD_MAX = 4096
-"""So many positions of each pubend are remembered, of all that were told."""
+"""So many positions of each pubend are remembered, of all that were handed out."""
 
 
 class U03Positions(Judge):
-    """No position that a broker told anybody is refused later, as long as no disk was lost; and none ahead is taken.
+    """No position that a broker handed out is refused later, as long as no disk was lost; and none ahead is taken.
 
-    Nobody but `Asker` presents a position that no broker has told.
+    Only `Asker` presents a position that no broker has handed out.
     """
 
     name = "U03"
@@ -46,9 +46,9 @@ class U03Positions(Judge):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self.positions: dict[PubendId, list[Tick]] = {}
-        """Positions that were told, some of each age."""
+        """Positions that were handed out, some of each age."""
         self.invented: set[int] = set()
-        """The clients' numbers of requests that present what nobody was told."""
+        """The clients' numbers of requests that present a position that was never handed out."""
         self._named: dict[str, set[PubendId]] = {}
         """Which pubends each broker has named in its life."""
         self._counts: dict[PubendId, int] = {}
@@ -57,7 +57,7 @@ class U03Positions(Judge):
         self._numbers: dict[tuple[str, int, int], PubendId] = {}
 
     def known(self, broker: str, knowledge: Knowledge) -> None:
-        """How far the pubend is: nothing above can have been told."""
+        """How far the pubend is: nothing above can have been handed out."""
         self._decided[knowledge.pubend] = max(self._decided.get(knowledge.pubend, 0), knowledge.hi)
 
     def opened(self, broker: str, meta: routing.PubendMeta, members: Any) -> None:
@@ -65,8 +65,8 @@ class U03Positions(Judge):
         self._voids[meta.pubend] = meta.voids
         self._decided[meta.pubend] = max(self._decided.get(meta.pubend, 0), meta.stable)
 
-    def served(self, broker: str, session: int, message: Any) -> None:
-        """Remembers what is told, and judges what is refused."""
+    def sent(self, broker: str, session: int, message: Any) -> None:
+        """Remembers what is handed out, and judges what is refused."""
         if isinstance(message, PubendNumber):
             self._numbers[broker, session, message.number] = message.pubend
         elif isinstance(message, RequestFailed | Detached):
@@ -83,12 +83,12 @@ class U03Positions(Judge):
         self._numbers = {key: pubend for key, pubend in self._numbers.items() if key[0] != broker.name}
 
     def refused_again(self, who: str, pubend: PubendId, tick: Tick, reason: str) -> None:
-        """A position that was told was asked about, and refused."""
+        """A position that was handed out was asked about, and refused."""
         if not self.model.has_lost_disks:
             self.fail(f"{who} asked from {tick} of {pubend} on, which a broker had told, and was refused: {reason}")
 
     def taken(self, who: str, broker: str, pubend: PubendId, tick: Tick) -> None:
-        """A position that nobody was told was granted: by then the pubend must have come there."""
+        """A position that was never handed out was granted: by then the pubend must have come there."""
         if self.knows(broker, pubend) and tick > self._decided.get(pubend, 0) + STEP:
             self.fail(f"{who} was granted {tick} of {pubend}, which is decided up to {self._decided.get(pubend, 0)}")
 
@@ -105,7 +105,7 @@ class U03Positions(Judge):
             self.fail(f"{broker} refuses a position, although whoever has it was told it: {message.reason}")
 
     def in_voids(self, pubend: PubendId) -> list[Tick]:
-        """The positions that were told in times without a PHB."""
+        """The positions that were handed out for times without a PHB."""
         voids = self._voids.get(pubend, ())
         return [tick for tick in self.positions[pubend] if any(lo < tick <= hi for lo, hi in voids)]
 

@@ -1,4 +1,4 @@
-"""What pubends say of their ticks, and what SHBs are told of them."""
+"""What pubends state about their ticks, and what SHBs receive about them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gapless.core.stream.events import Event, Extras
 from gapless.core.stream.intervals import IntervalMap, IntervalSet
 from gapless.core.stream.stamps import join
-from gapless_sim.oracles.judging import Judge
+from gapless_sim.oracles.judge import Judge
 from gapless_sim.producer import key_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gapless_sim.broker import SimBroker
     from gapless_sim.consumer import Consumer
     from gapless_sim.model import Model
-    from gapless_sim.producer import Letter, Producer
+    from gapless_sim.producer import Producer, Publication
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class I12SingleAuthority(Judge):
         if said.between(silent_from, hi) != told:
             present = {*data.ticks}
             hidden = next(tick for tick in said.ticks if silent_from < tick <= hi and tick not in present)
-            before = f"where it had said letter {said.keys[hidden]} at {hidden}"
+            before = f"where it had said publication {said.keys[hidden]} at {hidden}"
             self.fail(f"{pubend} says silence in ({silent_from}, {hi}], {before}")
         said.decided.add(silent_from, hi)
 
@@ -87,11 +87,13 @@ class I12SingleAuthority(Judge):
         if history.sound and lo < hi and not history.given_up.covers(lo, hi):
             self.fail(f"{pubend} gives ({lo}, {hi}] up as damaged, and an operator has given up {history.given_up}")
 
-    def receipted(self, producer: Producer, letter: Letter, pubend: PubendId, tick: Tick, *, durable: bool) -> None:
+    def receipted(
+        self, producer: Producer, publication: Publication, pubend: PubendId, tick: Tick, *, durable: bool
+    ) -> None:
         """A receipt says as much as its pubend does."""
         said = self._said.get(pubend)
         if tick and said is not None and tick not in said.keys and self.model.histories[pubend].sound:
-            self._event(pubend, said, tick, letter.key)
+            self._event(pubend, said, tick, publication.key)
             said.decided.add(tick - 1, tick)
 
     def restored(self, broker: SimBroker) -> None:
@@ -103,9 +105,9 @@ class I12SingleAuthority(Judge):
         if before == key:
             return
         if before is not None:
-            self.fail(f"{pubend} says letter {key} at {tick}, where it had said letter {before}")
+            self.fail(f"{pubend} says publication {key} at {tick}, where it had said publication {before}")
         if said.decided.covers(tick - 1, tick):
-            self.fail(f"{pubend} says letter {key} at {tick}, where it had said silence")
+            self.fail(f"{pubend} says publication {key} at {tick}, where it had said silence")
         said.keys[tick] = key
         if not said.ticks or tick > said.ticks[-1]:
             said.ticks.append(tick)
@@ -130,14 +132,14 @@ class Interest:
 
 
 class I9Truth(Judge):
-    """No event is logged, ever, at a tick that an SHB was told is silent, if a filter honoured in that matches it."""
+    """No event is logged, ever, at a tick that an SHB received as silence, if a filter honoured in that matches it."""
 
     name = "I9"
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._silent: dict[PubendId, IntervalMap[Stamp]] = {}
-        """What any SHB was told is silent, under the highest stamp."""
+        """What any SHB has received as silence, under the highest stamp."""
         self._interests: dict[ShbId, Interest] = {}
         self._predicates: dict[tuple[tuple[str, ...], str], Callable[[Logged], bool]] = {}
         model.listeners.append(self.logged)
@@ -152,7 +154,7 @@ class I9Truth(Judge):
         self._interests.setdefault(interest.shb, Interest()).announce(interest)
 
     def delivered(self, broker: str, knowledge: Knowledge) -> None:
-        """An SHB is told of silence; that it is true of what is logged already, the routers' contract sees to."""
+        """An SHB receives silence; that it is true of what is logged already, the routers' contract sees to."""
         lo = min(max(knowledge.lo, knowledge.lost), knowledge.hi)
         if lo < knowledge.hi and not knowledge.damaged:
             silent = self._silent.get(knowledge.pubend)
@@ -176,24 +178,33 @@ class I9Truth(Judge):
                 self._silent.pop(pubend, None)
 
     def _judge(self, event: Logged, stamp: Stamp) -> None:
-        pubend, tick, letter = event.pubend, event.tick, event.letter
+        pubend, tick, publication = event.pubend, event.tick, event.publication
         if stamp is None:
             self.fail(
-                f"letter {letter.key} is logged at {tick} of {pubend}, which an SHB was told is silent for everybody"
+                f"publication {publication.key} is logged at {tick} of {pubend}, "
+                "which an SHB was told is silent for everybody"
             )
         for shb, version in stamp.items():
             filters = self._interests[shb].filters.get(version, {}) if shb in self._interests else {}
             for sid, wanted in filters.items():
                 if self._matches(wanted, event):
                     self.fail(
-                        f"letter {letter.key} is logged at {tick} of {pubend}, which was called silent under version "
-                        f"{version} of {shb}, and its subscription {sid} wants it by {wanted}"
+                        f"publication {publication.key} is logged at {tick} of {pubend}, "
+                        f"which was called silent under version {version} of {shb}, "
+                        f"and its subscription {sid} wants it by {wanted}"
                     )
 
     def _matches(self, wanted: Filter, event: Logged) -> bool:
         matches = self._predicates.get((tuple(wanted.topics), wanted.selector))
         if matches is not None:
             return matches(event)
-        letter = event.letter
-        told = Event(letter.topic, dict(letter.properties), Extras(**letter.headers), b"", event.tick, event.pubend)
+        publication = event.publication
+        told = Event(
+            publication.topic,
+            dict(publication.properties),
+            Extras(**publication.headers),
+            b"",
+            event.tick,
+            event.pubend,
+        )
         return wanted.matches(told.topic, told.properties, told.headers)

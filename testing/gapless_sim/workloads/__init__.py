@@ -23,7 +23,7 @@ class Workload(Protocol):
     def begin(self) -> None:
         """They start; brokers may come later."""
 
-    def calm(self) -> None:
+    def begin_liveness(self) -> None:
         """Nothing goes wrong any more: they bring to an end what they have begun."""
 
 
@@ -34,7 +34,7 @@ WORKLOADS: dict[str, Callable[[World], Workload]] = {
 }
 """By the name that options have for them."""
 
-PROBES: tuple[str, ...] = (*churn.PROBES, *scenarios.PROBES)
+SOMETIMES: tuple[str, ...] = (*churn.SOMETIMES, *scenarios.SOMETIMES)
 """What should happen sometimes in the one or the other of the two that are drawn."""
-RANGES_PROBES: tuple[str, ...] = ranges.PROBES
+RANGES_SOMETIMES: tuple[str, ...] = ranges.SOMETIMES
 """What should happen sometimes in the third, which is run by its name alone."""

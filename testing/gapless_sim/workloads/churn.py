@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gapless_sim.observing import Oracle
+from gapless_sim.observation import Oracle
 from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.workloads.churn_application import Application, SecondProcess
-from gapless_sim.workloads.churn_publishing import PublishingOperations
-from gapless_sim.workloads.churn_scene import Scene
-from gapless_sim.workloads.churn_subscribing import SubscribingOperations
+from gapless_sim.workloads.churn_publish_operations import PublishOperations
+from gapless_sim.workloads.churn_state import ChurnState
+from gapless_sim.workloads.churn_subscribe_operations import SubscribeOperations
 
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
@@ -25,9 +25,9 @@ Operation = Callable[[Application, "SimClient"], bool]
 RESTART = 3 * SECOND
 """A process that was closed in order stays away for so long: what it sent last has arrived by then."""
 
-PROBES = (
+SOMETIMES = (
     "churn.acknowledged out of turn",
-    "churn.bad letter refused",
+    "churn.bad publication refused",
     "churn.batch fenced",
     "churn.before the brokers",
     "churn.burst",
@@ -92,11 +92,11 @@ class Churn(Oracle):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.scene = Scene(world)
-        choices = self._choices = self.scene.choices
+        self.state = ChurnState(world)
+        choices = self._choices = self.state.choices
         self.applications = [self._application(client) for client in list(world.clients.values())]
-        publishing = PublishingOperations(self.scene)
-        subscribing = SubscribingOperations(self.scene, self.applications)
+        publishing = PublishOperations(self.state)
+        subscribing = SubscribeOperations(self.state, self.applications)
         # Publishing comes first: it is the benign choice, and always on.
         self._mix: list[tuple[int, Operation]] = [(4 + choices.draw(8), publishing.publish)]
         for operation in (*publishing.others(), *subscribing.others(), *self._others()):
@@ -111,8 +111,8 @@ class Churn(Oracle):
             second = SecondProcess(client)
             self.world.clients[second.name] = second
             processes.append(second)
-            self.scene.probe("second process")
-        return Application(self.scene, processes)
+            self.state.sometimes("second process")
+        return Application(self.state, processes)
 
     # What a run asks for.
 
@@ -127,16 +127,16 @@ class Churn(Oracle):
                     self.world.after(self._choices.draw(2 * SECOND), process.name, "start", process.start)
         self._plan()
 
-    def calm(self) -> None:
+    def begin_liveness(self) -> None:
         """No new operations. Whatever is left lying about is taken up, and everybody is eager."""
-        self.scene.calm_now = True
+        self.state.in_liveness = True
         for application in self.applications:
             for process in application.processes:
                 process.start()
-            for post in application.posts:
-                post.bury_zombies()
-            for holding in application.living():
-                holding.calm()
+            for relay in application.relays:
+                relay.close_zombies()
+            for subscription in application.living():
+                subscription.begin_liveness()
 
     def settled(self) -> bool:
         """Whether every subscription has its consumer, and every outbox is worked off."""
@@ -151,7 +151,7 @@ class Churn(Oracle):
     def _start_early(self, application: Application, process: SimClient) -> None:
         process.start()
         if process is application.processes[0]:
-            self.scene.probe("before the brokers")
+            self.state.sometimes("before the brokers")
             for _ in range(self._choices.draw(3)):
                 self._subscribe(application, process)
 
@@ -160,7 +160,7 @@ class Churn(Oracle):
         self.world.after(idle + self._choices.delay(mean // 4, mean // 2), "world", "operation", self._operate)
 
     def _operate(self) -> None:
-        if self.scene.calm_now:
+        if self.state.in_liveness:
             return
         able = [(application, process) for application in self.applications for process in application.able()]
         if able:
@@ -170,7 +170,7 @@ class Churn(Oracle):
                 self._mix[0][1](application, process)
         idle = 0
         if self._choices.chance(0.01):
-            self.scene.probe("idle")
+            self.state.sometimes("idle")
             idle = (1 + self._choices.draw(50)) * 100 * MILLISECOND
         self._plan(idle)
 
@@ -191,7 +191,7 @@ class Churn(Oracle):
         if not self._choices.chance(0.3):
             return False
         application.close(process)
-        self.scene.probe("closed in order")
+        self.state.sometimes("closed in order")
         wait = RESTART + self._choices.draw(3 * SECOND)
         self.world.after(wait, process.name, "start", process.start)
         return True

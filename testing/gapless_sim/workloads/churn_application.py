@@ -14,15 +14,15 @@ from gapless.core.wire.messages import ListedPubend, ListedSubscription
 from gapless.errors import ConfigurationError, ConnectionClosedError, GaplessError
 from gapless_sim.application import SimClient
 from gapless_sim.options import MILLISECOND
-from gapless_sim.workloads.churn_holdings import Holding
 from gapless_sim.workloads.churn_listings import (
     check_connected,
     check_names,
     check_pubends,
     check_subscriptions,
 )
-from gapless_sim.workloads.churn_posts import Post
-from gapless_sim.workloads.churn_scene import Scene, is_able, wrong
+from gapless_sim.workloads.churn_relays import OutboxRelay
+from gapless_sim.workloads.churn_state import ChurnState, is_able, wrong
+from gapless_sim.workloads.churn_subscriptions import AppSubscription
 
 if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, Tick
@@ -47,14 +47,14 @@ class SecondProcess(SimClient):
 class Application:
     """Everything under one client id."""
 
-    def __init__(self, scene: Scene, processes: Sequence[SimClient]) -> None:
-        self.scene = scene
+    def __init__(self, state: ChurnState, processes: Sequence[SimClient]) -> None:
+        self.state = state
         self.name = processes[0].name
         self.processes = processes
-        self.posts: list[Post] = []
-        self.holdings: list[Holding] = []
+        self.relays: list[OutboxRelay] = []
+        self.subscriptions: list[AppSubscription] = []
         """Those that are not over."""
-        self.touched: dict[str, int] = {}
+        self.changed_at: dict[str, int] = {}
         """When the subscription of a name last came, or went, or was about to."""
         self.known: dict[PubendId, tuple[Tick, Tick]] = {}
         """How far each pubend was when it was last listed: what is lost, and what is stable."""
@@ -67,22 +67,29 @@ class Application:
         """The processes that can do something now."""
         return [process for process in self.processes if is_able(process)]
 
-    def living(self) -> list[Holding]:
+    def living(self) -> list[AppSubscription]:
         """The subscriptions that are neither removed nor about to be."""
-        self.holdings = [holding for holding in self.holdings if not holding.row.ended]
-        return [holding for holding in self.holdings if holding.living]
+        self.subscriptions = [subscription for subscription in self.subscriptions if not subscription.row.ended]
+        return [subscription for subscription in self.subscriptions if subscription.living]
 
-    def named(self, name: str) -> Holding | None:
+    def named(self, name: str) -> AppSubscription | None:
         """The subscription of that name, as far as the application has one."""
-        return next((holding for holding in self.holdings if holding.row.name == name and not holding.row.ended), None)
+        return next(
+            (
+                subscription
+                for subscription in self.subscriptions
+                if subscription.row.name == name and not subscription.row.ended
+            ),
+            None,
+        )
 
     # A process's life.
 
     def begin(self, client: SimClient) -> None:
         """A process has started: it takes up what the database says it should do."""
         if client.boots > 1:
-            self.scene.probe("came back")
-        for removal in self.scene.removals:
+            self.state.sometimes("came back")
+        for removal in self.state.removals:
             if removal.remover is client:
                 removal.ask_for_removal()
         self._care(client)
@@ -91,70 +98,70 @@ class Application:
         """Whatever should be done and is not: again and again."""
         if is_able(client):
             self.look_after(client)
-        self.scene.world.after(CARE, client.name, "care", self._care, client, life=client.life)
+        self.state.world.after(CARE, client.name, "care", self._care, client, life=client.life)
 
     def look_after(self, client: SimClient) -> None:
         """Opens and attaches what should be open and attached in this process."""
-        if self.scene.calm_now:
+        if self.state.in_liveness:
             self._share_out(client)
-        for post in self.posts:
-            if post.home is client:
-                post.tend()
-        for holding in self.living():
-            if holding.home is client:
-                holding.tend()
+        for relay in self.relays:
+            if relay.home is client:
+                relay.tend()
+        for subscription in self.living():
+            if subscription.home is client:
+                subscription.tend()
 
     def _share_out(self, client: SimClient) -> None:
         """Nothing is left lying about: this process takes what nobody has."""
-        for post in self.posts:
-            if not post.given_up and (post.home is None or not post.home.running):
-                post.home = client
-        for holding in self.living():
-            if holding.home is None or not holding.home.running:
-                holding.home = client
+        for relay in self.relays:
+            if not relay.given_up and (relay.home is None or not relay.home.running):
+                relay.home = client
+        for subscription in self.living():
+            if subscription.home is None or not subscription.home.running:
+                subscription.home = client
 
     def close(self, client: SimClient) -> None:
         """A process ends in order."""
-        self.scene.closing = client
+        self.state.closing = client
         client.close()
-        self.scene.closing = None
+        self.state.closing = None
 
     # In the end.
 
     def unsettled(self) -> str:
         """What has not come right yet; "" when all has."""
-        for post in self.posts:
-            if not post.done:
-                return f"{post.outbox.name} is not worked off: {post.describe()}"
-        for holding in self.holdings:
-            customer = holding.consumer()
-            if holding.row.ended:
+        for relay in self.relays:
+            if not relay.done:
+                return f"{relay.outbox.name} is not worked off: {relay.describe()}"
+        for subscription in self.subscriptions:
+            consumer = subscription.attached_consumer()
+            if subscription.row.ended:
                 continue
-            if self.scene.pubends_are_gone and holding.is_being_created:
+            if self.state.pubends_are_gone and subscription.is_being_created:
                 continue  # nobody may be left to keep what it asked for
-            if holding.remover is not None and self.scene.in_its_way(holding.remover):
+            if subscription.remover is not None and self.state.in_its_way(subscription.remover):
                 continue  # another application is to remove it, and can never say so
-            if customer is None or not holding.living or customer.core.phase is not SubscriptionPhase.ATTACHED:
-                return f"{holding.lane} has no consumer"
+            if consumer is None or not subscription.living or consumer.core.phase is not SubscriptionPhase.ATTACHED:
+                return f"{subscription.lane} has no consumer"
         return ""
 
     def excused(self) -> bool:
         """Whether something was left broken, without which nothing can come right."""
-        return any(self.scene.in_its_way(process) for process in self.processes)
+        return any(self.state.in_its_way(process) for process in self.processes)
 
     # Listings.
 
     def list_subscriptions(self, client: SimClient, applications: Sequence[Application]) -> None:
         """Asks for all subscriptions, and looks whether the answer makes sense."""
-        asked = self.scene.world.now
+        asked = self.state.world.now
         attached = self._attached(client)
 
         def answered(rows: Sequence[ListedSubscription]) -> None:
-            self.scene.probe("subscriptions listed")
+            self.state.sometimes("subscriptions listed")
             check_subscriptions(client, rows)
             check_connected(client, rows, attached & self._attached(client))
             for application in applications:
-                if not self.scene.lossy and application.processes[0].addresses == client.addresses:
+                if not self.state.lossy and application.processes[0].addresses == client.addresses:
                     check_names(client, rows, asked, application)
 
         number = client.core.list_subscriptions(client.monotonic())
@@ -162,7 +169,7 @@ class Application:
 
     def _attached(self, client: SimClient) -> frozenset[tuple[int, int]]:
         """The sessions and ids of what this process consumes."""
-        cores = [customer.core for holding in self.holdings for customer in holding.customers_of(client)]
+        cores = [consumer.core for subscription in self.subscriptions for consumer in subscription.consumers_of(client)]
         welcome = client.core.welcome
         session = 0 if welcome is None else welcome.session
         return frozenset(
@@ -174,18 +181,18 @@ class Application:
         known = dict(self.known)  # an answer may be on its way for long: it is no older than the question
 
         def answered(rows: Sequence[ListedPubend]) -> None:
-            self.scene.probe("pubends listed")
-            check_pubends(client, rows, known, lossy=self.scene.lossy)
+            self.state.sometimes("pubends listed")
+            check_pubends(client, rows, known, lossy=self.state.lossy)
             self.known.update((row.pubend, (row.lost, row.stable)) for row in rows if row.stable)
 
         number = client.core.list_pubends(client.monotonic())
         client.ask(number, answered, lambda error: self._on_unlisted(client, error))
 
     def _on_unlisted(self, client: SimClient, error: GaplessError) -> None:
-        if type(error) is ConnectionClosedError and self.scene.closing is client:
+        if type(error) is ConnectionClosedError and self.state.closing is client:
             return
-        hosts = [self.scene.world.brokers[address].roles for address in client.addresses]
+        hosts = [self.state.world.brokers[address].roles for address in client.addresses]
         if isinstance(error, ConfigurationError) and any("phb" not in roles for roles in hosts):
-            self.scene.probe("pubends are elsewhere")
+            self.state.sometimes("pubends are elsewhere")
             return
         raise wrong(client.name, f"a listing failed: {type(error).__name__}: {error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gapless_sim.workloads.churn_scene import wrong
+from gapless_sim.workloads.churn_state import wrong
 
 if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, Tick
@@ -38,21 +38,21 @@ def check_connected(
 def check_names(client: SimClient, rows: Sequence[ListedSubscription], asked: int, application: Application) -> None:
     """What an application has had, or not had, ever since this was `asked` is listed, or is not."""
     found = {(row.client_id, row.name): row for row in rows}
-    for name, touched in application.touched.items():
-        if touched >= asked:
+    for name, changed_at in application.changed_at.items():
+        if changed_at >= asked:
             continue
-        holding, listed = application.named(name), found.get((application.name, name))
-        if holding is None and listed is not None:
+        subscription, listed = application.named(name), found.get((application.name, name))
+        if subscription is None and listed is not None:
             raise wrong(client.name, f"{application.name}:{name} is removed, and listed")
-        if holding is None or not holding.living or not holding.row.created or holding.lapsed:
+        if subscription is None or not subscription.living or not subscription.row.created or subscription.lapsed:
             continue
-        row = holding.row
+        row = subscription.row
         if listed is None:
-            raise wrong(client.name, f"{holding.lane} is not listed")
-        if application.scene.has_ever_lapsed(row.client_id, row.name):
+            raise wrong(client.name, f"{subscription.lane} is not listed")
+        if application.state.has_ever_lapsed(row.client_id, row.name):
             continue  # one that was to be refused may have made it anew, as it wants it
         if (tuple(listed.topics), listed.selector) != (row.topics, row.selector):
-            raise wrong(client.name, f"{holding.lane} is listed with other topics or another selector: {listed}")
+            raise wrong(client.name, f"{subscription.lane} is listed with other topics or another selector: {listed}")
 
 
 def check_pubends(

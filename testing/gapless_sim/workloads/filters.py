@@ -72,7 +72,7 @@ _OF_PROPERTIES: tuple[tuple[str, Callable[[Properties], bool]], ...] = (
 
 
 def _by_properties(true_of: Callable[[Properties], bool]) -> Callable[[Logged], bool]:
-    return lambda event: true_of(event.letter.properties)
+    return lambda event: true_of(event.publication.properties)
 
 
 SELECTORS = (*((selector, _by_properties(true_of)) for selector, true_of in _OF_PROPERTIES), *HEADER_SELECTORS)
@@ -98,7 +98,7 @@ def combine(
     wanted = [is_one for _, is_one in patterns]
 
     def matches(event: Logged) -> bool:
-        topic = event.letter.topic
+        topic = event.publication.topic
         for is_one in wanted:
             if is_one(topic):
                 return true_of(event)

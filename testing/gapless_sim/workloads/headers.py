@@ -29,15 +29,15 @@ def draw_headers(draws: Stream) -> dict[str, Any]:
 
 
 def _priority(event: Logged) -> int:
-    return int(event.letter.headers.get("priority", 4))
+    return int(event.publication.headers.get("priority", 4))
 
 
 def _type(event: Logged) -> str:
-    return str(event.letter.headers.get("type", ""))
+    return str(event.publication.headers.get("type", ""))
 
 
 def _correlation(event: Logged) -> str:
-    return str(event.letter.headers.get("correlation_id", ""))
+    return str(event.publication.headers.get("correlation_id", ""))
 
 
 HEADER_SELECTORS: tuple[tuple[str, Callable[[Logged], bool]], ...] = (

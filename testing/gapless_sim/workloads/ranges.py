@@ -12,23 +12,23 @@ from gapless.errors import PublishRejectedError, PublishUncertainError, Subscrip
 from gapless_sim import asker, ranger, sink
 from gapless_sim.asker import Asker
 from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observing import Oracle
+from gapless_sim.observation import Oracle
 from gapless_sim.options import SECOND
 from gapless_sim.producer import Outbox, Producer
 from gapless_sim.ranger import Ranger
 from gapless_sim.sink import Epochs, Sink
 from gapless_sim.workloads.filters import Terms, draw_terms
-from gapless_sim.workloads.letters import TOPICS, Letters
+from gapless_sim.workloads.publications import TOPICS, PublicationGenerator
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
     from gapless_sim.application import SimClient
     from gapless_sim.world import World
 
-PROBES = (
-    *asker.PROBES,
-    *ranger.PROBES,
-    *sink.PROBES,
+SOMETIMES = (
+    *asker.SOMETIMES,
+    *ranger.SOMETIMES,
+    *sink.SOMETIMES,
     "ranges.consumed beside",
     "ranges.began anew",
     "ranges.went back",
@@ -66,8 +66,8 @@ class Application:
             return
         if self.sink is not None and self.sink.over:
             self.epochs = self._new_epochs()
-        self.sink = Sink(self.client, self.epochs, self.ranges.draws, self.ranges.letters.write_to)
-        self.sink.calm = self.ranges.is_calm
+        self.sink = Sink(self.client, self.epochs, self.ranges.draws, self.ranges.publications.write_to)
+        self.sink.in_liveness = self.ranges.in_liveness
 
     def start(self, client: SimClient) -> None:
         """A process begins: it goes on with what the database has."""
@@ -95,12 +95,14 @@ class Application:
         self.ranges.world.after(SECOND, self.client.name, "produce", self.produce, life=self.client.life)
 
     def publish(self) -> None:
-        """A few letters more."""
+        """A few publications more."""
         draws, producer = self.ranges.draws, self.producer
-        self.outbox.letters += [self.ranges.letters.write_to(self.outbox.topic) for _ in range(draws.between(1, 4))]
+        self.outbox.publications += [
+            self.ranges.publications.write_to(self.outbox.topic) for _ in range(draws.between(1, 4))
+        ]
         if producer is not None and producer.alive and producer.waiting < 40:
             producer.publish(8)
-            self.ranges.world.probe("ranges.published")
+            self.ranges.world.sometimes("ranges.published")
 
     def finish(self) -> None:
         """What was not handed to the publisher yet is; whoever consumes acknowledges where it stands."""
@@ -108,7 +110,7 @@ class Application:
         if producer is not None and producer.alive:
             producer.publish(100)
         if self.sink is not None:
-            self.sink.calm = self.ranges.is_calm
+            self.sink.in_liveness = self.ranges.in_liveness
             if self.sink.over:
                 self._sink()
         for reader in self.readers.values():
@@ -130,16 +132,16 @@ class Application:
         if row.name.startswith("range"):
             draws = self.ranges.draws
             old = draws.pick(row.tokens) if row.tokens and draws.chance(0.2) else None
-            self.ranges.world.probes["ranges.went back"] += old is not None
+            self.ranges.world.hits["ranges.went back"] += old is not None
             reader = Ranger(self.client, row, draws, old)
-            reader.eager = self.ranges.is_calm
+            reader.eager = self.ranges.in_liveness
             reader.on_over = self._on_over
             self.readers[row.number] = reader
             return
         consumer = Consumer(self.client, row, row.wanted(in_use=InUse.TAKEOVER))
         consumer.on_over = self._on_over
         self.readers[row.number] = consumer
-        self.ranges.world.probe("ranges.consumed beside")
+        self.ranges.world.sometimes("ranges.consumed beside")
 
     def restart(self) -> bool:
         """One of those who read by ranges starts anew, maybe from an older token. Returns whether there is one."""
@@ -168,7 +170,7 @@ class Application:
         if row.ended:
             return
         row.ended = True
-        self.ranges.world.probe("ranges.began anew")
+        self.ranges.world.sometimes("ranges.began anew")
         terms = Terms(row.topics, row.selector, row.matches)
         start = StartAt.LATEST
         again = row.name is not None and row.name.startswith("range")
@@ -183,8 +185,8 @@ class Ranges(Oracle):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.draws = world.choices.stream("workload/ranges")
-        self.letters = Letters(self.draws, world.choices.stream("workload/ranges/headers"))
-        self.is_calm = False
+        self.publications = PublicationGenerator(self.draws, world.choices.stream("workload/ranges/headers"))
+        self.in_liveness = False
         self._rows = 0
         self.applications = [
             Application(self, client, number) for number, client in enumerate(list(world.clients.values()))
@@ -206,27 +208,27 @@ class Ranges(Oracle):
             self.world.after(self.draws.draw(1 + at * SECOND), "world", "subscribe", self._add)
         self._plan()
 
-    def calm(self) -> None:
+    def begin_liveness(self) -> None:
         """Everything is read, and acknowledged."""
-        self.is_calm = True
+        self.in_liveness = True
         for application in self.applications:
             application.client.start()
             for reader in application.readers.values():
                 if isinstance(reader, Ranger):
-                    reader.calm()
+                    reader.begin_liveness()
         self._finish()
 
     def settled(self) -> bool:
-        """Whether every letter was handed to a publisher."""
+        """Whether every publication was handed to a publisher."""
         return all(
-            application.outbox.handed >= len(application.outbox.letters)
+            application.outbox.handed >= len(application.outbox.publications)
             for application in self.applications
             if application.producer is not None and application.producer.open
         )
 
     def unsettled(self) -> str:
-        """Who has letters left."""
-        return "some letters were never handed to a publisher"
+        """Who has publications left."""
+        return "some publications were never handed to a publisher"
 
     def _finish(self) -> None:
         for application in self.applications:
@@ -234,7 +236,7 @@ class Ranges(Oracle):
         self.world.after(SECOND, "world", "finish", self._finish)
 
     def _add(self) -> None:
-        if not self.is_calm:
+        if not self.in_liveness:
             start = self.draws.pick((StartAt.LATEST, StartAt.EARLIEST))
             by_ranges = not self.draws.chance(0.3)
             self.draws.pick(self.applications).add(draw_terms(self.draws), start, by_ranges=by_ranges)
@@ -244,7 +246,7 @@ class Ranges(Oracle):
         self.world.after(self.draws.delay(mean // 4, mean // 2), "world", "operation", self._operate)
 
     def _operate(self) -> None:
-        if self.is_calm:
+        if self.in_liveness:
             return
         application = self.draws.pick(self.applications)
         if not (self.draws.chance(0.1) and application.restart()):
@@ -252,5 +254,5 @@ class Ranges(Oracle):
         if self.draws.chance(0.3):
             application.ask()
         if application.client.running:
-            application.client.touch()
+            application.client.schedule_pump()
         self._plan()

@@ -93,17 +93,21 @@ def _in_no_hurry_in_europe(topic: str, properties: Properties) -> bool:
 
 def _by(matches: Callable[[str, Properties], bool]) -> Callable[[Logged], bool]:
     """Of those who look at topic and properties alone."""
-    return lambda event: matches(event.letter.topic, event.letter.properties)
+    return lambda event: matches(event.publication.topic, event.publication.properties)
 
 
 def _urgent(event: Logged) -> bool:
-    headers = event.letter.headers
-    return int(headers.get("priority", 4)) > 4 or event.letter.properties.get("urgent") is True
+    headers = event.publication.headers
+    return int(headers.get("priority", 4)) > 4 or event.publication.properties.get("urgent") is True
 
 
 def _plain_shop(event: Logged) -> bool:
-    headers = event.letter.headers
-    return _is_shop(event.letter.topic) and headers.get("type") in {None, ""} and headers.get("correlation_id") == "ash"
+    headers = event.publication.headers
+    return (
+        _is_shop(event.publication.topic)
+        and headers.get("type") in {None, ""}
+        and headers.get("correlation_id") == "ash"
+    )
 
 
 INTERESTS = (
@@ -126,7 +130,7 @@ def only(marker: str) -> Interest:
     """The interest in what is marked with this word, whatever its topic."""
 
     def is_marked(event: Logged) -> bool:
-        return event.letter.properties.get("marker") == marker
+        return event.publication.properties.get("marker") == marker
 
     return Interest(("#",), f"marker = '{marker}'", is_marked)
 

@@ -1,4 +1,4 @@
-"""Scenarios of brokers that go down at the worst moment, cannot be heard, or do not come back as themselves.
+"""Scenarios of brokers that go down at the worst moment, cannot be reached, or do not come back as themselves.
 
 What happens by chance elsewhere is aimed here: the power goes just when an application has its answer, the
 way back to a pubend is cut while events are lost on the way there, and an administrator gives an SHB up.
@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless_sim.administering import retire
+from gapless_sim.administrator import retire
 from gapless_sim.options import MILLISECOND
 from gapless_sim.workloads.scenario_filters import INTERESTS
-from gapless_sim.workloads.scenario_telling import either, over
-from gapless_sim.workloads.scenario_troubling import Troubled
+from gapless_sim.workloads.scenario_scripts import either, over
+from gapless_sim.workloads.scenario_troubles import Troubled
 
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
     from gapless_sim.broker import SimBroker
-    from gapless_sim.workloads.scenario_telling import Script
+    from gapless_sim.workloads.scenario_scripts import Script
 
-PROBES = (
+SOMETIMES = (
     "scenario.outage.when a subscription was given",
     "scenario.outage.when events were acknowledged",
     "scenario.outage.when a subscription was being removed",
@@ -53,32 +53,32 @@ class Outage(Troubled):
     def live(self, client: SimClient) -> Script:
         """Subscribes, reads and unsubscribes; and the power goes at one of these."""
         while True:
-            if self.row.number in self.book.leaving:
-                yield from self.book.unsubscribe(client, self.row)
+            if self.row.number in self.state.leaving:
+                yield from self.state.unsubscribe(client, self.row)
             if self.row.ended:
                 self.row = self.subscription(INTERESTS[0])
             moment = self.draws.pick(("given", "acknowledged", "removed", "given"))
-            consumer = yield from self.book.attach(client, self.row)
+            consumer = yield from self.state.attach(client, self.row)
             if consumer is None:
                 continue
             if moment == "given":
-                self.probe("when a subscription was given")
+                self.sometimes("when a subscription was given")
                 self._cut_power(client)
             yield either(self.world, over(consumer), self.time(300, 4_000))
             if consumer.over:
                 yield from self.lost(client, self.row, consumer.error)
                 continue
             if moment == "acknowledged":
-                self.probe("when events were acknowledged")
+                self.sometimes("when events were acknowledged")
                 consumer.commit()
                 self._cut_power(client)
                 yield self.time(100, 3_000)
             consumer.leave()
             if moment == "removed":
-                self.probe("when a subscription was being removed")
+                self.sometimes("when a subscription was being removed")
                 self._cut_power(client)
             if moment == "removed" or self.draws.chance(0.7):
-                yield from self.book.unsubscribe(client, self.row)
+                yield from self.state.unsubscribe(client, self.row)
             yield self.time(10, 1_500)
 
     def _cut_power(self, client: SimClient) -> None:
@@ -98,27 +98,27 @@ class Steady(Troubled):
 
     def plan(self) -> None:
         """One who reads, and is not interested in silence."""
-        self.row = self.book.row(self.client, self.name, INTERESTS[0])
+        self.row = self.state.row(self.client, self.name, INTERESTS[0])
         self.begin_plot()
         self.part(self.read)
 
     def read(self, client: SimClient) -> Script:
         """Reads, and stays."""
-        consumer = yield from self.book.attach(client, self.row)
+        consumer = yield from self.state.attach(client, self.row)
         if consumer is not None:
-            self.book.staying[self.row.number] = consumer
+            self.state.staying[self.row.number] = consumer
 
     def plot(self) -> Script:
-        """Words now and then; the last one shortly before all is calm, and when it was taken the power goes."""
+        """Words now and then; the last one shortly before the liveness phase, and when it was taken the power goes."""
         end = self.world.options.duration - self.time(500, 1_000)
         while self.world.now < end:
             self.due = 1
             yield max(MILLISECOND, min(self.time(100, 3_000), self.until(end)))
-        taken = self.book.ledger.taken[self.row.number]
+        taken = self.state.ledger.taken[self.row.number]
         self.due = 1
-        yield lambda: self.book.ledger.taken[self.row.number] > taken
+        yield lambda: self.state.ledger.taken[self.row.number] > taken
         yield self.time(0, 250)
-        self.probe("the power went behind its last acknowledgement")
+        self.sometimes("the power went behind its last acknowledgement")
         self.world.brokers[self.client.addresses[0]].crash()
 
 
@@ -127,8 +127,8 @@ class Two(Troubled):
 
     def plan(self) -> None:
         """Who is where."""
-        self.client = self.book.clients[0]
-        self.far_client = self.book.clients[1]
+        self.client = self.state.clients[0]
+        self.far_client = self.state.clients[1]
         self.shb = self.world.brokers[self.far_client.addresses[0]]
         self.begin_plot()
         for client in (self.client, self.far_client):
@@ -138,7 +138,7 @@ class Two(Troubled):
         """One subscription after the other, if it has to be."""
         while True:
             self.rounds += 1
-            yield from self.follow(client, self.book.row(client, f"{self.name}/{self.rounds}", INTERESTS[0]))
+            yield from self.follow(client, self.state.row(client, f"{self.name}/{self.rounds}", INTERESTS[0]))
 
     def talk(self, least_ms: int, most_ms: int) -> Script:
         """Words all the time, as long as that."""
@@ -149,7 +149,7 @@ class Two(Troubled):
 
 
 class OneWay(Two):
-    """Events are lost on their way to an SHB, and what it asks then is not heard for many seconds."""
+    """Events are lost on their way to an SHB, and its wants do not arrive for many seconds."""
 
     kind = "oneway"
 
@@ -164,7 +164,7 @@ class OneWay(Two):
             network.cut(*back)
             network.heal(*there)
             yield from self.talk(4_000, 14_000)
-            self.probe("nothing was answered for long")
+            self.sometimes("nothing was answered for long")
             network.heal(*back)
 
 
@@ -183,7 +183,7 @@ class Behind(Two):
                 network.cut(*way)
             self.shb.crash()
             yield from self.talk(500, 4_000)
-            self.probe("knew less than its consumers")
+            self.sometimes("knew less than its consumers")
             for way in ways:
                 network.heal(*way)
 
@@ -212,7 +212,7 @@ class Replaced(Two):
             network.cut(*way)
         yield from self.talk(200, 3_000)
         self._retire(others)
-        self.probe("retired while it was cut off")
+        self.sometimes("retired while it was cut off")
         yield from self.talk(500, 4_000)
         for way in ways:
             network.heal(*way)
@@ -222,7 +222,7 @@ class Replaced(Two):
         self.shb.kill()
         if retired:
             self._retire(list(self.world.brokers.values()))
-        self.probe("another machine, and the old one retired" if retired else "another machine")
+        self.sometimes("another machine, and the old one retired" if retired else "another machine")
         self.shb.replace_disk()
 
     def _retire(self, at: list[SimBroker]) -> None:

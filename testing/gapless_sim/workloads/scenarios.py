@@ -1,6 +1,6 @@
 """The workload of life scenarios: several small applications at a time, each with a life that one can read.
 
-Where a random mix comes to everything in the long run, a scenario goes at once to where it hurts: a twin that
+Where a random mix comes to everything in the long run, a scenario goes at once to where it hurts: a process that
 only stood still, a database that is put back from a backup, a report that comes after everything is gone.
 There is always somebody who publishes; the rest is drawn.
 """
@@ -11,50 +11,50 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gapless_sim.workloads import (
-    scenario_beginning,
-    scenario_book,
-    scenario_ending,
-    scenario_operating,
+    scenario_end,
+    scenario_operators,
     scenario_outages,
-    scenario_publishing,
-    scenario_reading,
-    scenario_returning,
-    scenario_sharing,
-    scenario_troubling,
+    scenario_publishers,
+    scenario_readers,
+    scenario_returns,
+    scenario_sharers,
+    scenario_starts,
+    scenario_state,
+    scenario_troubles,
 )
-from gapless_sim.workloads.scenario_book import Book, Scenario
-from gapless_sim.workloads.scenario_ending import Ending, StoriesEnd
+from gapless_sim.workloads.scenario_end import Ending, ScenariosEnd
+from gapless_sim.workloads.scenario_state import Scenario, ScenarioState
 
 if TYPE_CHECKING:
     from gapless_sim.world import World
 
-PROBES: tuple[str, ...] = (
-    *scenario_book.PROBES,
-    *scenario_publishing.PROBES,
-    *scenario_reading.PROBES,
-    *scenario_beginning.PROBES,
-    *scenario_sharing.PROBES,
-    *scenario_operating.PROBES,
-    *scenario_troubling.PROBES,
-    *scenario_outages.PROBES,
-    *scenario_returning.PROBES,
-    *scenario_ending.PROBES,
+SOMETIMES: tuple[str, ...] = (
+    *scenario_state.SOMETIMES,
+    *scenario_publishers.SOMETIMES,
+    *scenario_readers.SOMETIMES,
+    *scenario_starts.SOMETIMES,
+    *scenario_sharers.SOMETIMES,
+    *scenario_operators.SOMETIMES,
+    *scenario_troubles.SOMETIMES,
+    *scenario_outages.SOMETIMES,
+    *scenario_returns.SOMETIMES,
+    *scenario_end.SOMETIMES,
 )
 """What should happen sometimes."""
 
 KINDS: tuple[type[Scenario], ...] = (
-    *scenario_reading.SCENARIOS,
-    *scenario_sharing.SCENARIOS,
-    *scenario_beginning.SCENARIOS,
-    *scenario_operating.SCENARIOS,
-    *scenario_publishing.SCENARIOS,
+    *scenario_readers.SCENARIOS,
+    *scenario_sharers.SCENARIOS,
+    *scenario_starts.SCENARIOS,
+    *scenario_operators.SCENARIOS,
+    *scenario_publishers.SCENARIOS,
 )
 """Every kind of scenario."""
 
 LATER_SHARE = 0.5
 """So many worlds have a scenario that came later than the others."""
 
-TROUBLE = {**scenario_troubling.TROUBLE, **scenario_outages.TROUBLE, **scenario_returning.TROUBLE}
+TROUBLE = {**scenario_troubles.TROUBLE, **scenario_outages.TROUBLE, **scenario_returns.TROUBLE}
 """Those that have the world for themselves, by the names that options have for them."""
 
 
@@ -64,10 +64,10 @@ class Scenarios:
     def __init__(self, world: World, kinds: Sequence[type[Scenario]] | None = None) -> None:
         """`kinds`: exactly these scenarios; else they are drawn."""
         self._world = world
-        self.book = Book(world)
-        self.scenarios = [kind(self.book, number + 1) for number, kind in enumerate(kinds or self._draw())]
-        self.ending = Ending(self.book)
-        world.observe.add(StoriesEnd(self.ending))
+        self.state = ScenarioState(world)
+        self.scenarios = [kind(self.state, number + 1) for number, kind in enumerate(kinds or self._draw())]
+        self.ending = Ending(self.state)
+        world.observe.add(ScenariosEnd(self.ending))
 
     def _draw(self) -> list[type[Scenario]]:
         """Somebody who publishes, somebody who reads, and whoever else comes along; or what the run is about."""
@@ -75,22 +75,22 @@ class Scenarios:
         if scenario:
             return [TROUBLE[scenario]]
         kinds: list[type[Scenario]] = [
-            draws.pick(scenario_publishing.SCENARIOS),
-            draws.pick(scenario_reading.SCENARIOS),
+            draws.pick(scenario_publishers.SCENARIOS),
+            draws.pick(scenario_readers.SCENARIOS),
         ]
         kinds += [draws.pick(KINDS) for _ in range(draws.between(1, self._world.options.subscriptions))]
         later = self._world.choices.stream("workload/later")
         if later.chance(LATER_SHARE):
-            kinds.append(later.pick(scenario_publishing.LATER))
+            kinds.append(later.pick(scenario_publishers.LATER))
         return kinds
 
     def begin(self) -> None:
         """The applications start, whether or not there is a broker."""
         self._world.note("world", "scenarios", ", ".join(scenario.name for scenario in self.scenarios))
         for client in self._world.clients.values():
-            client.on_start = self.book.begin
+            client.on_start = self.state.begin
             client.start()
 
-    def calm(self) -> None:
+    def begin_liveness(self) -> None:
         """All scenarios come to their end."""
         self.ending.begin()

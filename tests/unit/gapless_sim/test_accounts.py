@@ -68,11 +68,11 @@ def test_a_consumer_is_excused_where_it_was_told_of_gaps() -> None:
 def test_what_matches_is_looked_at_above_a_tick_only() -> None:
     """Also what comes to light late, or twice."""
     history, account = History("p@1", "node1"), Account(row(), "node1")
-    account.row.matches = lambda event: event.letter.properties["k"] == 1
+    account.row.matches = lambda event: event.publication.properties["k"] == 1
     share = account.shares["p@1"] = Share(history)
     for tick, k in ((10, 1), (20, 1), (30, 2), (40, 1)):
-        letter: Any = SimpleNamespace(topic="t", properties={"k": k})
-        history.events[tick] = Logged("p@1", tick, letter)
+        publication: Any = SimpleNamespace(topic="t", properties={"k": k})
+        history.events[tick] = Logged("p@1", tick, publication)
         add_tick(history.ticks, tick)
 
     account.match_from(share, 10)
@@ -81,7 +81,7 @@ def test_what_matches_is_looked_at_above_a_tick_only() -> None:
     for tick in (10, 20, 30, 40, 20):
         account.note(history.events[tick])
     assert share.ticks == [20, 40]
-    account.note(Logged("q@1", 50, history.events[40].letter))
+    account.note(Logged("q@1", 50, history.events[40].publication))
     assert share.ticks == [20, 40], "another pubend's"
 
 

@@ -7,7 +7,7 @@ import pytest
 from gapless.core.gauges import values_by
 from gapless_phb.core.gauges import LOST
 from gapless_sim.options import MILLISECOND, SECOND, DiskFaults
-from gapless_sim.reconfiguring import add_pubend, change_policy
+from gapless_sim.reconfiguration import add_pubend, change_policy
 from unit.gapless_sim.worlds import Small
 
 
@@ -42,7 +42,7 @@ def test_every_effect_can_be_the_last() -> None:
         small.publish(2, 1)
         small.rest(10)
         assert small.told == list(range(3)), fuse
-        assert small.world.probes["process.crash at an effect"] <= 1
+        assert small.world.hits["process.crash at an effect"] <= 1
 
 
 @pytest.mark.parametrize("fuse", [1, 2, 3, 4, 5])
@@ -54,7 +54,7 @@ def test_a_crash_in_the_middle_of_a_recovery_is_one_more_crash(fuse: int) -> Non
     broker.crash()
     small.rest(10)
 
-    assert small.world.probes["process.crash in recovery"] + small.world.probes["process.crash at an effect"] == 1
+    assert small.world.hits["process.crash in recovery"] + small.world.hits["process.crash at an effect"] == 1
     assert small.told == [0, 1, 2]
     assert broker.running
 
@@ -88,7 +88,7 @@ def test_a_disk_that_fails_makes_it_start_over(what: str, how: str) -> None:
     small.publish(3)
     small.rest(10)
 
-    assert small.world.probes["disk.failed"] == 1
+    assert small.world.hits["disk.failed"] == 1
     assert small.told == [0, 1, 2]
     assert sorted(key for key, _, _ in small.ear.receipts) == [0, 1, 2]
 

@@ -20,7 +20,7 @@ def test_a_total_adds_up() -> None:
     total.add(summary(2, Failure("I3", "lost", 7)))
 
     assert (total.runs, total.steps, total.simulated) == (2, 200, 10 * 10**9)
-    assert total.probes == Counter(x=3)
+    assert total.hits == Counter(x=3)
     assert [run.seed for run in total.failures] == [2]
 
 

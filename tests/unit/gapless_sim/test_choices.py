@@ -23,12 +23,12 @@ def test_streams_do_not_disturb_each_other() -> None:
 def test_what_was_drawn_can_be_played_again_and_goes_on_benignly() -> None:
     choices = Choices(3)
     drawn = [choices.stream("a").draw(50) for _ in range(5)]
-    again = Choices(3, choices.tape()).stream("a")
+    again = Choices(3, choices.choice_sequences()).stream("a")
 
     assert [again.draw(50) for _ in range(7)] == [*drawn, 0, 0]
 
 
-def test_an_edited_tape_stays_in_range() -> None:
+def test_an_edited_choice_sequence_stays_in_range() -> None:
     stream = Choices(3, {"a": [99]}).stream("a")
 
     assert stream.draw(10) == 9

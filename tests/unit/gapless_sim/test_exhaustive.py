@@ -7,8 +7,8 @@ import gc
 import pytest
 
 from gapless_sim import exhaustive
-from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Counts, Scope, Strike, follow, perform, run_case, tasks
-from gapless_sim.fault_injection import Stage
+from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Counts, Injection, Scope, follow, perform, run_case, tasks
+from gapless_sim.fault_injection import InjectionContext
 from gapless_sim.result import Failure
 from gapless_sim.trace import Trace
 
@@ -22,7 +22,7 @@ def test_without_a_fault_all_is_well(scope: Scope) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_the_middle_is_survived(fault: str) -> None:
-    assert run_case(Case(SCOPES[1], (Strike(90, fault, 0),))) is None
+    assert run_case(Case(SCOPES[1], (Injection(90, fault, 0),))) is None
 
 
 def test_every_fault_is_tried_at_every_position_and_place() -> None:
@@ -30,22 +30,24 @@ def test_every_fault_is_tried_at_every_position_and_place() -> None:
     per_position = sum(fault.count(SMALLEST) for fault in FAULTS.values())
 
     assert followed.positions > 50
-    assert len(followed.strikes) + followed.equal + followed.nothing == followed.positions * per_position
-    assert len(set(followed.strikes)) == len(followed.strikes)
-    assert {strike.fault for strike in followed.strikes} == FAULTS.keys() - {"crash-but-last", "lost"}
-    assert {strike.position for strike in followed.strikes if strike.fault == "client-crash"} >= set(range(12, 58))
+    assert len(followed.injections) + followed.equal + followed.nothing == followed.positions * per_position
+    assert len(set(followed.injections)) == len(followed.injections)
+    assert {injection.fault for injection in followed.injections} == FAULTS.keys() - {"crash-but-last", "lost"}
+    assert {injection.position for injection in followed.injections if injection.fault == "client-crash"} >= set(
+        range(12, 58)
+    )
 
 
 def test_only_each_so_manieth_position_is_looked_at() -> None:
-    positions = {strike.position for strike in follow(Case(SMALLEST), stride=9).strikes}
+    positions = {injection.position for injection in follow(Case(SMALLEST), stride=9).injections}
 
     assert positions == set(range(0, 58, 9))
 
 
 def test_looking_changes_nothing() -> None:
     plain, watched = Trace(), Trace()
-    case = Case(SCOPES[3], (Strike(80, "crash", 0),))
-    looks: list[Stage] = []
+    case = Case(SCOPES[3], (Injection(80, "crash", 0),))
+    looks: list[InjectionContext] = []
     run_case(case, plain)
     run_case(case, watched, looks.append)
 
@@ -54,19 +56,19 @@ def test_looking_changes_nothing() -> None:
     assert len(looks) > 100
 
 
-def test_a_strike_comes_at_its_position() -> None:
+def test_a_injection_comes_at_its_position() -> None:
     at: list[int] = []
-    run_case(Case(SMALLEST, (Strike(20, "pause", 0),)), look=lambda stage: at.append(stage.position))
+    run_case(Case(SMALLEST, (Injection(20, "pause", 0),)), look=lambda context: at.append(context.position))
 
     assert at[0] == 20
     assert at == list(range(20, 20 + len(at)))
 
 
-def test_one_fault_is_every_strike_once() -> None:
+def test_one_fault_is_every_injection_once() -> None:
     followed, all_tasks = tasks(SMALLEST, 1)
     cases = [case for task in all_tasks for case in task.cases]
 
-    assert [case.strikes for case in cases] == [(), *((strike,) for strike in followed.strikes)]
+    assert [case.injections for case in cases] == [(), *((injection,) for injection in followed.injections)]
     assert sum(task.weight for task in all_tasks) == len(cases)
     assert not any(task.deeper for task in all_tasks)
 
@@ -76,7 +78,7 @@ def test_the_second_fault_is_looked_for_behind_the_first() -> None:
     outcome = perform(last)
 
     assert last.deeper
-    assert outcome.counts.run == 1 + len(follow(last.cases[0]).strikes)
+    assert outcome.counts.run == 1 + len(follow(last.cases[0]).injections)
     assert outcome.counts.cases > outcome.counts.run > 1
     assert outcome.failures == []
 
@@ -116,6 +118,6 @@ def test_counts_add_up() -> None:
 
 
 def test_a_case_reads_as_its_command_says() -> None:
-    case = Case(SMALLEST).also(Strike(5, "kill", 0)).also(Strike(7, "crash", 0))
+    case = Case(SMALLEST).also(Injection(5, "kill", 0)).also(Injection(7, "crash", 0))
 
-    assert [str(strike) for strike in case.strikes] == ["5:kill:0", "7:crash:0"]
+    assert [str(injection) for injection in case.injections] == ["5:kill:0", "7:crash:0"]

@@ -8,48 +8,48 @@ from itertools import pairwise
 import pytest
 
 from gapless_sim.access_tracking import watch_world
-from gapless_sim.building import build
 from gapless_sim.choices import Choices
-from gapless_sim.exhaustive import Case, Strike, run_case
-from gapless_sim.fault_injection import FAULTS, WRITE_FAILS, Mark, Stage
+from gapless_sim.exhaustive import Case, Injection, run_case
+from gapless_sim.fault_injection import FAULTS, WRITE_FAILS, InjectionContext, Mark
 from gapless_sim.options import SECOND
 from gapless_sim.scopes import SCOPES, Script, scope_named
 from gapless_sim.trace import Trace
+from gapless_sim.world_builder import build
 
 SMALLEST, LARGER = SCOPES[0], scope_named("2/2/1/2")
 TRAPS = ("crash-at-effect-1", "crash-at-effect-2", "sync-kept", "sync-lost", "write-kept", "pause", "cut-off")
 """Faults that set something and wait."""
 
 
-def stage_at(now: int, scope: str = "1/1/1/1") -> Stage:
+def context_at(now: int, scope: str = "1/1/1/1") -> InjectionContext:
     """A run up to that time."""
     small = scope_named(scope)
     world = build(small.options(), Choices(0, {}), Trace())
-    stage = Stage(world, Script(world, small), watch_world(world))
-    stage.script.begin()
+    context = InjectionContext(world, Script(world, small), watch_world(world))
+    context.script.begin()
     while world.carry_out_one(now):
         pass
-    return stage
+    return context
 
 
-def strike(stage: Stage, fault: str, number: int = 0) -> None:
-    FAULTS[fault].strike(stage, number)
+def inject(context: InjectionContext, fault: str, number: int = 0) -> None:
+    FAULTS[fault].inject(context, number)
 
 
-def mark(stage: Stage, fault: str, number: int = 0) -> Mark:
-    return FAULTS[fault].mark(stage, number)
+def mark(context: InjectionContext, fault: str, number: int = 0) -> Mark:
+    return FAULTS[fault].mark(context, number)
 
 
-def until(stage: Stage, wanted: Callable[[], bool]) -> None:
+def until(context: InjectionContext, wanted: Callable[[], bool]) -> None:
     while not wanted():
-        assert stage.world.carry_out_one(stage.script.end)
+        assert context.world.carry_out_one(context.script.end)
 
 
-def until_unsynced(stage: Stage) -> None:
-    until(stage, lambda: stage.broker(0).disk.unsynced > 0)
+def until_unsynced(context: InjectionContext) -> None:
+    until(context, lambda: context.broker(0).disk.unsynced > 0)
 
 
-def test_every_broker_client_and_place_can_be_struck() -> None:
+def test_every_broker_client_and_place_can_be_injected() -> None:
     counts = {fault.name: fault.count(LARGER) for fault in FAULTS.values()}
 
     assert counts.pop("client-crash") == counts.pop("link-breaks") == 3
@@ -59,71 +59,71 @@ def test_every_broker_client_and_place_can_be_struck() -> None:
 
 
 @pytest.mark.parametrize("fault", ["crash", "crash-but-last", "kill", *TRAPS[:-1]])
-def test_a_broker_that_does_not_run_cannot_be_struck(fault: str) -> None:
-    stage = stage_at(SECOND)
-    stage.broker(0).crash()
+def test_a_broker_that_does_not_run_cannot_be_injected(fault: str) -> None:
+    context = context_at(SECOND)
+    context.broker(0).crash()
 
-    assert mark(stage, fault) is None
-    strike(stage, fault)
-    assert stage.broker(0).fuse == stage.broker(0).paused_until == 0
+    assert mark(context, fault) is None
+    inject(context, fault)
+    assert context.broker(0).fuse == context.broker(0).paused_until == 0
 
 
 @pytest.mark.parametrize("fault", ["crash", "crash-but-last", "kill"])
 def test_the_process_ends(fault: str) -> None:
-    stage = stage_at(SECOND)
-    strike(stage, fault)
+    context = context_at(SECOND)
+    inject(context, fault)
 
-    assert not stage.broker(0).running
+    assert not context.broker(0).running
 
 
 def test_what_is_not_synced_goes_or_all_but_the_last_or_nothing() -> None:
     left = {}
     for fault in ("crash", "crash-but-last", "kill"):
-        stage = stage_at(SECOND)
-        until_unsynced(stage)
-        before, unsynced = stage.broker(0).disk.written, stage.broker(0).disk.unsynced
-        strike(stage, fault)
-        left[fault] = (before - stage.broker(0).disk.written) - unsynced
+        context = context_at(SECOND)
+        until_unsynced(context)
+        before, unsynced = context.broker(0).disk.written, context.broker(0).disk.unsynced
+        inject(context, fault)
+        left[fault] = (before - context.broker(0).disk.written) - unsynced
 
     assert left == {"crash": 0, "crash-but-last": 0, "kill": -1}
 
 
 def test_where_all_is_synced_the_ways_to_end_are_alike() -> None:
-    stage = stage_at(SECOND - 1)
+    context = context_at(SECOND - 1)
 
-    assert stage.broker(0).disk.unsynced == 0
-    assert mark(stage, "crash") == mark(stage, "crash-but-last") == mark(stage, "kill")
+    assert context.broker(0).disk.unsynced == 0
+    assert mark(context, "crash") == mark(context, "crash-but-last") == mark(context, "kill")
 
 
 def test_where_something_is_not_synced_the_process_ends_otherwise_than_the_power() -> None:
-    stage = stage_at(SECOND)
-    until_unsynced(stage)
+    context = context_at(SECOND)
+    until_unsynced(context)
 
-    assert mark(stage, "crash") != mark(stage, "kill")
+    assert mark(context, "crash") != mark(context, "kill")
 
 
 def test_behind_a_failed_write_the_process_ends_otherwise_than_the_power() -> None:
-    stage = stage_at(SECOND - 1)
-    stage.struck = (WRITE_FAILS,)
+    context = context_at(SECOND - 1)
+    context.injected = (WRITE_FAILS,)
 
-    assert mark(stage, "crash") != mark(stage, "kill")
+    assert mark(context, "crash") != mark(context, "kill")
 
 
 @pytest.mark.parametrize("fault", ["crash", "client-crash"])
 def test_every_position_is_another_one_to_end_at(fault: str) -> None:
-    stage = stage_at(SECOND)
-    first = mark(stage, fault)
-    stage.world.carry_out_one(stage.script.end)
+    context = context_at(SECOND)
+    first = mark(context, fault)
+    context.world.carry_out_one(context.script.end)
 
-    assert mark(stage, fault) != first
+    assert mark(context, fault) != first
 
 
 @pytest.mark.parametrize("fault", TRAPS)
 def test_what_lies_in_wait_is_the_same_until_somebody_looks(fault: str) -> None:
-    stage = stage_at(SECOND)
-    marks = [mark(stage, fault)]
-    while stage.world.carry_out_one(stage.script.end):
-        marks.append(mark(stage, fault))
+    context = context_at(SECOND)
+    marks = [mark(context, fault)]
+    while context.world.carry_out_one(context.script.end):
+        marks.append(mark(context, fault))
 
     changes = sum(one != other for one, other in pairwise(marks))
     assert 0 < changes < len(marks) - 10
@@ -133,19 +133,19 @@ def test_what_lies_in_wait_is_the_same_until_somebody_looks(fault: str) -> None:
 def test_pauses_end_at_one_time_whenever_they_begin() -> None:
     ends = set()
     for now in (SECOND, SECOND + 300_000_000):
-        stage = stage_at(now)
-        strike(stage, "pause")
-        ends.add(stage.broker(0).paused_until - stage.script.end)
+        context = context_at(now)
+        inject(context, "pause")
+        ends.add(context.broker(0).paused_until - context.script.end)
 
     assert ends == {SECOND}
 
 
 def test_who_is_cut_off_neither_hears_nor_is_heard() -> None:
-    stage = stage_at(SECOND, "1/2/1/1")
-    strike(stage, "cut-off", 1)
-    network = stage.world.network
+    context = context_at(SECOND, "1/2/1/1")
+    inject(context, "cut-off", 1)
+    network = context.world.network
 
-    assert stage.places()[:3] == ["phb1", "shb1", "shb2"]
+    assert context.places()[:3] == ["phb1", "shb1", "shb2"]
     assert network.is_cut("shb1", "phb1")
     assert network.is_cut("phb1", "shb1")
     assert network.is_cut("client1", "shb1")
@@ -153,50 +153,50 @@ def test_who_is_cut_off_neither_hears_nor_is_heard() -> None:
 
 
 def test_who_is_not_heard_hears() -> None:
-    stage = stage_at(SECOND, "1/2/1/1")
-    strike(stage, "not-heard", 1)
-    network = stage.world.network
+    context = context_at(SECOND, "1/2/1/1")
+    inject(context, "not-heard", 1)
+    network = context.world.network
 
     assert network.is_cut("shb1", "phb1")
     assert not network.is_cut("phb1", "shb1")
 
 
 def test_a_frame_between_brokers_can_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = stage_at(SECOND // 10, "1/2/1/1")
-    assert mark(stage, "lost") is None
-    until(stage, lambda: stage.world.next_kind()[1] == "frame")
+    context = context_at(SECOND // 10, "1/2/1/1")
+    assert mark(context, "lost") is None
+    until(context, lambda: context.world.next_kind()[1] == "frame")
     dropped: list[tuple[str, str]] = []
-    monkeypatch.setattr(stage.world, "drop_one", lambda: dropped.append(stage.world.next_kind()))
+    monkeypatch.setattr(context.world, "drop_one", lambda: dropped.append(context.world.next_kind()))
 
-    assert mark(stage, "lost") == ("lost", stage.position)
-    strike(stage, "lost")
+    assert mark(context, "lost") == ("lost", context.position)
+    inject(context, "lost")
     assert [kind for _, kind in dropped] == ["frame"]
 
 
 def test_a_clients_link_breaks_while_something_is_on_its_way() -> None:
-    stage = stage_at(SECOND - 1)
-    assert mark(stage, "link-breaks") is None
-    until(stage, lambda: mark(stage, "link-breaks") is not None)
-    links = stage.world.network.client_links
-    client = stage.client(0)
+    context = context_at(SECOND - 1)
+    assert mark(context, "link-breaks") is None
+    until(context, lambda: mark(context, "link-breaks") is not None)
+    links = context.world.network.client_links
+    client = context.client(0)
     assert any(link.client is client for link in links.values())
 
-    strike(stage, "link-breaks")
+    inject(context, "link-breaks")
     assert not any(link.client is client for link in links.values())
     assert client.running
-    assert mark(stage, "link-breaks") is None
+    assert mark(context, "link-breaks") is None
 
 
 def test_a_client_that_crashes_comes_back() -> None:
-    stage = stage_at(SECOND)
-    client = stage.client(1)
-    strike(stage, "client-crash", 1)
+    context = context_at(SECOND)
+    client = context.client(1)
+    inject(context, "client-crash", 1)
 
     assert not client.running
-    assert mark(stage, "client-crash", 1) is None
-    until(stage, lambda: client.running)
+    assert mark(context, "client-crash", 1) is None
+    until(context, lambda: client.running)
     assert client.boots == 2
 
 
 def test_a_fault_after_everything_is_one_too() -> None:
-    assert run_case(Case(SMALLEST, (Strike(57, "crash", 0),))) is None
+    assert run_case(Case(SMALLEST, (Injection(57, "crash", 0),))) is None

@@ -75,8 +75,8 @@ def test_late_frames_of_sessions_are_ignored() -> None:
             small.rest(1)
     small.rest()
 
-    assert small.world.probes["net.late to a client"] >= 3
-    assert small.world.probes["net.late to a broker"] >= 3
+    assert small.world.hits["net.late to a client"] >= 3
+    assert small.world.hits["net.late to a broker"] >= 3
     assert small.told == list(range(10))
     connected = [line for line in small.world.trace.lines if line.kind == "connected"]
     assert len(connected) == 2 + 5, "no side ends a session for them"
@@ -96,7 +96,7 @@ def test_late_frames_between_brokers_do_no_harm() -> None:
         small.rest(1)
     small.rest(20)
 
-    assert small.world.probes["net.late between brokers"] >= 5
+    assert small.world.hits["net.late between brokers"] >= 5
     assert small.told == list(range(10))
 
 
@@ -115,7 +115,7 @@ def test_nothing_is_late_where_there_was_no_link_before() -> None:
     small = Small(network=NetworkFaults(late=1.0)).begin()
     small.world.network.bring_leftovers()
 
-    assert not small.world.probes
+    assert not small.world.hits
 
 
 def test_a_late_frame_is_never_the_first_of_a_link() -> None:

@@ -26,7 +26,7 @@ def test_a_garbled_frame_ends_the_link_and_nothing_else() -> None:
     small.world.network.faults = NetworkFaults()
     small.rest(30)
 
-    assert small.world.probes["net.garbled"]
+    assert small.world.hits["net.garbled"]
     assert small.told == list(range(30))
 
 
@@ -63,16 +63,16 @@ def test_a_frame_that_vanishes_ends_the_session_and_costs_nothing_else(upward: b
     small.publish(1, 1)
     small.rest(20)
 
-    assert small.world.probes["net.frame lost"]
+    assert small.world.hits["net.frame lost"]
     assert small.told == list(range(5))
     assert "disconnected" in [line.kind for line in small.world.trace.lines]
 
 
-def test_nothing_is_lost_any_more_when_the_network_is_calm() -> None:
+def test_nothing_is_lost_any_more_when_the_network_is_without_faults() -> None:
     small = Small(network=NetworkFaults()).begin()
     small.world.network.break_word(lambda count: count - 1)
     small.world.network.keep_word()
     small.publish(3)
     small.rest(20)
 
-    assert not small.world.probes["net.frame lost"]
+    assert not small.world.hits["net.frame lost"]

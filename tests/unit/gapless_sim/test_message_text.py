@@ -18,9 +18,9 @@ from gapless.core.wire import messages as m
 from gapless.core.wire.messages import TickRun
 from gapless.selectors.filters import Filter
 from gapless_sim.clocks import WALL_BEGIN
-from gapless_sim.message_text import Conversation, Told, tell_frame, tell_item, tell_routing
-from gapless_sim.naming import Names
+from gapless_sim.message_text import Conversation, MessageText, frame_text, item_text, routing_text
 from gapless_sim.producer import KEY_BYTES
+from gapless_sim.short_names import Names
 from unit.gapless_sim.hostile.parts import whole
 
 ONE = tick_at(WALL_BEGIN + 1_000)
@@ -54,7 +54,7 @@ def delivery(sid: int, number: int, keys: list[int], ticks: list[int]) -> bytes:
     return codec.deliver_head(1, sid, number) + batch.payload((1 << len(keys)) - 1)
 
 
-def test_a_subscription_is_told_by_its_name() -> None:
+def test_a_subscription_is_shown_by_its_name() -> None:
     subscribe = m.Subscribe(5, "late", ("#",), "k > 1", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, 9, 9)
 
     assert talk(
@@ -84,7 +84,7 @@ def test_a_subscription_is_told_by_its_name() -> None:
     ]
 
 
-def test_a_publisher_is_told_by_its_name() -> None:
+def test_a_publisher_is_shown_by_its_name() -> None:
     assert talk(
         (">", m.OpenPublisher(1, "loader", "i", 1, None)),
         ("<", m.PublisherOpened(1, "p@1", 1, 4, ONE)),
@@ -105,71 +105,75 @@ def test_what_makes_no_sense_is_said_to_make_none() -> None:
         "9 bytes that make no sense",
         "1 bytes that make no sense",
     ]
-    assert tell_frame(b"\xc1", Names()).kind == "garbled"
+    assert frame_text(b"\xc1", Names()).kind == "garbled"
 
 
 @pytest.mark.parametrize("message", [*typing.get_args(m.AnyClientMessage), m.Publish, m.PublishKeyed])
-def test_every_message_of_a_client_can_be_told(message: type) -> None:
+def test_every_message_of_a_client_has_a_text(message: type) -> None:
     assert message in Conversation._FROM_CLIENT
 
 
 @pytest.mark.parametrize("message", [*typing.get_args(m.AnyServerMessage), m.Deliver, m.RangeEvents])
-def test_every_message_of_a_broker_can_be_told(message: type) -> None:
+def test_every_message_of_a_broker_has_a_text(message: type) -> None:
     assert message in Conversation._FROM_BROKER
 
 
 META = r.PubendMeta("p@1", "phb1", stable=TWO)
-ROUTING: list[tuple[routing_frames.Message, Told]] = [
+ROUTING: list[tuple[routing_frames.Message, MessageText]] = [
     (
         Knowledge("p@1", ONE, TWO, events(4).batch([TWO]), stamp={}, reply=True),
-        Told("knowledge", "answer: p (1.000, 2.000] holds #4@2.000"),
+        MessageText("knowledge", "answer: p (1.000, 2.000] holds #4@2.000"),
     ),
-    (Knowledge("p@1", ONE, TWO), Told("knowledge", "p (1.000, 2.000] is silent")),
-    (Knowledge("p@1", ONE, TWO, lost=FOREVER), Told("knowledge", "p (1.000, 2.000] is lost up to 2.000")),
-    (r.Want("p@1", ((ONE, TWO),), None, "s@1"), Told("want", "s needs p (1.000, 2.000]")),
+    (Knowledge("p@1", ONE, TWO), MessageText("knowledge", "p (1.000, 2.000] is silent")),
+    (Knowledge("p@1", ONE, TWO, lost=FOREVER), MessageText("knowledge", "p (1.000, 2.000] is lost up to 2.000")),
+    (r.Want("p@1", ((ONE, TWO),), None, "s@1"), MessageText("want", "s needs p (1.000, 2.000]")),
     (
         whole(r.Interest("s@1", 1, 2, {3: Filter(("#",), "k = 1"), 4: Filter(("#",))}, frozenset({2, 1}))),
-        Told("interest", "interest 2 of s: +3 where k = 1, +4, −1, −2"),
+        MessageText("interest", "interest 2 of s: +3 where k = 1, +4, −1, −2"),
     ),
     (
         routing_frames.InterestPart("s@1", 1, 2, 0, 7, {}, frozenset({4}), full=True),
-        Told("interest", "interest 2 of s: all of it: −4, more from 7 on"),
+        MessageText("interest", "interest 2 of s: all of it: −4, more from 7 on"),
     ),
-    (routing_frames.InterestSummary("s@1", 2, 99), Told("interest check", "s is at version 2")),
-    (routing_frames.InterestQuestion(), Told("interest check", "what does everybody want?")),
+    (routing_frames.InterestSummary("s@1", 2, 99), MessageText("interest check", "s is at version 2")),
+    (routing_frames.InterestQuestion(), MessageText("interest check", "what does everybody want?")),
     (
         routing_frames.ProgressRows((r.Progress("s@1", "p@1", ONE, TWO), r.Progress("s@1", "q@1", ONE, ONE))),
-        Told("progress", "s: p delivered 2.000, released 1.000; s: q delivered 1.000, released 1.000"),
+        MessageText("progress", "s: p delivered 2.000, released 1.000; s: q delivered 1.000, released 1.000"),
     ),
-    (r.Posted("a", "phb", b"hello"), Told("mail", "5 bytes from a for phb")),
-    (r.Hold("s@1", "p@1", 1, {1: 0, 2: ONE}), Told("hold", "s: keep p from the earliest, 1.000")),
-    (r.Held("s@1", "p@1", 1, {1: ONE}), Told("hold", "p is kept for s from 1.000")),
-    (r.Seen(META, ONE), Told("enrol", "p is here, decided up to 2.000; you are counted from 1.000 on")),
-    (r.Probe("p@1", TWO), Told("probe", "do you know p up to 2.000?")),
-    (r.Enrol("p@1", "s@1"), Told("enrol", "count s in for p")),
-    (r.OpenRequest("loader", "i", 1, None, principal="anonymous"), Told("publish", "open publisher loader")),
+    (r.Posted("a", "phb", b"hello"), MessageText("mail", "5 bytes from a for phb")),
+    (r.Hold("s@1", "p@1", 1, {1: 0, 2: ONE}), MessageText("hold", "s: keep p from the earliest, 1.000")),
+    (r.Held("s@1", "p@1", 1, {1: ONE}), MessageText("hold", "p is kept for s from 1.000")),
+    (r.Seen(META, ONE), MessageText("enrol", "p is here, decided up to 2.000; you are counted from 1.000 on")),
+    (r.Probe("p@1", TWO), MessageText("probe", "do you know p up to 2.000?")),
+    (r.Enrol("p@1", "s@1"), MessageText("enrol", "count s in for p")),
+    (r.OpenRequest("loader", "i", 1, None, principal="anonymous"), MessageText("publish", "open publisher loader")),
     (
         r.Pub("loader", 1, 5, events(8), "p@1", principal="anonymous"),
-        Told("publish", "place #8 of loader, from number 5 on"),
+        MessageText("publish", "place #8 of loader, from number 5 on"),
     ),
     (
         routing_frames.Answer("p@1", r.Outcome(r.Verdict.RETRY, "full", 7)),
-        Told("receipt", "retry, up to number 7: full"),
+        MessageText("receipt", "retry, up to number 7: full"),
     ),
-    (routing_frames.Private(3, b"xy"), Told("private", "2 bytes of kind 3")),
+    (routing_frames.Private(3, b"xy"), MessageText("private", "2 bytes of kind 3")),
 ]
 
 
-@pytest.mark.parametrize(("message", "told"), ROUTING, ids=lambda value: value.text if isinstance(value, Told) else "")
-def test_what_routers_say_is_told(message: routing_frames.Message, told: Told) -> None:
-    assert tell_routing(message, Names()) == told
-    assert tell_frame(routing_frames.encode(message), Names()) == told
+@pytest.mark.parametrize(
+    ("message", "told"), ROUTING, ids=lambda value: value.text if isinstance(value, MessageText) else ""
+)
+def test_what_routers_send_has_a_text(message: routing_frames.Message, told: MessageText) -> None:
+    assert routing_text(message, Names()) == told
+    assert frame_text(routing_frames.encode(message), Names()) == told
 
 
-def test_everything_that_routers_can_say_was_told() -> None:
+def test_everything_that_routers_can_send_has_a_text() -> None:
     assert {type(message) for message, _ in ROUTING} == set(typing.get_args(routing_frames.Message))
 
 
-def test_what_an_application_is_handed_is_told() -> None:
-    assert tell_item(Silence("p@1", ONE, TWO), Names()).text == "silence of p (1.000, 2.000]"
-    assert tell_item(Gap("p@1", ONE, TWO, "released"), Names()) == Told("gap", "a GAP in p (1.000, 2.000]: released")
+def test_what_an_application_takes_has_a_text() -> None:
+    assert item_text(Silence("p@1", ONE, TWO), Names()).text == "silence of p (1.000, 2.000]"
+    assert item_text(Gap("p@1", ONE, TWO, "released"), Names()) == MessageText(
+        "gap", "a GAP in p (1.000, 2.000]: released"
+    )

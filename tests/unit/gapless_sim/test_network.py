@@ -61,7 +61,7 @@ def test_frames_of_an_earlier_session_are_ignored() -> None:
         small.rest(2)
     small.rest()
 
-    assert small.world.probes["net.stale"] >= 3
+    assert small.world.hits["net.stale"] >= 3
     assert small.told == list(range(10))
 
 
@@ -73,8 +73,8 @@ def test_links_between_brokers_lose_and_repeat_and_are_still_of_use() -> None:
     small.publish(*[1] * 20)
     small.rest(20)
 
-    assert small.world.probes["net.lost"]
-    assert small.world.probes["net.repeated"]
+    assert small.world.hits["net.lost"]
+    assert small.world.hits["net.repeated"]
     assert small.told == list(range(20))
 
 
@@ -103,7 +103,7 @@ def test_a_slow_link_between_brokers_tells_the_router_that_it_is_full() -> None:
     small = Small(count=400, router="hostile", phbs=1, shbs=1, together=False, network=slow).begin()
     for _ in range(20):
         small.publish(20)
-    assert small.world.probes["net.full between brokers"]
+    assert small.world.hits["net.full between brokers"]
 
     small.world.network.faults = NetworkFaults()
     small.world.network.speed_up()

@@ -42,7 +42,7 @@ def test_one_node_hosts_both_roles_under_the_local_router() -> None:
     assert (options.phbs, options.shbs, options.together) == (1, 1, True)
 
 
-def test_a_benign_tape_gives_a_gentle_run() -> None:
+def test_benign_choice_sequences_give_a_gentle_run() -> None:
     options = draw_options(3, Choices(3, {}), router="hostile")
 
     assert options.process.crash == options.network.loss == 0
@@ -78,8 +78,8 @@ def test_faults_that_came_later_are_drawn_from_streams_of_their_own(fault: str) 
         choices = Choices(seed)
         options = draw_options(seed, choices, router="hostile")
         label = f"options/{fault.replace('_', ' ')}"
-        tape = {each: draws for each, draws in choices.tape().items() if each != label}
-        without = draw_options(seed, Choices(seed, tape), router="hostile")
+        choice_sequences = {each: draws for each, draws in choices.choice_sequences().items() if each != label}
+        without = draw_options(seed, Choices(seed, choice_sequences), router="hostile")
         without_it: Any = {fault: 0.0}
         assert without == replace(options, network=replace(options.network, **without_it))
         assert f"network.{fault}={rates[seed]:.2g}" in options.describe()

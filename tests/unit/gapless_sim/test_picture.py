@@ -52,7 +52,7 @@ def test_names_are_found_in_a_text() -> None:
     what = "client bert:late-2 got #17 of flights@1f9 (1, 2] again, at 931821048079641862 of all"
 
     assert names_in(what, LINES) == ["bert", "late-2", "#17", "flights"]
-    assert names_in("anna was not handed letter 24", LINES) == ["#24", "anna"]
+    assert names_in("anna was not handed publication 24", LINES) == ["#24", "anna"]
 
 
 def rounds(count: int) -> list[Line]:

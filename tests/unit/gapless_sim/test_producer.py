@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gapless_sim.producer import Letter, Producer, key_of
+from gapless_sim.producer import Producer, Publication, key_of
 from unit.gapless_sim.worlds import Small
 
 
-def test_a_letter_is_known_by_its_body() -> None:
-    assert key_of(Letter(77, "t", {}, padding=100).body) == 77
+def test_a_publication_is_known_by_its_body() -> None:
+    assert key_of(Publication(77, "t", {}, padding=100).body) == 77
 
 
 def test_a_publisher_that_recovers_publishes_nothing_twice() -> None:
@@ -24,7 +24,7 @@ def test_a_publisher_that_recovers_publishes_nothing_twice() -> None:
     assert small.told == list(range(40))
 
 
-def test_a_nameless_publisher_does_not_know_what_became_of_its_letters() -> None:
+def test_a_nameless_publisher_does_not_know_what_became_of_its_publications() -> None:
     small = Small()
     small.writer.on_start = lambda client: setattr(small, "producer", Producer(client, small.outbox, named=False))
     small.begin()

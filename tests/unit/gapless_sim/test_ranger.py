@@ -10,7 +10,7 @@ from gapless.core.client import Delivery, Gap
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.wire.delivered import DeliveredColumns
-from gapless_sim.observing import Violation
+from gapless_sim.observation import Violation
 from gapless_sim.ranger import Reading, check_same
 
 

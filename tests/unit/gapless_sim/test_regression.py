@@ -38,7 +38,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_only_what_matters_is_written() -> None:
-    shown = json.loads(regression_text(Regression("", "I3: twice", OPTIONS, RESULT.tape)))
+    shown = json.loads(regression_text(Regression("", "I3: twice", OPTIONS, RESULT.choice_sequences)))
 
     assert shown["options"] == {
         "seed": 7,
@@ -47,7 +47,7 @@ def test_only_what_matters_is_written() -> None:
         "process": {"crash": 0.4},
         "hostility": [["lose", 0.3]],
     }
-    assert shown["tape"] == {"network": {"1": 9}}
+    assert shown["choice_sequences"] == {"network": {"1": 9}}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -56,10 +56,10 @@ def test_the_options_of_any_seed_can_be_written(seed: int) -> None:
     options = draw_options(seed, choices, router="hostile")
     options = replace(options, hostility=tuple(pair for pair in options.hostility))
 
-    read = parse_regression(regression_text(Regression("", "", options, choices.tape())))
+    read = parse_regression(regression_text(Regression("", "", options, choices.choice_sequences())))
 
     assert read.options == options
-    assert read.tape == sparse(choices.tape())
+    assert read.choice_sequences == sparse(choices.choice_sequences())
 
 
 def test_the_exception_of_a_failure_makes_a_name(tmp_path: Path) -> None:
@@ -76,9 +76,12 @@ def test_what_does_not_fail_is_no_regression(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"what": "", "failed": "", "options": {"seed": 1, "weather": 2}, "tape": {}}', "'weather'"),
-        ('{"what": "", "failed": "", "options": {"seed": 1, "disk": {"colour": 2}}, "tape": {}}', "'colour'"),
-        ('{"what": "", "failed": "", "tape": {}}', "options"),
+        ('{"what": "", "failed": "", "options": {"seed": 1, "weather": 2}, "choice_sequences": {}}', "'weather'"),
+        (
+            '{"what": "", "failed": "", "options": {"seed": 1, "disk": {"colour": 2}}, "choice_sequences": {}}',
+            "'colour'",
+        ),
+        ('{"what": "", "failed": "", "choice_sequences": {}}', "options"),
         ("{", "Expecting"),
     ],
 )

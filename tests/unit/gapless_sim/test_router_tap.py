@@ -64,7 +64,7 @@ def test_the_oracles_hear_what_matters_to_them() -> None:
     small = Small()
     heard: list[str] = []
     for name in ("known", "opened", "delivered", "wanted", "progressed"):
-        small.world.observe._hearers[name].append(lambda *_, name=name: heard.append(name))
+        small.world.observe._listeners[name].append(lambda *_, name=name: heard.append(name))
     small.begin()
     small.publish(3)
     small.rest(1)
@@ -77,8 +77,8 @@ def test_no_router_does_wrong_any_more_when_faults_are_over() -> None:
     small = Small(router="hostile", phbs=1, shbs=1, together=False, hostility=(("lose", 1.0),)).begin()
     small.publish(3)
     before = small.producer.open
-    small.world.is_calm = True
-    small.world.seam.calm()
+    small.world.in_liveness = True
+    small.world.seam.begin_liveness()
     small.world.brokers["phb1"].kill()
     small.rest(60)
     small.publish(3)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gapless_sim import run
-from gapless_sim.observing import Oracle, Violation
+from gapless_sim.observation import Oracle, Violation
 from gapless_sim.options import SECOND, Options
 from gapless_sim.run import run_seed, undisturbed
 from gapless_sim.world import World
@@ -19,10 +19,10 @@ GENTLE = Options(1, duration=3 * SECOND)
 class Spoilsport(Oracle):
     """Finds fault at a chosen moment."""
 
-    moment = "calm"
+    moment = "liveness_begins"
 
-    def calm(self) -> None:
-        if self.moment == "calm":
+    def liveness_begins(self) -> None:
+        if self.moment == "liveness_begins":
             raise Violation("I99", "too quiet")
 
     def checkpoint(self) -> None:
@@ -55,12 +55,12 @@ def test_a_gentle_run_keeps_every_promise(router: str, workload: str) -> None:
     assert result.now >= GENTLE.duration
 
 
-def test_the_same_options_make_the_same_run_and_so_does_its_tape() -> None:
+def test_the_same_options_make_the_same_run_and_so_do_its_choice_sequences() -> None:
     options = replace(GENTLE, process=replace(GENTLE.process, crash=1.0, client_crash=1.0))
     first = run_seed(options)
 
     assert run_seed(options).digest == first.digest
-    assert run_seed(options, first.tape).digest == first.digest
+    assert run_seed(options, first.choice_sequences).digest == first.digest
 
 
 def test_what_people_read_does_not_change_the_run() -> None:
@@ -72,10 +72,10 @@ def test_what_people_read_does_not_change_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("moment", "oracle"), [("calm", "I99"), ("stuck", "Spoilsport"), ("bug", "exception KeyError")]
+    ("moment", "oracle"), [("liveness_begins", "I99"), ("stuck", "Spoilsport"), ("bug", "exception KeyError")]
 )
 def test_what_is_found_is_named(monkeypatch: pytest.MonkeyPatch, moment: str, oracle: str) -> None:
-    monkeypatch.setattr(run, "PATIENCE", 3 * SECOND)
+    monkeypatch.setattr(run, "RECOVERY_LIMIT", 3 * SECOND)
     with_oracle(monkeypatch, moment)
     violation = run_seed(GENTLE).violation
 

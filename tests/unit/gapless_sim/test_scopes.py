@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from gapless_sim.building import build
 from gapless_sim.choices import Choices
 from gapless_sim.run import come_right, watched
 from gapless_sim.scopes import BEGIN, SCOPES, Scope, Script, scope_named
 from gapless_sim.trace import Trace
 from gapless_sim.world import World
+from gapless_sim.world_builder import build
 
 
 def test_the_scopes_are_all_there() -> None:
@@ -56,7 +56,7 @@ def test_all_events_are_published_and_delivered_before_faults_would_end(name: st
         world.run_until(script.end)
         delivered.extend(len(client.consumers) for client in world.clients.values())
         assert world.observe.oracles
-        script.calm()
+        script.begin_liveness()
         come_right(world)
 
     assert watched(world, run) is None

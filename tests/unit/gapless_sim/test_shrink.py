@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gapless_sim.choices import Choices, Tape
+from gapless_sim.choices import Choices, ChoiceSequences
 from gapless_sim.options import SECOND, NetworkFaults, Options, ProcessFaults
 from gapless_sim.result import Failure, Result
 from gapless_sim.shrink import Progress, draws, plain, shrink, sparse
@@ -35,9 +35,9 @@ class Toy:
         self._fails = fails
         self.runs = 0
 
-    def __call__(self, options: Options, tape: Tape | None) -> Result:
+    def __call__(self, options: Options, choice_sequences: ChoiceSequences | None) -> Result:
         self.runs += 1
-        choices = Choices(options.seed, tape)
+        choices = Choices(options.seed, choice_sequences)
         failure = None
         step = 0
         for step in range(options.duration * 400 // (20 * SECOND)):
@@ -46,8 +46,8 @@ class Toy:
             if oracle:
                 failure = Failure(oracle, f"at step {step}", step * SECOND // 20)
                 break
-        digest = f"{options} {choices.tape()}"
-        return Result(options, digest, step, step * SECOND // 20, failure, choices.tape(), 0, Counter())
+        digest = f"{options} {choices.choice_sequences()}"
+        return Result(options, digest, step, step * SECOND // 20, failure, choices.choice_sequences(), 0, Counter())
 
 
 def shrunk(toy: Toy, **options: object) -> Result:
@@ -60,7 +60,7 @@ def test_of_the_draws_only_the_guilty_ones_remain() -> None:
 
     smallest = shrunk(toy)
 
-    assert draws(smallest.tape) == 2
+    assert draws(smallest.choice_sequences) == 2
     assert smallest.violation is not None
     assert smallest.violation.oracle == "I1"
 
@@ -77,8 +77,8 @@ def test_draws_far_apart_are_both_kept() -> None:
 
     smallest = shrunk(Toy(fails))
 
-    assert [value % 25 for value in smallest.tape["network"] if value] == [17, 17]
-    assert draws({"process": smallest.tape["process"]}) == 0
+    assert [value % 25 for value in smallest.choice_sequences["network"] if value] == [17, 17]
+    assert draws({"process": smallest.choice_sequences["process"]}) == 0
 
 
 def test_options_that_do_not_matter_are_plain_again() -> None:
@@ -119,14 +119,14 @@ def test_a_run_that_takes_much_longer_is_not_smaller() -> None:
     first = toy(BUSY, None)
     crowded = replace(first, steps=first.steps * 10)
 
-    def run(options: Options, tape: Tape | None) -> Result:
-        result = toy(options, tape)
+    def run(options: Options, choice_sequences: ChoiceSequences | None) -> Result:
+        result = toy(options, choice_sequences)
         return replace(result, steps=result.steps * 10)
 
     smallest = shrink(run, crowded).smallest
 
     assert smallest.steps < 500
-    assert draws(smallest.tape) == 1
+    assert draws(smallest.choice_sequences) == 1
 
 
 def test_what_comes_behind_the_failure_is_cut_off() -> None:
@@ -138,8 +138,8 @@ def test_what_comes_behind_the_failure_is_cut_off() -> None:
 def test_a_run_that_differs_from_itself_is_not_shrunk() -> None:
     toy = Toy(lambda *_: "I1")
 
-    def moody(options: Options, tape: Tape | None) -> Result:
-        result = toy(options, tape)
+    def moody(options: Options, choice_sequences: ChoiceSequences | None) -> Result:
+        result = toy(options, choice_sequences)
         return replace(result, digest=f"{result.digest} {toy.runs}")
 
     outcome = shrink(moody, moody(BUSY, None))
@@ -195,10 +195,10 @@ def test_what_does_not_fail_can_not_be_shrunk() -> None:
         shrink(toy, toy(BUSY, None))
 
 
-def test_a_sparse_tape_is_the_same_tape() -> None:
-    tape = {"b": [0, 3, 0, 0], "a": [0, 0], "c": []}
+def test_sparse_choice_sequences_make_the_same_choices() -> None:
+    choice_sequences = {"b": [0, 3, 0, 0], "a": [0, 0], "c": []}
 
-    assert sparse(tape) == {"b": [0, 3]}
-    whole, kept = Choices(1, tape), Choices(1, sparse(tape))
-    for label in tape:
+    assert sparse(choice_sequences) == {"b": [0, 3]}
+    whole, kept = Choices(1, choice_sequences), Choices(1, sparse(choice_sequences))
+    for label in choice_sequences:
         assert [whole.stream(label).draw(9) for _ in range(6)] == [kept.stream(label).draw(9) for _ in range(6)]

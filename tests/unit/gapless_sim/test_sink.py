@@ -1,4 +1,4 @@
-"""A sink that repeats itself: the same letters under the same keys, cut differently, and nothing else."""
+"""A sink that repeats itself: the same publications under the same keys, cut differently, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gapless.core.stream.columns import EventColumns
 from gapless.core.wire.messages import KeyedPublished, TickRun
 from gapless.errors import ConnectionClosedError, PublishRejectedError, SubscriptionNotFoundError
 from gapless_sim.choices import Choices
-from gapless_sim.producer import Letter, key_of
+from gapless_sim.producer import Publication, key_of
 from gapless_sim.sink import Epochs, Sink
 
 
@@ -26,11 +26,11 @@ class Pubend:
         self.waiting: deque[tuple[Any, Any, KeyedPublished]] = deque()
         self.published: list[list[int]] = []
         self.receipts: list[tuple[int, int]] = []
-        self.probes: Counter[str] = Counter()
+        self.hits: Counter[str] = Counter()
         self.later: deque[Any] = deque()
         self.core = SimpleNamespace(ranges=self)
         self.world = SimpleNamespace(now=0, observe=self, at=self._at)
-        self.world.probe = lambda name: self.probes.update([name])
+        self.world.sometimes = lambda name: self.hits.update([name])
         self.paused_until, self.name, self.life = 0, "client1", None
         self.answer: Any = None
 
@@ -59,20 +59,20 @@ class Pubend:
 
     # As an oracle.
 
-    def receipted(self, sink: Sink, letter: Letter, pubend: str, tick: int, *, durable: bool) -> None:
-        self.receipts.append((letter.key, tick))
+    def receipted(self, sink: Sink, publication: Publication, pubend: str, tick: int, *, durable: bool) -> None:
+        self.receipts.append((publication.key, tick))
 
 
 def sink(seed: int, epochs: Epochs | None = None) -> tuple[Pubend, Sink, Epochs]:
     """A sink that has begun."""
     pubend: Any = Pubend()
     pubend.world.observe = SimpleNamespace(
-        published=lambda _, letters: pubend.published.append([letter.key for letter in letters]),
+        published=lambda _, publications: pubend.published.append([publication.key for publication in publications]),
         receipted=pubend.receipted,
     )
     keys = iter(range(1, 10_000))
     epochs = epochs or Epochs("s", "a")
-    begun = Sink(pubend, epochs, Choices(seed).stream("sink"), lambda topic: Letter(next(keys), topic, {}))
+    begun = Sink(pubend, epochs, Choices(seed).stream("sink"), lambda topic: Publication(next(keys), topic, {}))
     return pubend, begun, epochs
 
 
@@ -87,7 +87,7 @@ def go_on(pubend: Pubend, times: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_however_it_repeats_itself_its_keys_stand_for_the_same_letters(seed: int) -> None:
+def test_however_it_repeats_itself_its_keys_stand_for_the_same_publications(seed: int) -> None:
     pubend, _, _ = sink(seed)
     go_on(pubend, 400)
     by_key: dict[tuple[int, int], int] = {}
@@ -102,8 +102,8 @@ def test_however_it_repeats_itself_its_keys_stand_for_the_same_letters(seed: int
         run.first + 1024 * at for *_, answer in pubend.waiting for run in answer.ticks for at in range(run.count)
     }
     assert told == {(key, tick) for key, tick in places if tick not in waiting}
-    assert pubend.probes["sink.epoch repeated"] > 0
-    assert pubend.probes["sink.two attempts at once"] > 0
+    assert pubend.hits["sink.epoch repeated"] > 0
+    assert pubend.hits["sink.two attempts at once"] > 0
 
 
 def test_oracles_are_told_of_every_tail_that_may_be_logged() -> None:
@@ -115,7 +115,7 @@ def test_oracles_are_told_of_every_tail_that_may_be_logged() -> None:
 
 def test_an_epoch_that_was_not_done_is_repeated_by_the_next_process() -> None:
     _, _, epochs = sink(1)
-    before = [letter.key for letter in epochs.letters]
+    before = [publication.key for publication in epochs.publications]
     again, _, _ = sink(2, epochs)
     go_on(again, 2)
 
@@ -123,12 +123,12 @@ def test_an_epoch_that_was_not_done_is_repeated_by_the_next_process() -> None:
     assert again.asked[0][2] == before[: len(again.asked[0][2])]
 
 
-def test_in_calm_no_new_epoch_begins() -> None:
+def test_in_the_liveness_phase_no_new_epoch_begins() -> None:
     pubend, begun, epochs = sink(1)
-    begun.calm = True
+    begun.in_liveness = True
     go_on(pubend, 400)
 
-    assert epochs.letters == []
+    assert epochs.publications == []
     assert epochs.epoch == 1
     assert not pubend.waiting
 

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from gapless.core.wire.messages import StartAt
 from gapless_sim.application import SimClient
-from gapless_sim.building import build
 from gapless_sim.choices import Choices
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.options import SECOND, NetworkFaults, Options
-from gapless_sim.producer import Letter, Outbox, Producer
+from gapless_sim.producer import Outbox, Producer, Publication
 from gapless_sim.trace import Line, Trace
-from gapless_sim.trace_recorder import LOST, listen
+from gapless_sim.trace_recorder import LOST, record_trace
 from gapless_sim.world import World
+from gapless_sim.world_builder import build
 
 
 class Party:
     """Two brokers, one who publishes and one who subscribes."""
 
-    def __init__(self, *, ear: bool = True, seed: int = 1, loss: float = 0.0) -> None:
+    def __init__(self, *, recorded: bool = True, seed: int = 1, loss: float = 0.0) -> None:
         network = NetworkFaults(bytewise=0.5 if seed > 1 else 0.0, loss=loss)
         options = Options(seed, router="hostile", together=False, clients=0, network=network)
         choices = Choices(seed) if loss or seed > 1 else Choices(seed, {})
-        self.world: World = build(options, choices, Trace(keep=ear))
-        if ear:
-            listen(self.world)
+        self.world: World = build(options, choices, Trace(keep=recorded))
+        if recorded:
+            record_trace(self.world)
         for name, home in (("anna", "phb1"), ("bert", "shb1")):
             self.world.clients[name] = SimClient(self.world, name, [home])
-        self.outbox = Outbox("loader", "a", [Letter(key, "a", {"k": key}) for key in range(1, 9)])
+        self.outbox = Outbox("loader", "a", [Publication(key, "a", {"k": key}) for key in range(1, 9)])
         self.row = Row(1, "bert", "late", ("#",), "k > 1", lambda *_: True, StartAt.LATEST)
         self.world.clients["anna"].on_start = self._open
         self.world.clients["bert"].on_start = self._subscribe
@@ -54,7 +54,7 @@ class Party:
         return self.world.trace.lines[before:]
 
 
-def test_an_event_is_heard_on_its_whole_way() -> None:
+def test_an_event_is_recorded_on_its_whole_way() -> None:
     heard = Party().publish(2)
 
     ways = [(line.peer, line.lane, line.kind) for line in heard]
@@ -74,7 +74,7 @@ def test_an_event_is_heard_on_its_whole_way() -> None:
     assert "late takes #2@" in heard[7].text
 
 
-def test_what_is_lost_is_heard_where_it_left() -> None:
+def test_what_is_lost_is_recorded_where_it_left() -> None:
     party = Party()
     party.world.network.cut("phb1", "shb1")
 
@@ -84,12 +84,12 @@ def test_what_is_lost_is_heard_where_it_left() -> None:
     assert "holds #2@" in lost[0].text
 
 
-def test_loss_is_heard_as_often_as_it_comes() -> None:
+def test_loss_is_recorded_as_often_as_it_comes() -> None:
     party = Party(loss=0.3)
     party.run(20)
 
     lost = [line for line in party.world.trace.lines if line.kind == LOST]
-    assert len(lost) == party.world.probes["net.lost"] > 0
+    assert len(lost) == party.world.hits["net.lost"] > 0
 
 
 def test_what_took_long_says_so() -> None:
@@ -103,7 +103,7 @@ def test_what_took_long_says_so() -> None:
 
 def test_nothing_changes_by_it() -> None:
     for seed in (1, 2, 3):
-        with_ear, without = Party(seed=seed, loss=0.1), Party(seed=seed, loss=0.1, ear=False)
+        with_ear, without = Party(seed=seed, loss=0.1), Party(seed=seed, loss=0.1, recorded=False)
         for party in (with_ear, without):
             party.publish(3)
             party.world.brokers["shb1"].crash()
@@ -114,7 +114,7 @@ def test_nothing_changes_by_it() -> None:
         assert without.world.trace.lines == []
 
 
-def test_who_is_refused_is_heard() -> None:
+def test_a_refusal_is_recorded() -> None:
     party = Party()
     party.consumer.leave()
     wanted = Row(2, "bert", "other", ("#",), "k >", lambda *_: True).wanted()

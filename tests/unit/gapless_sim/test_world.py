@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from gapless_sim.building import build
 from gapless_sim.choices import Choices
 from gapless_sim.options import Options
 from gapless_sim.trace import Trace
 from gapless_sim.world import World
+from gapless_sim.world_builder import build
 
 
 def empty() -> World:
@@ -51,9 +51,9 @@ def test_secrets_follow_from_the_seed() -> None:
     assert empty().token_bytes(8) == empty().token_bytes(8)
 
 
-def test_probes_are_counted() -> None:
+def test_sometimes_assertions_are_counted() -> None:
     world = empty()
-    world.probe("x")
-    world.probe("x")
+    world.sometimes("x")
+    world.sometimes("x")
 
-    assert world.probes["x"] == 2
+    assert world.hits["x"] == 2

@@ -8,14 +8,14 @@ from typing import Any
 from gapless.core.client import Delivery, Item
 from gapless_sim.accounts import Logged
 from gapless_sim.application import SimClient
-from gapless_sim.building import build
 from gapless_sim.choices import Choices
 from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observing import Oracle
+from gapless_sim.observation import Oracle
 from gapless_sim.options import SECOND, Options
-from gapless_sim.producer import Letter, Outbox, Producer, key_of
+from gapless_sim.producer import Outbox, Producer, Publication, key_of
 from gapless_sim.trace import Trace
 from gapless_sim.world import World
+from gapless_sim.world_builder import build
 
 TOPIC = "a.b"
 
@@ -30,9 +30,9 @@ def row(number: int = 1, client_id: str = "client1", **fields: Any) -> Row:
     return Row(number, client_id, fields.pop("name", "s"), ("#",), "", everything, **fields)
 
 
-def letters(count: int, first: int = 0) -> list[Letter]:
-    """So many letters."""
-    return [Letter(first + number, TOPIC, {"k": number % 2}) for number in range(count)]
+def publications(count: int, first: int = 0) -> list[Publication]:
+    """So many publications."""
+    return [Publication(first + number, TOPIC, {"k": number % 2}) for number in range(count)]
 
 
 class Ear(Oracle):
@@ -46,14 +46,14 @@ class Ear(Oracle):
         self.errors: list[Exception] = []
         self.calls: list[str] = []
 
-    def told(self, consumer: Consumer, item: Item) -> None:
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
         self.items.append(item)
         if isinstance(item, Delivery):
             keys = self.keys.setdefault(consumer.client.name, [])
             keys += [key_of(event.body) for event in item.events()]
 
-    def receipted(self, producer: Producer, letter: Letter, pubend: str, tick: int, *, durable: bool) -> None:
-        self.receipts.append((letter.key, pubend, tick))
+    def receipted(self, producer: Producer, publication: Publication, pubend: str, tick: int, *, durable: bool) -> None:
+        self.receipts.append((publication.key, pubend, tick))
 
     def lost_subscription(self, consumer: Consumer, error: Exception) -> None:
         self.errors.append(error)
@@ -71,12 +71,12 @@ class Ear(Oracle):
 class Small:
     """One world with an application that publishes on client 2, and one that consumes on client 1."""
 
-    def __init__(self, seed: int = 1, *, tape: Any = None, count: int = 40, **fields: Any) -> None:
-        self.world = build(Options(seed, **fields), Choices(seed, tape), Trace(keep=True))
+    def __init__(self, seed: int = 1, *, choice_sequences: Any = None, count: int = 40, **fields: Any) -> None:
+        self.world = build(Options(seed, **fields), Choices(seed, choice_sequences), Trace(keep=True))
         self.ear = Ear(self.world)
         self.world.observe.add(self.ear)
         self.row = row()
-        self.outbox = Outbox("letters", TOPIC, letters(count))
+        self.outbox = Outbox("letters", TOPIC, publications(count))
         self.consumer: Consumer
         self.producer: Producer
         self.reader.on_start = self._consume

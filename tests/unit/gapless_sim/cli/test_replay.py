@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gapless_sim import run
-from gapless_sim.observing import Oracle, Violation
+from gapless_sim.observation import Oracle, Violation
 from gapless_sim.oracles import all_oracles
 from gapless_sim.world import World
 from unit.gapless.cli.conftest import Gapless
@@ -20,7 +20,7 @@ SEED = ("simulate", "--router", "local", "--seed", "2", "--workload", "churn")
 class Strict(Oracle):
     """Nobody may be told anything."""
 
-    def told(self, consumer: Any, item: Any) -> None:
+    def handed_out(self, consumer: Any, item: Any) -> None:
         raise Violation("I99", f"{consumer.lane} was told something")
 
 
@@ -59,5 +59,5 @@ def test_a_program_gets_an_object(gapless: Gapless, strict: None) -> None:
     assert report["shrunk"] is None
 
 
-def test_options_are_told_in_a_line(gapless: Gapless) -> None:
+def test_options_are_shown_in_a_line(gapless: Gapless) -> None:
     assert gapless(*SEED).stdout.startswith("seed 2, router local: ")

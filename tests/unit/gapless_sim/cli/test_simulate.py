@@ -75,9 +75,9 @@ def test_what_does_not_exist_is_refused(gapless: Gapless, arguments: tuple[str, 
     assert said in gapless("simulate", *arguments, status=2).stderr
 
 
-def test_probes_that_never_fire_are_a_finding() -> None:
+def test_a_sometimes_assertion_that_never_holds_is_a_finding() -> None:
     total = campaign.Total()
-    total.probes["process.crash"] += 1
+    total.hits["process.crash"] += 1
 
     assert "process.kill" in simulate.never(total)
     assert "process.crash" not in simulate.never(total)

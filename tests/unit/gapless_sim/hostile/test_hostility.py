@@ -30,9 +30,9 @@ def test_without_a_rate_no_dice_are_thrown() -> None:
     assert random.getstate() == before
 
 
-def test_once_calm_nothing_happens() -> None:
+def test_once_it_is_stopped_nothing_happens() -> None:
     hostility = Hostility({"lose": 1.0}, Random(1))
-    hostility.calm()
+    hostility.stop()
 
     assert hostility.quiet
     assert not hostility.happens("lose")

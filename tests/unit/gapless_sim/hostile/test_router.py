@@ -227,11 +227,11 @@ def test_all_of_them_together_break_no_promise(seed: int) -> None:
     assert all(phb.released for phb in network.phbs())
 
 
-def test_once_calm_it_is_honest() -> None:
+def test_once_it_is_stopped_it_is_honest() -> None:
     network = Network(TWO_AND_TWO, dict.fromkeys(BEHAVIOURS, 0.3))
     busy(network, 20)
     for node in network.nodes.values():
-        node.router.calm()
+        node.router.stop_hostility()
     network.run(25)  # what is late comes until then
     before = happened(network)
     busy(network, 20)

@@ -18,12 +18,12 @@ from gapless_sim.oracles.liveness import (
     V3LiveRelease,
     V4NoStorm,
 )
-from unit.gapless_sim.oracles.hands import NODE, SHB, Hands, P, violates
+from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 
 
-def settled(hands: Hands, judge: Any) -> bool:
+def settled(fixture: ModelFixture, judge: Any) -> bool:
     """Whether it is; whoever is not must say why."""
-    oracle = hands.oracles[judge]
+    oracle = fixture.oracles[judge]
     assert oracle.settled() == (oracle.unsettled() == "")
     return oracle.settled()
 
@@ -31,297 +31,297 @@ def settled(hands: Hands, judge: Any) -> bool:
 # V1
 
 
-def delivering() -> tuple[Hands, Any]:
-    """An application that was told of one letter of two."""
-    hands = Hands(I3Gapless, V1LiveDelivery)
-    hands.opens()
-    reader = hands.attach(hands.row(), p=5)
-    hands.log((10, 1), (20, 2))
-    hands.hand(reader, (10, 1))
-    return hands, reader
+def delivering() -> tuple[ModelFixture, Any]:
+    """An application that was told of one publication of two."""
+    fixture = ModelFixture(I3Gapless, V1LiveDelivery)
+    fixture.opens()
+    reader = fixture.attach(fixture.row(), p=5)
+    fixture.log((10, 1), (20, 2))
+    fixture.hand_out(reader, (10, 1))
+    return fixture, reader
 
 
 def test_v1_everything_arrives() -> None:
-    hands, reader = delivering()
+    fixture, reader = delivering()
 
-    assert not settled(hands, V1LiveDelivery)
-    hands.hand(reader, (20, 2))
-    assert settled(hands, V1LiveDelivery)
+    assert not settled(fixture, V1LiveDelivery)
+    fixture.hand_out(reader, (20, 2))
+    assert settled(fixture, V1LiveDelivery)
 
 
 def test_v1_or_a_gap_does() -> None:
-    hands, reader = delivering()
+    fixture, reader = delivering()
 
-    hands.gap(reader, 10, 20)
-    assert settled(hands, V1LiveDelivery)
+    fixture.gap(reader, 10, 20)
+    assert settled(fixture, V1LiveDelivery)
 
 
 @pytest.mark.parametrize("why", ["stopped", "over"])
 def test_v1_to_those_who_take(why: str) -> None:
-    hands, reader = delivering()
+    fixture, reader = delivering()
 
     setattr(reader, why, True)
-    assert settled(hands, V1LiveDelivery)
+    assert settled(fixture, V1LiveDelivery)
 
 
 def test_v1_to_those_who_can_be_reached() -> None:
-    hands, _ = delivering()
+    fixture, _ = delivering()
 
-    hands.world.network.cut(NODE, "client1")
-    assert settled(hands, V1LiveDelivery)
+    fixture.world.network.cut(NODE, "client1")
+    assert settled(fixture, V1LiveDelivery)
 
 
 def test_v1_while_their_broker_has_a_volume() -> None:
-    hands, _ = delivering()
+    fixture, _ = delivering()
 
-    hands.world.brokers[NODE].given_up = True
-    assert settled(hands, V1LiveDelivery)
+    fixture.world.brokers[NODE].given_up = True
+    assert settled(fixture, V1LiveDelivery)
 
 
 def test_v1_nothing_comes_of_a_pubend_that_is_gone() -> None:
-    hands, _ = delivering()
+    fixture, _ = delivering()
 
-    hands.model.histories[P].gone = True
-    assert settled(hands, V1LiveDelivery)
+    fixture.model.histories[P].gone = True
+    assert settled(fixture, V1LiveDelivery)
 
 
 def test_v1_a_subscription_is_given() -> None:
-    hands = Hands(I3Gapless, V1LiveDelivery)
-    hands.opens()
-    row = hands.row()
-    reader = hands.subscribe(row)
+    fixture = ModelFixture(I3Gapless, V1LiveDelivery)
+    fixture.opens()
+    row = fixture.row()
+    reader = fixture.subscribe(row)
 
-    assert not settled(hands, V1LiveDelivery)
-    hands.attached(reader, p=0)
-    assert settled(hands, V1LiveDelivery)
+    assert not settled(fixture, V1LiveDelivery)
+    fixture.attached(reader, p=0)
+    assert settled(fixture, V1LiveDelivery)
 
 
 def test_v1_one_that_is_not_durable_waits_anew_in_each_session() -> None:
     """Found by the simulator: after a restart of its broker it waited for a pubend whose disk had been lost."""
-    hands = Hands(I3Gapless, V1LiveDelivery)
-    hands.opens()
-    hands.opens("gone@1")
-    hands.model.histories["gone@1"].gone = True
-    reader = hands.attach(hands.row(name=None), p=5)
-    hands.log((10, 1))
+    fixture = ModelFixture(I3Gapless, V1LiveDelivery)
+    fixture.opens()
+    fixture.opens("gone@1")
+    fixture.model.histories["gone@1"].gone = True
+    reader = fixture.attach(fixture.row(name=None), p=5)
+    fixture.log((10, 1))
 
-    assert not settled(hands, V1LiveDelivery)
+    assert not settled(fixture, V1LiveDelivery)
     reader.core.phase = SubscriptionPhase.ASKING
-    assert settled(hands, V1LiveDelivery)
-    hands.model.histories["gone@1"].gone = False
-    assert not settled(hands, V1LiveDelivery)
+    assert settled(fixture, V1LiveDelivery)
+    fixture.model.histories["gone@1"].gone = False
+    assert not settled(fixture, V1LiveDelivery)
 
 
 def test_v1_to_one_at_a_time() -> None:
-    hands = Hands(I3Gapless, V1LiveDelivery)
-    hands.opens()
-    row = hands.row()
-    holder = hands.attach(row, p=0)
-    hands.subscribe(row)
+    fixture = ModelFixture(I3Gapless, V1LiveDelivery)
+    fixture.opens()
+    row = fixture.row()
+    holder = fixture.attach(row, p=0)
+    fixture.subscribe(row)
 
-    assert settled(hands, V1LiveDelivery)
-    hands.leave(holder)
-    assert not settled(hands, V1LiveDelivery)
+    assert settled(fixture, V1LiveDelivery)
+    fixture.leave(holder)
+    assert not settled(fixture, V1LiveDelivery)
 
 
 def test_v1_publishers_get_their_receipts() -> None:
-    hands = Hands(I3Gapless, V1LiveDelivery)
-    hands.opens()
-    hands.letter(1)
+    fixture = ModelFixture(I3Gapless, V1LiveDelivery)
+    fixture.opens()
+    fixture.publication(1)
 
-    hands.producer.waiting = 1
-    assert not settled(hands, V1LiveDelivery)
-    hands.producer.client.boots += 1
-    assert settled(hands, V1LiveDelivery), "its process is gone"
+    fixture.producer.waiting = 1
+    assert not settled(fixture, V1LiveDelivery)
+    fixture.producer.client.boots += 1
+    assert settled(fixture, V1LiveDelivery), "its process is gone"
 
 
 def test_v1_a_publisher_may_wait_for_a_pubend_that_is_gone() -> None:
-    hands = Hands(I3Gapless, V1LiveDelivery)
-    hands.opens()
-    hands.letter(1)
-    hands.observe.ready(hands.producer, 0)
-    hands.producer.waiting = 1
-    hands.world.now = SECOND
-    hands.observe.wiped(hands.world.brokers[NODE])
+    fixture = ModelFixture(I3Gapless, V1LiveDelivery)
+    fixture.opens()
+    fixture.publication(1)
+    fixture.observe.ready(fixture.producer, 0)
+    fixture.producer.waiting = 1
+    fixture.world.now = SECOND
+    fixture.observe.wiped(fixture.world.brokers[NODE])
 
-    assert settled(hands, V1LiveDelivery)
-    hands.world.now = 2 * SECOND
-    hands.observe.ready(hands.producer, 0)
-    assert not settled(hands, V1LiveDelivery)
+    assert settled(fixture, V1LiveDelivery)
+    fixture.world.now = 2 * SECOND
+    fixture.observe.ready(fixture.producer, 0)
+    assert not settled(fixture, V1LiveDelivery)
 
 
 # V2
 
 
-def asking() -> Hands:
-    hands = Hands(V2LiveCuriosity)
-    hands.opens()
-    hands.observe.calm()
-    hands.ask((10, 20))
-    return hands
+def asking() -> ModelFixture:
+    fixture = ModelFixture(V2LiveCuriosity)
+    fixture.opens()
+    fixture.observe.liveness_begins()
+    fixture.ask((10, 20))
+    return fixture
 
 
 def test_v2_who_asks_no_more_has_his_answer() -> None:
-    hands = asking()
+    fixture = asking()
 
-    assert not settled(hands, V2LiveCuriosity)
-    hands.world.now += 2 * SECOND
-    assert settled(hands, V2LiveCuriosity)
+    assert not settled(fixture, V2LiveCuriosity)
+    fixture.world.now += 2 * SECOND
+    assert settled(fixture, V2LiveCuriosity)
 
 
 def test_v2_who_asks_for_the_same_again_and_again_has_none() -> None:
-    hands = asking()
+    fixture = asking()
 
     for pause in (4, 8, 16):
-        hands.world.now += pause * SECOND
-        hands.ask((10, 20))
-    hands.world.now += 30 * SECOND
-    assert not settled(hands, V2LiveCuriosity)
-    hands.world.now += 10 * SECOND
-    assert settled(hands, V2LiveCuriosity)
+        fixture.world.now += pause * SECOND
+        fixture.ask((10, 20))
+    fixture.world.now += 30 * SECOND
+    assert not settled(fixture, V2LiveCuriosity)
+    fixture.world.now += 10 * SECOND
+    assert settled(fixture, V2LiveCuriosity)
 
 
 def test_v2_who_asks_for_something_else_comes_on() -> None:
-    hands = asking()
+    fixture = asking()
 
-    hands.ask((20, 30))
-    assert settled(hands, V2LiveCuriosity)
+    fixture.ask((20, 30))
+    assert settled(fixture, V2LiveCuriosity)
 
 
-def test_v2_before_the_calm_anybody_may_ask() -> None:
-    hands = Hands(V2LiveCuriosity)
-    hands.opens()
-    hands.ask((10, 20))
+def test_v2_before_the_liveness_phase_anybody_may_ask() -> None:
+    fixture = ModelFixture(V2LiveCuriosity)
+    fixture.opens()
+    fixture.ask((10, 20))
 
-    assert settled(hands, V2LiveCuriosity)
+    assert settled(fixture, V2LiveCuriosity)
 
 
 def test_v2_nobody_answers_for_a_pubend_that_is_gone() -> None:
-    hands = asking()
+    fixture = asking()
 
-    hands.model.histories[P].gone = True
-    assert settled(hands, V2LiveCuriosity)
+    fixture.model.histories[P].gone = True
+    assert settled(fixture, V2LiveCuriosity)
 
 
 # V3
 
 
-def releasing() -> tuple[Hands, Any]:
-    """One letter, which one application has consumed and not acknowledged."""
-    hands = Hands(V3LiveRelease)
-    hands.opens()
-    hands.world.brokers[NODE].gauges = lambda: [gauges.LOG_BYTES.gauge(0, P)]  # type: ignore[method-assign]
-    reader = hands.attach(hands.row(), p=5)
-    hands.log((10, 1))
-    return hands, reader
+def releasing() -> tuple[ModelFixture, Any]:
+    """One publication, which one application has consumed and not acknowledged."""
+    fixture = ModelFixture(V3LiveRelease)
+    fixture.opens()
+    fixture.world.brokers[NODE].gauges = lambda: [gauges.LOG_BYTES.gauge(0, P)]  # type: ignore[method-assign]
+    reader = fixture.attach(fixture.row(), p=5)
+    fixture.log((10, 1))
+    return fixture, reader
 
 
 def test_v3_what_nobody_needs_goes() -> None:
-    hands, reader = releasing()
+    fixture, reader = releasing()
 
-    assert settled(hands, V3LiveRelease), "it is not acknowledged"
-    hands.acknowledge(reader, p=10)
-    assert not settled(hands, V3LiveRelease)
-    hands.chop(10)
-    assert settled(hands, V3LiveRelease)
+    assert settled(fixture, V3LiveRelease), "it is not acknowledged"
+    fixture.acknowledge(reader, p=10)
+    assert not settled(fixture, V3LiveRelease)
+    fixture.chop(10)
+    assert settled(fixture, V3LiveRelease)
 
 
 def test_v3_one_that_is_not_durable_and_waits_to_be_made_again_may_keep_something() -> None:
     """Found by the simulator (hostile 7349): a pubend was lost, and its successor's log was kept for its sake."""
-    hands, reader = releasing()
-    hands.acknowledge(reader, p=10)
-    nameless = hands.attach(hands.row(name=None), sid=2, p=5)
-    free = not settled(hands, V3LiveRelease)
+    fixture, reader = releasing()
+    fixture.acknowledge(reader, p=10)
+    nameless = fixture.attach(fixture.row(name=None), sid=2, p=5)
+    free = not settled(fixture, V3LiveRelease)
     nameless.core.phase = SubscriptionPhase.ASKING
 
     assert free
-    assert settled(hands, V3LiveRelease)
+    assert settled(fixture, V3LiveRelease)
 
 
 def test_v3_the_log_is_empty_then() -> None:
-    hands, reader = releasing()
-    hands.acknowledge(reader, p=10)
-    hands.chop(10)
+    fixture, reader = releasing()
+    fixture.acknowledge(reader, p=10)
+    fixture.chop(10)
     full = [gauges.LOG_BYTES.gauge(7, P)]
 
-    hands.world.brokers[NODE].gauges = lambda: full  # type: ignore[method-assign]
-    assert not settled(hands, V3LiveRelease)
+    fixture.world.brokers[NODE].gauges = lambda: full  # type: ignore[method-assign]
+    assert not settled(fixture, V3LiveRelease)
 
 
 def test_v3_and_so_is_the_pfs() -> None:
-    hands, reader = releasing()
-    hands.acknowledge(reader, p=10)
-    hands.chop(10)
-    broker = hands.world.brokers[NODE]
+    fixture, reader = releasing()
+    fixture.acknowledge(reader, p=10)
+    fixture.chop(10)
+    broker = fixture.world.brokers[NODE]
 
-    hands.observe.written(broker, [Put(f"pfs/{P}", 10, b"")])
-    assert not settled(hands, V3LiveRelease)
-    hands.observe.written(broker, [Chop(f"pfs/{P}", 10)])
-    assert settled(hands, V3LiveRelease)
+    fixture.observe.written(broker, [Put(f"pfs/{P}", 10, b"")])
+    assert not settled(fixture, V3LiveRelease)
+    fixture.observe.written(broker, [Chop(f"pfs/{P}", 10)])
+    assert settled(fixture, V3LiveRelease)
 
 
 def test_v3_a_gap_is_acknowledged_like_an_event() -> None:
-    hands, reader = releasing()
-    hands.acknowledge(reader, p=10)
-    hands.gap(reader, 10, 12)
+    fixture, reader = releasing()
+    fixture.acknowledge(reader, p=10)
+    fixture.gap(reader, 10, 12)
 
-    assert settled(hands, V3LiveRelease)
-    hands.acknowledge(reader, p=12)
-    assert not settled(hands, V3LiveRelease)
+    assert settled(fixture, V3LiveRelease)
+    fixture.acknowledge(reader, p=12)
+    assert not settled(fixture, V3LiveRelease)
 
 
 def test_v3_one_that_is_away_pins_what_its_broker_may_not_know() -> None:
-    hands, reader = releasing()
-    hands.acknowledge(reader, p=10)
-    hands.leave(reader)
+    fixture, reader = releasing()
+    fixture.acknowledge(reader, p=10)
+    fixture.leave(reader)
 
-    assert settled(hands, V3LiveRelease)
+    assert settled(fixture, V3LiveRelease)
 
 
 def test_v3_one_that_is_removed_pins_nothing() -> None:
-    hands, reader = releasing()
-    hands.leave(reader)
-    hands.observe.unsubscribing(reader.row)
+    fixture, reader = releasing()
+    fixture.leave(reader)
+    fixture.observe.unsubscribing(reader.row)
 
-    assert settled(hands, V3LiveRelease), "nobody knows yet"
-    hands.observe.unsubscribed(reader.row)
-    assert not settled(hands, V3LiveRelease)
+    assert settled(fixture, V3LiveRelease), "nobody knows yet"
+    fixture.observe.unsubscribed(reader.row)
+    assert not settled(fixture, V3LiveRelease)
 
 
 def test_v3_an_shb_that_does_not_come_back_pins_everything() -> None:
-    hands, reader = releasing()
-    hands.acknowledge(reader, p=10)
-    hands.opens(members=[(SHB, 0), ("node1@lost disk", 0)])
+    fixture, reader = releasing()
+    fixture.acknowledge(reader, p=10)
+    fixture.opens(members=[(SHB, 0), ("node1@lost disk", 0)])
 
-    assert settled(hands, V3LiveRelease)
-    hands.observe.retired("node1@lost disk")
-    assert not settled(hands, V3LiveRelease)
+    assert settled(fixture, V3LiveRelease)
+    fixture.observe.retired("node1@lost disk")
+    assert not settled(fixture, V3LiveRelease)
 
 
 # V4
 
 
 def test_v4_one_range_is_asked_for_a_few_times() -> None:
-    hands = Hands(V4NoStorm)
+    fixture = ModelFixture(V4NoStorm)
     for _ in range(SAME_WANT_MOST):
-        hands.ask((10, 20))
-    hands.observe.calm()
+        fixture.ask((10, 20))
+    fixture.observe.liveness_begins()
 
     for _ in range(SAME_WANT_MOST):
-        hands.ask((10, 20))
-    hands.ask((10, 30))
+        fixture.ask((10, 20))
+    fixture.ask((10, 30))
     with violates("V4"):
-        hands.ask((10, 20))
+        fixture.ask((10, 20))
 
 
 @pytest.mark.parametrize("by_ranges", [False, True])
 def test_v3_nobody_goes_on_in_the_name_of_one_who_reads_by_ranges(by_ranges: bool) -> None:
     """Where he cannot be reached any more, what he has not said keeps the log; a consumer's home goes on for him."""
-    hands, reader = releasing()
-    hands.acknowledge(reader, p=10)
+    fixture, reader = releasing()
+    fixture.acknowledge(reader, p=10)
     reader.by_ranges = by_ranges
-    oracle: Any = hands.oracles[V3LiveRelease]
-    account = hands.model.accounts[reader.row.number]
+    oracle: Any = fixture.oracles[V3LiveRelease]
+    account = fixture.model.accounts[reader.row.number]
     assert oracle._is_current(account, P)
     oracle._reach.is_served = lambda _: False
 
@@ -330,10 +330,10 @@ def test_v3_nobody_goes_on_in_the_name_of_one_who_reads_by_ranges(by_ranges: boo
 
 def test_v3_an_acknowledgement_that_was_cut_off_counts_for_nothing() -> None:
     """Found by the simulator (hostile 19396): a gap was acknowledged while nothing reached the broker any more."""
-    hands, reader = releasing()
-    hands.acknowledge(reader, heard=False, p=10)
-    needed = not settled(hands, V3LiveRelease)
-    hands.world.network.cut("client1", NODE)
+    fixture, reader = releasing()
+    fixture.acknowledge(reader, heard=False, p=10)
+    needed = not settled(fixture, V3LiveRelease)
+    fixture.world.network.cut("client1", NODE)
 
     assert needed
-    assert settled(hands, V3LiveRelease)
+    assert settled(fixture, V3LiveRelease)

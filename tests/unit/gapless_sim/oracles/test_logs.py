@@ -7,68 +7,68 @@ from typing import Any
 
 from gapless.core.ports import Put, Set
 from gapless_sim.oracles.logs import I6OneLog
-from unit.gapless_sim.oracles.hands import NODE, Hands, P, violates
+from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P, violates
 
 
-def writes(hands: Hands, *operations: Any, broker: str = NODE) -> None:
-    hands.observe.written(hands.world.brokers[broker], operations)
+def writes(fixture: ModelFixture, *operations: Any, broker: str = NODE) -> None:
+    fixture.observe.written(fixture.world.brokers[broker], operations)
 
 
-def runs(hands: Hands, *, boots: int) -> None:
-    broker = hands.world.brokers[NODE]
+def runs(fixture: ModelFixture, *, boots: int) -> None:
+    broker = fixture.world.brokers[NODE]
     broker.boots, broker.life.over = boots, False
 
 
 def test_an_event_is_written_to_one_log() -> None:
-    hands = Hands(I6OneLog)
-    runs(hands, boots=1)
+    fixture = ModelFixture(I6OneLog)
+    runs(fixture, boots=1)
 
-    writes(hands, Put(f"phb.{P}", 10, hands.record(1)))
+    writes(fixture, Put(f"phb.{P}", 10, fixture.record(1)))
     with violates("I6"):
-        writes(hands, Put("phb.q@1", 10, hands.record(1)))
+        writes(fixture, Put("phb.q@1", 10, fixture.record(1)))
 
 
 def test_a_write_that_a_crash_took_is_done_again() -> None:
-    hands = Hands(I6OneLog)
-    runs(hands, boots=1)
-    writes(hands, Put(f"phb.{P}", 10, hands.record(1)))
+    fixture = ModelFixture(I6OneLog)
+    runs(fixture, boots=1)
+    writes(fixture, Put(f"phb.{P}", 10, fixture.record(1)))
 
-    runs(hands, boots=2)
-    writes(hands, Put(f"phb.{P}", 20, hands.record(1)))
+    runs(fixture, boots=2)
+    writes(fixture, Put(f"phb.{P}", 20, fixture.record(1)))
 
 
 def test_one_that_it_did_not_take_is_not() -> None:
-    hands = Hands(I6OneLog)
-    runs(hands, boots=1)
-    writes(hands, Put(f"phb.{P}", 10, hands.record(1)))
-    hands.log((10, 1))
+    fixture = ModelFixture(I6OneLog)
+    runs(fixture, boots=1)
+    writes(fixture, Put(f"phb.{P}", 10, fixture.record(1)))
+    fixture.log((10, 1))
 
-    runs(hands, boots=2)
+    runs(fixture, boots=2)
     with violates("I6"):
-        writes(hands, Put(f"phb.{P}", 20, hands.record(1)))
+        writes(fixture, Put(f"phb.{P}", 20, fixture.record(1)))
 
 
 def test_what_nobody_published_is_not_written() -> None:
-    hands = Hands(I6OneLog)
+    fixture = ModelFixture(I6OneLog)
 
     with violates("I6"):
-        writes(hands, Put(f"phb.{P}", 10, b"anything"))
+        writes(fixture, Put(f"phb.{P}", 10, b"anything"))
 
 
 def test_an_event_is_written_nowhere_else() -> None:
-    hands = Hands(I6OneLog)
-    runs(hands, boots=1)
-    written = hands.record(1)
+    fixture = ModelFixture(I6OneLog)
+    runs(fixture, boots=1)
+    written = fixture.record(1)
 
     with violates("I6"):
-        writes(hands, Put(f"phb.{P}", 10, written), Set("cache", b"1", b"copy of " + written[4:]))
+        writes(fixture, Put(f"phb.{P}", 10, written), Set("cache", b"1", b"copy of " + written[4:]))
 
 
 def test_there_are_no_other_streams() -> None:
-    hands = Hands(I6OneLog)
+    fixture = ModelFixture(I6OneLog)
 
     with violates("I6"):
-        writes(hands, Put("journal", 10, b"something"))
+        writes(fixture, Put("journal", 10, b"something"))
 
 
 # The PFS.
@@ -80,47 +80,47 @@ def one_tick(*sids: int) -> bytes:
 
 
 def test_a_tick_costs_eight_bytes_and_sixteen_per_match() -> None:
-    hands = Hands(I6OneLog)
-    hands.log((10, 1))
-    hands.subscribe(hands.row())
+    fixture = ModelFixture(I6OneLog)
+    fixture.log((10, 1))
+    fixture.subscribe(fixture.row())
     wide = pack("<BBHIQQ", 3 << 2 | 3 << 4, 0, 1, 1, 1, 0)
 
-    writes(hands, Put(f"pfs/{P}", 10, one_tick(1)))
-    writes(hands, Put(f"pfs/{P}", 10, wide))
+    writes(fixture, Put(f"pfs/{P}", 10, one_tick(1)))
+    writes(fixture, Put(f"pfs/{P}", 10, wide))
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 10, wide + b"more"))
+        writes(fixture, Put(f"pfs/{P}", 10, wide + b"more"))
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 10, one_tick(1, 2)))
+        writes(fixture, Put(f"pfs/{P}", 10, one_tick(1, 2)))
 
 
 def test_a_tick_that_nobody_matches_costs_nothing() -> None:
-    hands = Hands(I6OneLog)
-    hands.log((10, 1))
-    hands.subscribe(hands.row(k=7))
+    fixture = ModelFixture(I6OneLog)
+    fixture.log((10, 1))
+    fixture.subscribe(fixture.row(k=7))
 
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 10, one_tick(1)))
+        writes(fixture, Put(f"pfs/{P}", 10, one_tick(1)))
 
 
 def test_several_ticks_share_a_block() -> None:
-    hands = Hands(I6OneLog)
-    hands.letter(2, k=2)
-    hands.log((10, 1), (20, 2))
-    hands.subscribe(hands.row(k=1))
-    hands.subscribe(hands.row())
+    fixture = ModelFixture(I6OneLog)
+    fixture.publication(2, k=2)
+    fixture.log((10, 1), (20, 2))
+    fixture.subscribe(fixture.row(k=1))
+    fixture.subscribe(fixture.row())
     head = pack("<BBHIB", 0, 1, 2, 2, 5) + bytes([1, 2]) + bytes(2)
 
-    writes(hands, Put(f"pfs/{P}", 20, head + bytes([1, 255]) + bytes([0])))
+    writes(fixture, Put(f"pfs/{P}", 20, head + bytes([1, 255]) + bytes([0])))
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 20, head + bytes([255, 255])))
+        writes(fixture, Put(f"pfs/{P}", 20, head + bytes([255, 255])))
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 20, head + bytes([1, 1]) + bytes([0, 0])))
+        writes(fixture, Put(f"pfs/{P}", 20, head + bytes([1, 1]) + bytes([0, 0])))
 
 
 def test_a_pfs_has_no_tick_that_is_not_logged() -> None:
-    hands = Hands(I6OneLog)
-    hands.log((10, 1))
-    hands.subscribe(hands.row())
+    fixture = ModelFixture(I6OneLog)
+    fixture.log((10, 1))
+    fixture.subscribe(fixture.row())
 
     with violates("I6"):
-        writes(hands, Put(f"pfs/{P}", 11, one_tick(1)))
+        writes(fixture, Put(f"pfs/{P}", 11, one_tick(1)))

@@ -9,15 +9,15 @@ import pytest
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
 from gapless_sim.oracles.positions import TOLD_MAX, U03Positions
-from unit.gapless_sim.oracles.hands import NODE, Hands, P, violates
+from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P, violates
 
 
-def looking() -> tuple[Hands, U03Positions]:
-    hands = Hands(U03Positions)
-    oracle = hands.oracles[U03Positions]
+def looking() -> tuple[ModelFixture, U03Positions]:
+    fixture = ModelFixture(U03Positions)
+    oracle = fixture.oracles[U03Positions]
     assert isinstance(oracle, U03Positions)
-    hands.observe.served(NODE, 1, m.PubendNumber(0, P))
-    return hands, oracle
+    fixture.observe.sent(NODE, 1, m.PubendNumber(0, P))
+    return fixture, oracle
 
 
 @pytest.mark.parametrize(
@@ -35,17 +35,17 @@ def looking() -> tuple[Hands, U03Positions]:
     ids=lambda message: type(message).__name__,
 )
 def test_whatever_tells_a_position_is_remembered(message: Any) -> None:
-    hands, oracle = looking()
+    fixture, oracle = looking()
 
-    hands.observe.served(NODE, 1, message)
+    fixture.observe.sent(NODE, 1, message)
 
     assert oracle.positions == {P: [100]}
 
 
 def test_of_very_many_some_of_each_age_are_remembered() -> None:
-    hands, oracle = looking()
+    fixture, oracle = looking()
     for tick in range(4 * TOLD_MAX):
-        hands.observe.served(NODE, 1, m.DeliverSilence(0, tick, None))
+        fixture.observe.sent(NODE, 1, m.DeliverSilence(0, tick, None))
 
     kept = sorted(oracle.positions[P])
     assert len(kept) == TOLD_MAX
@@ -53,31 +53,31 @@ def test_of_very_many_some_of_each_age_are_remembered() -> None:
 
 
 def test_no_position_is_refused_but_what_was_made_up() -> None:
-    hands, oracle = looking()
+    fixture, oracle = looking()
     oracle.invented.add(5)
-    hands.observe.served(NODE, 1, m.RequestFailed(5, m.Code.TOKEN_AHEAD, "ahead"))
-    hands.observe.served(NODE, 1, m.RequestFailed(6, m.Code.NOT_FOUND, "gone"))
+    fixture.observe.sent(NODE, 1, m.RequestFailed(5, m.Code.TOKEN_AHEAD, "ahead"))
+    fixture.observe.sent(NODE, 1, m.RequestFailed(6, m.Code.NOT_FOUND, "gone"))
 
     with violates("U03"):
-        hands.observe.served(NODE, 1, m.RequestFailed(6, m.Code.TOKEN_AHEAD, "lost"))
+        fixture.observe.sent(NODE, 1, m.RequestFailed(6, m.Code.TOKEN_AHEAD, "lost"))
     with violates("U03"):
-        hands.observe.served(NODE, 1, m.Detached(1, m.Code.TOKEN_AHEAD, "lost"))
+        fixture.observe.sent(NODE, 1, m.Detached(1, m.Code.TOKEN_AHEAD, "lost"))
     with violates("U03"):
         oracle.refused_again("c", P, 100, "lost")
 
 
 def test_where_an_old_disk_was_put_back_positions_may_be_refused() -> None:
-    hands, oracle = looking()
-    hands.model.damaged_brokers[NODE] = None
+    fixture, oracle = looking()
+    fixture.model.damaged_brokers[NODE] = None
 
-    hands.observe.served(NODE, 1, m.Detached(1, m.Code.TOKEN_AHEAD, "lost"))
+    fixture.observe.sent(NODE, 1, m.Detached(1, m.Code.TOKEN_AHEAD, "lost"))
     oracle.refused_again("c", P, 100, "lost")
 
 
 def test_what_nobody_was_told_may_be_granted_when_the_pubend_has_come_there() -> None:
-    hands, oracle = looking()
-    hands.observe.served(NODE, 1, m.DeliverSilence(0, 100, None))
-    hands.say(0, 1000 + STEP)
+    fixture, oracle = looking()
+    fixture.observe.sent(NODE, 1, m.DeliverSilence(0, 100, None))
+    fixture.say(0, 1000 + STEP)
 
     oracle.taken("c", NODE, P, 1000 + 2 * STEP)
     with violates("U03"):

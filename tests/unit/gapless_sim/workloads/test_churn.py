@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from gapless_sim.options import SECOND, NetworkFaults, Options, ProcessFaults
-from gapless_sim.workloads import PROBES as ALL_PROBES
+from gapless_sim.workloads import SOMETIMES as ALL_SOMETIMES
 from gapless_sim.workloads import WORKLOADS
-from gapless_sim.workloads.churn import PROBES, Churn
-from unit.gapless_sim.workloads.churning import Play
+from gapless_sim.workloads.churn import SOMETIMES, Churn
+from unit.gapless_sim.workloads.churn_fixture import Play
 
 BUSY = Options(1, clients=3, subscriptions=8, rate=80.0, duration=6 * SECOND)
 TROUBLED = replace(
@@ -42,16 +42,16 @@ def digest_of(seed: int) -> str:
 
 
 def test_every_operation_comes_within_a_few_seeds() -> None:
-    probes: Counter[str] = Counter()
+    hits: Counter[str] = Counter()
     for seed in range(SEEDS):
         play = Play(replace(TROUBLED, seed=seed, subscription_lease_seconds=1.0 if seed % 2 else None))
         play.perform()
-        probes.update(play.world.probes)
-        if all(probes[probe] for probe in PROBES if probe not in RARE):
+        hits.update(play.world.hits)
+        if all(hits[assertion] for assertion in SOMETIMES if assertion not in RARE):
             break
 
-    assert [probe for probe in PROBES if not probes[probe] and probe not in RARE] == []
-    assert [probe for probe in probes if probe.startswith("churn.") and probe not in PROBES] == []
+    assert [assertion for assertion in SOMETIMES if not hits[assertion] and assertion not in RARE] == []
+    assert [assertion for assertion in hits if assertion.startswith("churn.") and assertion not in SOMETIMES] == []
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -59,13 +59,13 @@ def test_in_the_end_everything_is_consumed_and_worked_off(seed: int) -> None:
     play = Play(replace(TROUBLED, seed=seed))
     play.perform()
 
-    assert play.calm(), play.churn.unsettled()
+    assert play.come_right(), play.churn.unsettled()
     for application in play.churn.applications:
-        for holding in application.holdings:
-            customer = holding.consumer()
-            assert holding.row.ended or (customer is not None and customer.acknowledges == "at once")
-            assert holding.row.ended or (customer is not None and customer.core.phase.value == "attached")
-        assert all(post.done for post in application.posts)
+        for subscription in application.subscriptions:
+            consumer = subscription.attached_consumer()
+            assert subscription.row.ended or (consumer is not None and consumer.acknowledges == "at once")
+            assert subscription.row.ended or (consumer is not None and consumer.core.phase.value == "attached")
+        assert all(relay.done for relay in application.relays)
         assert all(process.running for process in application.processes)
 
 
@@ -79,26 +79,30 @@ def test_what_is_missing_is_said() -> None:
     assert "client1" in play.churn.unsettled()
 
 
-def test_no_operation_comes_after_the_calm() -> None:
+def test_no_operation_comes_in_the_liveness_phase() -> None:
     play = Play(BUSY)
     play.perform()
-    assert play.calm()
-    published = sum(len(post.outbox.letters) for application in play.churn.applications for post in application.posts)
+    assert play.come_right()
+    published = sum(
+        len(relay.outbox.publications) for application in play.churn.applications for relay in application.relays
+    )
     play.world.run_until(play.world.now + 5 * SECOND)
 
     assert published == sum(
-        len(post.outbox.letters) for application in play.churn.applications for post in application.posts
+        len(relay.outbox.publications) for application in play.churn.applications for relay in application.relays
     )
 
 
-def test_a_tape_that_has_ended_publishes_and_nothing_else() -> None:
-    play = Play(replace(BUSY, duration=SECOND), tape={})
+def test_where_the_choice_sequences_have_ended_it_publishes_and_does_nothing_else() -> None:
+    play = Play(replace(BUSY, duration=SECOND), choice_sequences={})
     play.perform()
-    letters = sum(len(post.outbox.letters) for application in play.churn.applications for post in application.posts)
+    publications = sum(
+        len(relay.outbox.publications) for application in play.churn.applications for relay in application.relays
+    )
 
-    assert letters > 100
-    assert not any(application.holdings for application in play.churn.applications)
-    assert not any(probe.startswith("churn.") for probe in play.world.probes)
+    assert publications > 100
+    assert not any(application.subscriptions for application in play.churn.applications)
+    assert not any(assertion.startswith("churn.") for assertion in play.world.hits)
 
 
 def test_a_seed_makes_the_same_run_again_in_any_process() -> None:
@@ -115,5 +119,5 @@ def test_a_seed_makes_the_same_run_again_in_any_process() -> None:
 
 def test_it_is_registered() -> None:
     assert WORKLOADS["churn"] is Churn
-    assert set(PROBES) <= set(ALL_PROBES)
-    assert len(set(PROBES)) == len(PROBES)
+    assert set(SOMETIMES) <= set(ALL_SOMETIMES)
+    assert len(set(SOMETIMES)) == len(SOMETIMES)

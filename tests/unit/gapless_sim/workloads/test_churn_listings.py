@@ -11,7 +11,7 @@ from gapless_sim.workloads.churn_listings import (
     check_pubends,
     check_subscriptions,
 )
-from unit.gapless_sim.workloads.churning import Stage
+from unit.gapless_sim.workloads.churn_fixture import ChurnFixture
 
 P = "p@1"
 ROW: dict[str, Any] = {
@@ -48,7 +48,7 @@ def pubend(**changes: Any) -> ListedPubend:
 
 
 def test_a_good_listing_passes() -> None:
-    client = Stage().first
+    client = ChurnFixture().first
     check_subscriptions(client, [row(), row(sid=2, name="two")])
     check_connected(client, [row()], frozenset({(5, 1)}))
     check_pubends(client, [pubend(), pubend(pubend="q@1", stable=0)], {P: (20, 50)}, lossy=False)
@@ -68,11 +68,11 @@ def test_a_good_listing_passes() -> None:
 )
 def test_a_listing_of_subscriptions_that_makes_no_sense(rows: list[ListedSubscription]) -> None:
     with pytest.raises(AssertionError, match="client1: a subscription is listed"):
-        check_subscriptions(Stage().first, rows)
+        check_subscriptions(ChurnFixture().first, rows)
 
 
 def test_what_is_consumed_is_connected() -> None:
-    client = Stage().first
+    client = ChurnFixture().first
 
     with pytest.raises(AssertionError, match="listed as not connected"):
         check_connected(client, [row(connected=False)], frozenset({(5, 1)}))
@@ -96,23 +96,23 @@ def test_what_is_consumed_is_connected() -> None:
 )
 def test_a_listing_of_pubends_that_makes_no_sense(rows: list[ListedPubend]) -> None:
     with pytest.raises(AssertionError, match="client1: "):
-        check_pubends(Stage().first, rows, {P: (20, 50)}, lossy=False)
+        check_pubends(ChurnFixture().first, rows, {P: (20, 50)}, lossy=False)
 
 
 def test_where_a_disk_was_lost_a_pubend_may_have_gone_back() -> None:
-    check_pubends(Stage().first, [pubend(stable=49)], {P: (20, 50)}, lossy=True)
+    check_pubends(ChurnFixture().first, [pubend(stable=49)], {P: (20, 50)}, lossy=True)
 
 
 def test_names_are_looked_at_unless_they_came_or_went_meanwhile() -> None:
-    stage = Stage()
-    holding = stage.hold()
-    client, application, now = stage.first, stage.application, stage.world.now
+    fixture = ChurnFixture()
+    subscription = fixture.hold()
+    client, application, now = fixture.first, fixture.application, fixture.world.now
     check_names(client, [row()], now, application)
     check_names(client, [], 0, application)
     for wrong in ([], [row(selector="k = 1")], [row(topics=("a",))]):
         with pytest.raises(AssertionError, match="client1:one is"):
             check_names(client, wrong, now, application)
-    holding.row.ended = True
+    subscription.row.ended = True
     check_names(client, [], now, application)
     with pytest.raises(AssertionError, match="client1:one is removed, and listed"):
         check_names(client, [row()], now, application)

@@ -21,8 +21,8 @@ from gapless_sim.workloads.filters import (
     other_terms,
 )
 from gapless_sim.workloads.headers import CORRELATIONS, PRIORITIES, TYPES
-from gapless_sim.workloads.letters import FLAGS, NUMBERS, PRICES, TOPICS, TREES, properties_of
-from unit.gapless_sim.workloads.judging import logged, selects
+from gapless_sim.workloads.publications import FLAGS, NUMBERS, PRICES, TOPICS, TREES, properties_of
+from unit.gapless_sim.workloads.logged_events import logged, selects
 
 HEADERS = [
     {name: value for name, value in (("priority", one), ("type", two), ("correlation_id", three)) if value is not None}

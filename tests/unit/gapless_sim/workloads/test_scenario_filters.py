@@ -19,7 +19,7 @@ from gapless_sim.workloads.scenario_filters import (
     only,
     properties_of,
 )
-from unit.gapless_sim.workloads.judging import logged, selects
+from unit.gapless_sim.workloads.logged_events import logged, selects
 
 TOPICS = (*ORDER_TOPICS, *METER_TOPICS, *STOCK_TOPICS)
 
@@ -79,7 +79,7 @@ def test_a_marker_is_for_one_scenario_alone() -> None:
 
 
 def test_everything_is_missing_somewhere() -> None:
-    found = [event.letter.properties for event in events()]
+    found = [event.publication.properties for event in events()]
     for name in ("amount", "currency", "customer", "urgent", "value", "station", "note"):
         assert any(name in properties for properties in found)
         assert any(name not in properties for properties in found)

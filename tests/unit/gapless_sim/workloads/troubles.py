@@ -10,15 +10,15 @@ from gapless_sim.run import run_seed
 SEEDS = 20
 
 
-def all_turns_of(scenario: str, probes: Iterable[str]) -> None:
+def all_turns_of(scenario: str, hits: Iterable[str]) -> None:
     """Runs until all that it is about has happened; raises AssertionError where it does not, or breaks something."""
-    missing = {probe for probe in probes if probe.startswith(f"scenario.{scenario}.")}
+    missing = {assertion for assertion in hits if assertion.startswith(f"scenario.{scenario}.")}
     assert missing
     router = "local" if SCENARIOS[scenario]["shbs"] == 1 else "hostile"
     for seed in range(SEEDS):
         result = run_seed(about(Options(seed, router=router), scenario))
         assert result.violation is None, f"seed {seed}: {result.violation}"
-        missing -= result.probes.keys()
+        missing -= result.hits.keys()
         if not missing:
             return
     raise AssertionError(f"never happened: {sorted(missing)}")

@@ -1,0 +1,205 @@
+"""What an oracle can see: everything that happens in a world, as calls of its methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gapless.core.alarms import Alarm
+    from gapless.core.client import Item
+    from gapless.core.client.effects import Attached
+    from gapless.core.network import facts as routing
+    from gapless.core.ports import Operation
+    from gapless.core.stream.knowledge import Knowledge
+    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.wire.tokens import CheckpointToken
+    from gapless.errors import GaplessError
+    from gapless_sim.application import SimClient
+    from gapless_sim.broker import SimBroker
+    from gapless_sim.consumer import Consumer, Row
+    from gapless_sim.producer import Producer, Publication
+    from gapless_sim.world import World
+
+
+class Violation(AssertionError):  # noqa: N818 - it is the finding, not a mistake of ours
+    """The promise is broken: which invariant, and how."""
+
+    def __init__(self, oracle: str, what: str) -> None:
+        super().__init__(f"{oracle}: {what}")
+        self.oracle = oracle
+        """The invariant, as docs/protocol/invariants.md numbers it."""
+        self.what = what
+
+
+class Oracle:
+    """Watches what happens, and raises `Violation` where it must not happen. Override the methods that you need."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    # At the routing seam.
+
+    def known(self, broker: str, knowledge: Knowledge) -> None:
+        """A PHB stated this about one of its pubends, unasked or as an answer: the truth itself."""
+
+    def opened(self, broker: str, meta: routing.PubendMeta, members: Mapping[str, Tick]) -> None:
+        """A PHB has a pubend, with this durable membership."""
+
+    def delivered(self, broker: str, knowledge: Knowledge) -> None:
+        """A router handed this to an SHB."""
+
+    def wanted(self, broker: str, interest: routing.Interest) -> None:
+        """An SHB handed its router what its subscriptions match."""
+
+    def progressed(self, broker: str, progress: routing.Progress) -> None:
+        """An SHB reported what it is done with."""
+
+    def asked(self, broker: str, want: routing.Want) -> None:
+        """A PHB was asked for ranges."""
+
+    # In the brokers.
+
+    def booted(self, broker: SimBroker) -> None:
+        """A broker has recovered and serves."""
+
+    def crashed(self, broker: SimBroker) -> None:
+        """A broker's process is over, in whichever way."""
+
+    def refused(self, broker: SimBroker, error: BaseException) -> None:
+        """A broker's volume was refused when it was opened; an operator is needed."""
+
+    def restored(self, broker: SimBroker) -> None:
+        """An operator has put an old copy of a broker's disk back."""
+
+    def wiped(self, broker: SimBroker) -> None:
+        """An operator has given a broker an empty disk: what it held is lost."""
+
+    def spoilt(self, broker: SimBroker, stream: str, records: Sequence[tuple[int, int, bytes]]) -> None:
+        """Durable records of a stream cannot be read from now on: the index before, its own, and what was in it."""
+
+    def repaired(self, broker: SimBroker, holes: Sequence[tuple[str, int, int]]) -> None:
+        """An operator has given up what could not be read: of a stream what has an index in (after, upto]."""
+
+    def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A broker has written a batch; it is not durable yet."""
+
+    def failed_to_write(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A broker could not write a batch; maybe it is there all the same when the disk is opened again."""
+
+    def alarmed(self, broker: SimBroker, alarm: Alarm) -> None:
+        """A broker raised an alarm."""
+
+    def retired(self, shb: str) -> None:
+        """An operator has retired an SHB: nothing waits for it any more."""
+
+    # Between SHBs and their clients.
+
+    def received(self, broker: str, session: int, message: Any) -> None:
+        """An SHB received this message from a client's session."""
+
+    def sent(self, broker: str, session: int, message: Any) -> None:
+        """An SHB sent this message to a client's session."""
+
+    def left(self, broker: str, session: int) -> None:
+        """An SHB learnt that a client's session is over."""
+
+    def disconnected(self, client: SimClient, reason: str) -> None:
+        """A client's session is over."""
+
+    # In the applications.
+
+    def published(self, producer: Producer, publications: Sequence[Publication]) -> None:
+        """An application begins to publish a batch."""
+
+    def receipted(
+        self, producer: Producer, publication: Publication, pubend: PubendId, tick: Tick, *, durable: bool
+    ) -> None:
+        """It has the receipt of one event."""
+
+    def not_published(self, producer: Producer, publications: Sequence[Publication], error: GaplessError) -> None:
+        """A batch gets no receipt: it was refused, or nobody knows."""
+
+    def ready(self, producer: Producer, sequence: int) -> None:
+        """A publisher is open; its name has logged so many events."""
+
+    def subscribing(self, consumer: Consumer) -> None:
+        """An application asks for a subscription."""
+
+    def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
+        """It has it, and begins behind these positions."""
+
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
+        """It was handed events, a silence or a gap."""
+
+    def committed(self, consumer: Consumer, token: CheckpointToken) -> None:
+        """The effects of all that was handed out are in its database, with this token."""
+
+    def acknowledged(self, consumer: Consumer, positions: Mapping[PubendId, Tick]) -> None:
+        """It acknowledges everything up to these positions."""
+
+    def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
+        """Its subscription ended with an error, or was not given to it."""
+
+    def unsubscribing(self, row: Row) -> None:
+        """Somebody asks for a durable subscription to be removed."""
+
+    def unsubscribed(self, row: Row) -> None:
+        """It is removed."""
+
+    # At the end.
+
+    def checkpoint(self) -> None:
+        """Once in a while, for what costs too much at every step."""
+
+    def liveness_begins(self) -> None:
+        """The liveness phase begins: faults have stopped for good, and everything must come right."""
+
+    def settled(self) -> bool:
+        """After `liveness_begins`, asked again and again: whether everything has come right."""
+        return True
+
+    def unsettled(self) -> str:
+        """What has not come right yet."""
+        return ""
+
+    def ended(self) -> None:
+        """The run is over: a last look at all of it."""
+
+
+EVENTS = tuple(name for name in vars(Oracle) if not name.startswith("_") and name not in {"settled", "unsettled"})
+
+
+class Observation:
+    """Calls all oracles of a world; of each only the methods that it overrides."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.oracles: list[Oracle] = []
+        self._listeners: dict[str, list[Callable[..., None]]] = {name: [] for name in EVENTS}
+        for name, listeners in self._listeners.items():
+            setattr(self, name, _caller(listeners))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            """Every event of `Oracle` is a method of this."""
+
+    def add(self, oracle: Oracle) -> None:
+        """From now on this oracle is called."""
+        self.oracles.append(oracle)
+        for name, listeners in self._listeners.items():
+            if getattr(type(oracle), name) is not getattr(Oracle, name):
+                listeners.append(getattr(oracle, name))
+
+
+def _caller(listeners: list[Callable[..., None]]) -> Callable[..., None]:
+    def call(*arguments: Any, **options: Any) -> None:
+        if options:
+            for listener in listeners:
+                listener(*arguments, **options)
+            return
+        for listener in listeners:
+            listener(*arguments)
+
+    return call

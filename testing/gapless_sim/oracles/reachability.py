@@ -1,0 +1,42 @@
+"""Which process can reach which one in the liveness phase: what nobody can bring about need not happen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gapless_sim.accounts import Account, History
+    from gapless_sim.consumer import Consumer
+    from gapless_sim.model import Model
+
+
+class Reach:
+    """Judges by what is broken in the world now: faults are over, so it stays as it is."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._world = model.world
+
+    def serves(self, broker: str) -> bool:
+        """Whether a broker will run: unless its volume was refused, it starts again and again."""
+        return not self._world.brokers[broker].given_up
+
+    def is_open(self, one: str, other: str) -> bool:
+        """Whether both reach each other."""
+        network = self._world.network
+        return one == other or not (network.is_cut(one, other) or network.is_cut(other, one))
+
+    def brokers_meet(self, one: str, other: str) -> bool:
+        """Whether two brokers work together: directly, for a router need not know another way."""
+        if not self.serves(one) or not self.serves(other):
+            return False
+        return one == other or (self._world.options.router != "local" and self.is_open(one, other))
+
+    def is_heard(self, history: History, account: Account) -> bool:
+        """Whether what a pubend says comes to a subscription's home."""
+        return history.sound and bool(history.broker) and self.brokers_meet(history.broker, account.broker)
+
+    def is_served(self, consumer: Consumer) -> bool:
+        """Whether a consumer can be connected with its home."""
+        account = self._model.accounts[consumer.row.number]
+        return self.serves(account.broker) and self.is_open(consumer.client.name, account.broker)

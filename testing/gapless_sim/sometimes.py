@@ -1,0 +1,13 @@
+"""The *sometimes* assertions: what must happen now and then, over many seeds.
+
+`World.sometimes(name)` counts that it happened. An assertion that never holds over many seeds is a finding: something
+is not tested that seems to be.
+"""
+
+from __future__ import annotations
+
+from gapless_sim import administrator, faults
+from gapless_sim.oracles import SOMETIMES as OF_ORACLES
+from gapless_sim.workloads import SOMETIMES as OF_WORKLOADS
+
+DECLARED: tuple[str, ...] = (*faults.SOMETIMES, *administrator.SOMETIMES, *OF_ORACLES, *OF_WORKLOADS)

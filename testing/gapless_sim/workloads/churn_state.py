@@ -1,0 +1,139 @@
+"""What all applications of the workload `churn` share: the world, the dice, and what may be expected of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from gapless.core.gauges import values_by
+from gapless_phb.core import gauges
+from gapless_sim.lapsed_leases import lapses
+from gapless_sim.observation import Oracle
+from gapless_sim.workloads.publications import PublicationGenerator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gapless.core.ports import Operation
+    from gapless.core.wire.tokens import CheckpointToken
+    from gapless_sim.application import SimClient
+    from gapless_sim.broker import SimBroker
+    from gapless_sim.world import World
+
+
+class Removal(Protocol):
+    """A subscription that is to be removed."""
+
+    remover: SimClient | None
+    """The process that has to see to it."""
+
+    def ask_for_removal(self) -> None:
+        """Asks, or asks again."""
+
+
+OLD_TOKENS_MOST = 24
+"""So many tokens are kept, of whatever subscription, to be presented where they do not belong."""
+
+
+class ChurnState(Oracle):
+    """The surroundings of the applications. It listens in order to know what was lost: disks, and leases."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.choices = world.choices.stream("workload")
+        self.publications = PublicationGenerator(
+            world.choices.stream("letters"), world.choices.stream("letters/headers")
+        )
+        self.in_liveness = False
+        """Whether faults are over, and everything has to come right."""
+        self.closing: SimClient | None = None
+        """Whose process is just being closed in order."""
+        self.lossy = world.options.disk.wipe > 0 or world.options.disk.restore > 0
+        """Whether a broker may have lost what it once had: then it may not know what it should."""
+        self.pubends_are_gone = False
+        """Whether pubends are gone for good: who begins in the past may wait for ever for them to keep it."""
+        self.old_tokens: list[CheckpointToken] = []
+        self.removals: list[Removal] = []
+        """Subscriptions whose removal was asked for, and not answered yet."""
+        self.repairs = 0
+        """How often an operator has given up what could not be read."""
+        self.on_repair: list[Callable[[], None]] = []
+        """Whoever wants to know of that."""
+        self._lapsed: dict[tuple[str, str, int], None] = {}
+        self._rows = 0
+        world.observe.add(self)
+
+    def wiped(self, broker: SimBroker) -> None:
+        """From now on nothing can be relied on, nor waited for where pubends are gone."""
+        self.lossy = True
+        self._lapsed.clear()
+        self.pubends_are_gone = self.pubends_are_gone or "phb" in broker.roles
+
+    def restored(self, broker: SimBroker) -> None:
+        """What is remembered of leases is what it was when the copy was made."""
+        self._lapsed.clear()
+
+    def refused(self, broker: SimBroker, error: BaseException) -> None:
+        """A broker noticed that its disk has lost something: it will get an empty one."""
+        self.lossy = True
+
+    def repaired(self, broker: SimBroker, holes: Sequence[tuple[str, int, int]]) -> None:
+        """What a publisher has sent may be lost: then it learns of fewer events than it had receipts for."""
+        self.repairs += bool(holes)
+        for call in self.on_repair if holes else ():
+            call()
+
+    def refusing(self) -> bool:
+        """Whether a pubend takes nothing until an operator has given up what cannot be read."""
+        return any(
+            any(values_by(broker.gauges(), gauges.REFUSING, "pubend").values())
+            for broker in self.world.brokers.values()
+        )
+
+    def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A lease may have run out."""
+        for sid, client_id, name in lapses(operations):
+            self._lapsed[client_id, name, sid] = None
+
+    def failed_to_write(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """And that may be on the disk all the same."""
+        self.written(broker, operations)
+
+    def has_lapsed(self, client_id: str, name: str | None, sid: int) -> bool:
+        """Whether the lease of a subscription has run out: then it may be resumed under another id."""
+        return (client_id, name or "", sid) in self._lapsed
+
+    def has_ever_lapsed(self, client_id: str, name: str | None) -> bool:
+        """Whether that has happened under a name: then tokens of an earlier id may be about."""
+        return any(lapsed[:2] == (client_id, name) for lapsed in self._lapsed)
+
+    def sometimes(self, name: str) -> None:
+        """Something happened that should happen sometimes."""
+        self.world.sometimes(f"churn.{name}")
+
+    def row_number(self) -> int:
+        """A number that no row had before."""
+        self._rows += 1
+        return self._rows
+
+    def keep_old_token(self, token: CheckpointToken | None) -> None:
+        """A token that somebody keeps somewhere."""
+        if token is not None and token.ticks:
+            self.old_tokens.append(token)
+            del self.old_tokens[:-OLD_TOKENS_MOST]
+
+    def in_its_way(self, client: SimClient) -> bool:
+        """Whether a process, or some broker, is cut off: then what it wants may never come true."""
+        network, brokers = self.world.network, list(self.world.brokers)
+        ways = [(client.name, address) for address in client.addresses]
+        ways += [(one, other) for one in brokers for other in brokers if one < other]
+        return any(network.is_cut(one, other) or network.is_cut(other, one) for one, other in ways)
+
+
+def is_able(client: SimClient) -> bool:
+    """Whether a process can do something now: it runs, and does not stand still."""
+    return client.running and client.paused_until <= client.world.now
+
+
+def wrong(who: str, what: str) -> AssertionError:
+    """What an application must never meet."""
+    return AssertionError(f"{who}: {what}")

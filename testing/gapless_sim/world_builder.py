@@ -1,0 +1,143 @@
+"""From options to a world: brokers with their configurations and disks, clients, faults, oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from gapless import plugins
+from gapless.core.network.facts import NetworkMap, NetworkNode
+from gapless.core.network.seam import Router, RouterContext
+from gapless.core.ports import AllowAll
+from gapless.node.assembly import Loaded
+from gapless.node.config import make_config
+from gapless_sim import greedy, hostile
+from gapless_sim.application import SimClient
+from gapless_sim.broker import SimBroker
+from gapless_sim.clocks import NodeClock
+from gapless_sim.disk import Disk, memory_disk
+from gapless_sim.session_tap import watched_role
+from gapless_sim.world import World
+
+if TYPE_CHECKING:
+    from gapless_sim.choices import Choices
+    from gapless_sim.options import Options
+    from gapless_sim.trace import Trace
+
+NETWORK = "simulated"
+
+# Known here and to no configuration: a real broker can never be configured to be hostile.
+plugins.add("routing", "hostile", hostile)
+plugins.add("release", "greedy", greedy)
+
+
+def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[], Disk] = memory_disk) -> World:
+    """The world of these options; nobody runs yet."""
+    world = World(options, choices, trace)
+    roles = roles_of(options)
+    clocks = choices.stream("clocks")
+    for name, hosted in roles.items():
+        clock = NodeClock(
+            drift_ppm=_either_way(clocks.draw(2 * options.clock.drift_ppm + 1)),
+            wall_offset_ms=_either_way(clocks.draw(2 * options.clock.offset_ms + 1)),
+        )
+        world.brokers[name] = SimBroker(world, name, _load(world, name, hosted, roles), new_disk, clock)
+    hosts = [name for name, hosted in roles.items() if "shb" in hosted]
+    for number in range(options.clients):
+        # A durable subscription lives at one SHB, so each client has one; the router finds the PHBs.
+        name = f"client{number + 1}"
+        world.clients[name] = SimClient(world, name, [hosts[number % len(hosts)]])
+    return world
+
+
+def roles_of(options: Options) -> dict[str, tuple[str, ...]]:
+    """The nodes by name, and what each hosts."""
+    if options.together:
+        both = min(options.phbs, options.shbs)
+        nodes: dict[str, tuple[str, ...]] = {f"node{number + 1}": ("phb", "shb") for number in range(both)}
+        rest = ("phb",) if options.phbs > both else ("shb",)
+        return nodes | {f"node{number + 1}": rest for number in range(both, max(options.phbs, options.shbs))}
+    phbs: dict[str, tuple[str, ...]] = {f"phb{number + 1}": ("phb",) for number in range(options.phbs)}
+    return phbs | {f"shb{number + 1}": ("shb",) for number in range(options.shbs)}
+
+
+def phb_section(options: Options, name: str) -> dict[str, Any]:
+    """The `[phb]` of a node's configuration."""
+    pubend: dict[str, Any] = {
+        "name": name,
+        "count": options.pubends,
+        "min_retain_seconds": options.min_retain_seconds,
+        "min_retain_bytes": 1 << 30,
+    }
+    limits = {"max_retain_seconds": options.max_retain_seconds, "max_retain_bytes": options.max_retain_bytes}
+    pubend |= {key: limit for key, limit in limits.items() if limit is not None}
+    if options.release_policy:
+        pubend["release"] = {"plugin": options.release_policy}
+    return {"pubends": [pubend], "publisher_lease_seconds": options.publisher_lease_seconds}
+
+
+def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, tuple[str, ...]]) -> Loaded:
+    options = world.options
+    settings: dict[str, Any] = {
+        "node": {"name": name, "network": NETWORK, "roles": list(hosted)},
+        "storage": {"plugin": "memory"},
+        "listen": [],
+    }
+    if "phb" in hosted:
+        settings["phb"] = phb_section(options, name)
+        for policy in ("limits", options.release_policy):
+            if policy:  # looked for now: in the middle of a run no file may be read
+                plugins.load("release", policy)
+    if "shb" in hosted:
+        settings["shb"] = {
+            "catchup_bytes": options.catchup_bytes,
+            "catchup_turn_events": options.catchup_turn_events,
+            "pfs": options.pfs,
+            "subscription_lease_seconds": options.subscription_lease_seconds,
+        }
+    network = NetworkMap({node: NetworkNode(frozenset(theirs)) for node, theirs in roles.items()})
+    routing: dict[str, Any] = {}
+    if options.router == "hostile":
+        routing["hostility"] = {kind: rate for kind, rate in options.hostility if rate}
+    return Loaded(
+        config=make_config(settings),
+        authenticator=plugins.load("auth", "anonymous")(options={}),
+        authorizer=AllowAll(),
+        listeners=(),
+        open_storage=None,
+        open_routing=_seeded_router(world, name, network, routing),
+        open_roles={role: _open_role(world, name, role) for role in hosted},
+    )
+
+
+def _open_role(world: World, name: str, role: str) -> Any:
+    open_role = plugins.load("role", role)
+    return watched_role(world, name, open_role) if role == "shb" else open_role
+
+
+def _seeded_router(world: World, name: str, network: NetworkMap, config: Mapping[str, Any]) -> Any:
+    open_router = plugins.load("routing", world.options.router)
+
+    def open_routing(options: Mapping[str, Any]) -> Router:
+        router: Router = open_router(options=options)
+        handlers = dict(router.handlers())
+        start = handlers[RouterContext]
+
+        def start_here(now: int, context: RouterContext) -> Any:
+            seed = world.choices.stream("routers").draw(1 << 30)
+            effects = start(now, replace(context, seed=seed, network=network, config=config))
+            world.seam.started(name, router)
+            return effects
+
+        handlers[RouterContext] = start_here
+        router.handlers = lambda: handlers  # type: ignore[method-assign]
+        return router
+
+    return open_routing
+
+
+def _either_way(drawn: int) -> int:
+    """From 0, 1, 2, 3, 4, … to 0, 1, −1, 2, −2, …: so 0 stays benign, and little stays little."""
+    return (drawn + 1) // 2 if drawn & 1 else -(drawn // 2)

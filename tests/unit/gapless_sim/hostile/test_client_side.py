@@ -1,0 +1,201 @@
+"""Where clients place openings and batches: every one ends in exactly one Submitted (C9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
+from gapless.core.network.frames import Address, Answer
+from gapless_sim.hostile.client_side import ANSWER_LIMIT, REPEAT, ClientSide
+from unit.gapless_sim.hostile.parts import LIFE, P, Parts, pub
+
+FAR = 9
+"""The life of the router at `far`."""
+
+
+class Side:
+    """The part; the pubend is at `far`."""
+
+    def __init__(self) -> None:
+        self.parts = Parts()
+        self.parts.station.owners[P] = "far"
+        self.entry = ClientSide(self.parts.station, self.parts.mesh)
+        self.entry.on_life("far", FAR)
+
+    def sent(self) -> list[tuple[str, Address]]:
+        """Where questions went, and under which address."""
+        return [(sent.peer, sent.address) for sent in self.parts.sent()]
+
+    def answer(self, number: int, outcome: Outcome, *, life: int = LIFE, theirs: int = FAR, taken: int = 1) -> None:
+        """The owner answers."""
+        self.entry.on_answer("far", Answer(P, outcome), (life, number, theirs, taken))
+
+    def placed(self) -> list[tuple[object, Verdict]]:
+        """What clients are told."""
+        return [(one.reply_to, one.outcome.verdict) for one in self.parts.effects() if isinstance(one, Submitted)]
+
+    def pass_time(self, span: int) -> None:
+        """Timers do what they do."""
+        for _, number in self.parts.pass_time(span):
+            self.entry.repeat(int(number))
+
+
+@pytest.fixture
+def side() -> Side:
+    return Side()
+
+
+def ok(sequence: int) -> Outcome:
+    return Outcome(Verdict.OK, sequence=sequence)
+
+
+def test_no_number_is_used_twice_in_a_process(side: Side) -> None:
+    """What is late from before everything was forgotten is told by it from what was asked since."""
+    side.entry.place(pub(1), "r1")
+    side.entry.forget()
+    side.entry.place(pub(1), "r2")
+    assert [address[2] for _, address in side.sent()] == [1, 2]
+
+    side.entry = ClientSide(side.parts.station, side.parts.mesh, 1000)
+    side.entry.place(pub(1), "r3")
+    assert [address[2] for _, address in side.sent()] == [1001]
+
+
+def test_a_batch_goes_to_its_pubends_broker_and_its_answer_to_the_client(side: Side) -> None:
+    side.entry.place(pub(1), "r1")
+    assert side.sent() == [("far", (FAR, LIFE, 1, 0, 1))]
+
+    side.answer(1, ok(1))
+    side.answer(1, ok(1))
+    assert side.placed() == [("r1", Verdict.OK)], "an answer that comes again is no other"
+
+
+def test_a_batch_says_which_one_is_to_come_before_it_and_which_are_given_up(side: Side) -> None:
+    side.entry.place(pub(1), "r1")
+    side.entry.place(pub(1, publisher="another"), "s1")
+    side.entry.place(pub(2), "r2")
+    assert [address for _, address in side.sent()] == [
+        (FAR, LIFE, 1, 0, 1),
+        (FAR, LIFE, 2, 0, 2),
+        (FAR, LIFE, 3, 1, 1),
+    ]
+
+    side.answer(1, ok(1))
+    side.pass_time(REPEAT)
+    assert [address for _, address in side.sent()] == [(FAR, LIFE, 2, 0, 2), (FAR, LIFE, 3, 0, 3)]
+
+
+def test_a_question_is_repeated_and_given_up_once(side: Side) -> None:
+    side.entry.place(pub(1), "r1")
+    side.entry.open(OpenRequest("loader", "i", 1, None, P, principal="anonymous"), "o1")
+    sent = 0
+    for _ in range(0, 2 * ANSWER_LIMIT, REPEAT):
+        side.pass_time(REPEAT)
+        sent += len(side.sent())
+
+    assert side.placed() == [("r1", Verdict.UNCERTAIN), ("o1", Verdict.RETRY)]
+    assert 2 * 3 <= sent <= 2 * 8
+    side.answer(1, ok(1))
+    assert side.placed() == []
+
+
+def test_an_opening_is_asked_no_more_once_there_is_a_later_one(side: Side) -> None:
+    """It may be of a process that is over: it would fence the one in its place, if it came behind it."""
+    side.entry.open(OpenRequest("loader", "i", 1, None, P, principal="anonymous"), "o1")
+    side.entry.open(OpenRequest("another", "i", 1, None, P, principal="anonymous"), "p1")
+    side.entry.open(OpenRequest("loader", "j", 1, None, P, principal="anonymous"), "o2")
+
+    assert side.placed() == [("o1", Verdict.RETRY)]
+    assert [address for _, address in side.sent()][-1] == (FAR, LIFE, 3, 0, 3)
+    side.answer(3, ok(0))
+    side.pass_time(ANSWER_LIMIT)
+    assert side.placed() == [("o2", Verdict.OK), ("p1", Verdict.RETRY)]
+
+
+def test_a_refusal_ends_what_its_publisher_placed_later(side: Side) -> None:
+    for first in (1, 2, 3):
+        side.entry.place(pub(first), f"r{first}")
+    side.entry.place(pub(1, publisher="another"), "s1")
+
+    side.answer(2, Outcome(Verdict.RESUME, sequence=1))
+    assert side.placed() == [("r2", Verdict.RESUME), ("r3", Verdict.UNCERTAIN)]
+
+    side.sent()
+    side.pass_time(REPEAT)
+    assert [address[2] for _, address in side.sent()] == [1, 4]
+
+
+def test_an_opening_goes_where_the_publishers_name_says(side: Side) -> None:
+    homes: dict[str, str] = {}
+    for name in map(str, range(20)):
+        side.entry.open(OpenRequest(name, "i", 1, None, principal="anonymous"), name)
+        ((homes[name], _),) = side.sent()
+    assert set(homes.values()) == {"far", "here"}
+
+    other = Side()
+    for name in map(str, range(20)):
+        other.entry.open(OpenRequest(name, "j", 7, "t", principal="anonymous"), name)
+        assert [peer for peer, _ in other.sent()] == [homes[name]], "for one name it is one broker"
+
+
+def test_an_opening_goes_where_the_publisher_was_opened_before(side: Side) -> None:
+    for name in map(str, range(10)):
+        side.entry.open(OpenRequest(name, "i", 1, None, P, principal="anonymous"), name)
+
+    assert {peer for peer, _ in side.sent()} == {"far"}
+
+
+def test_a_pubend_of_which_nobody_has_heard(side: Side) -> None:
+    side.entry.place(pub(4, pubend="q@1"), "r4")
+
+    (placed,) = side.parts.effects()
+    assert isinstance(placed, Submitted)
+    assert (placed.outcome.verdict, placed.outcome.sequence) == (Verdict.RETRY, 4)
+
+
+def test_who_does_not_know_us_any_more_is_asked_again(side: Side) -> None:
+    side.entry.place(pub(1), "r1")
+    side.sent()
+
+    refused = Outcome(Verdict.RETRY)
+    side.answer(1, refused, theirs=FAR + 1, taken=0)
+    assert side.sent() == [("far", (FAR + 1, LIFE, 1, 0, 1))]
+    side.answer(1, refused, theirs=FAR + 1, taken=0)
+    assert side.sent() == [], "that was sent to the right one: it will be answered"
+    assert side.placed() == []
+
+
+def test_the_router_of_this_node_is_always_known(side: Side) -> None:
+    side.parts.station.owners[P] = "here"
+    side.entry.place(pub(1), "r1")
+
+    assert side.sent() == [("here", (LIFE, LIFE, 1, 0, 1))]
+
+
+def test_answers_for_another_life_or_from_another_broker_mean_nothing(side: Side) -> None:
+    side.entry.place(pub(1), "r1")
+    side.answer(1, ok(1), life=LIFE - 1)
+    side.entry.on_answer("there", Answer(P, ok(1)), (LIFE, 1, 3, 1))
+
+    assert side.placed() == []
+
+
+def test_what_was_asked_before_everything_was_forgotten_ends(side: Side) -> None:
+    side.entry.place(pub(1), "r1")
+    side.entry.open(OpenRequest("loader", "i", 1, None, P, principal="anonymous"), "o1")
+    side.entry.place(pub(2), "r2")
+
+    side.entry.forget()
+
+    assert side.placed() == [("r1", Verdict.UNCERTAIN), ("o1", Verdict.RETRY), ("r2", Verdict.UNCERTAIN)]
+    side.pass_time(2 * ANSWER_LIMIT)
+    assert side.placed() == []
+
+
+def test_no_more_than_so_many_questions(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gapless_sim.hostile.client_side.QUESTIONS_MAX", 2)
+    batches: list[Pub] = [pub(first) for first in (1, 2, 3)]
+    for batch in batches:
+        side.entry.place(batch, batch.first)
+
+    assert side.placed() == [(3, Verdict.RETRY)]

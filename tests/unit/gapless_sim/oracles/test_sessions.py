@@ -1,0 +1,214 @@
+"""I2 and I5 where an SHB sends, and P1, each with something that breaks it and something that nearly does."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.wire.codec import decode_server, deliver_head, range_head
+from gapless.core.wire.messages import (
+    Code,
+    DeliverGap,
+    DeliverSilence,
+    Detached,
+    Position,
+    PubendNumber,
+    RangeGap,
+    RangeRead,
+    ReadRange,
+    Subscribed,
+    Target,
+)
+from gapless_sim.oracles.judge import Judge
+from gapless_sim.oracles.sessions import I2Served, I5InOnePiece, P1Protocol
+from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P, violates
+
+SESSION = 77
+
+
+class Served:
+    """A session to which subscription 1 was given behind tick 10."""
+
+    def __init__(self, judge: type[Judge] = I2Served) -> None:
+        self.fixture = ModelFixture(judge)
+        self.say(PubendNumber(0, P), self.given())
+
+    @staticmethod
+    def given() -> Subscribed:
+        return Subscribed(1, 1, 1, b"", True, [Position(P, 10)])
+
+    def say(self, *messages: object) -> None:
+        for message in messages:
+            self.fixture.observe.sent(NODE, SESSION, message)
+
+    def send(self, *ticks: int) -> None:
+        batch = self.fixture.batch([(tick, tick) for tick in ticks])
+        payload = batch.payload((1 << len(ticks)) - 1)
+        self.say(decode_server(deliver_head(SESSION, 1, 0) + payload))
+
+
+def test_what_rises_is_sent() -> None:
+    served = Served()
+    served.send(11, 12)
+    served.send(20)
+
+
+@pytest.mark.parametrize("ticks", [(10,), (9, 12), (12, 12)], ids=str)
+def test_what_the_subscription_stands_behind_is_not_sent(ticks: tuple[int, ...]) -> None:
+    served = Served()
+
+    with violates("I2"):
+        served.send(*ticks)
+
+
+def test_nothing_is_sent_twice() -> None:
+    served = Served()
+    served.send(11, 12)
+
+    with violates("I2"):
+        served.send(12)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [DeliverSilence(0, 20, None), DeliverSilence(0, 20, [1]), DeliverGap(1, 0, 10, 20, "lost")],
+    ids=["all", "one", "gap"],
+)
+def test_nothing_is_sent_behind_a_silence_or_a_gap(said: object) -> None:
+    served = Served()
+    served.say(said)
+
+    with violates("I2"):
+        served.send(20)
+
+
+def test_the_silence_of_others_says_nothing() -> None:
+    served = Served()
+    served.say(DeliverSilence(0, 20, [2]))
+
+    served.send(20)
+
+
+def test_one_that_was_taken_away_is_sent_nothing() -> None:
+    served = Served()
+    served.say(Detached(1, Code.TAKEN_OVER, ""))
+
+    with violates("I2"):
+        served.send(20)
+
+
+def test_given_once_more_it_may_begin_further_down() -> None:
+    served = Served()
+    served.send(20)
+    served.say(served.given())
+
+    served.send(20)
+
+
+def test_a_crash_ends_the_session() -> None:
+    served = Served()
+    served.fixture.observe.crashed(served.fixture.world.brokers[NODE])
+    served.say(PubendNumber(0, P), served.given())
+
+    served.send(11)
+
+
+def lost_upto(tick: int) -> Served:
+    """A session with a subscription, and with a range that it reads; the pubend has lost what is up to here."""
+    served = Served(I5InOnePiece)
+    served.fixture.opens()
+    served.fixture.chop(tick)
+    served.fixture.observe.received(NODE, SESSION, ReadRange(5, Target("s"), P, 10, 90, 1, 1))
+    return served
+
+
+@pytest.mark.parametrize("start", [20, 30], ids=["at its end", "behind it"])
+def test_what_was_lost_is_not_told_in_pieces(start: int) -> None:
+    """Nothing is between the two but what is silence for the subscription."""
+    served = lost_upto(90)
+    served.say(DeliverGap(1, 0, 10, 20, "released early"), DeliverSilence(0, 25, [1]))
+
+    with violates("I5"):
+        served.say(DeliverGap(1, 0, start, 40, "released early"))
+
+
+def test_a_range_is_not_told_in_pieces_either() -> None:
+    served = lost_upto(90)
+    served.say(RangeGap(5, 10, 20, "released early"))
+
+    with violates("I5"):
+        served.say(RangeGap(5, 20, 40, "released early"))
+
+
+def test_gaps_with_an_event_between_are_two() -> None:
+    served = lost_upto(90)
+    served.say(DeliverGap(1, 0, 10, 20, "released early"))
+    served.send(30)
+    served.say(DeliverGap(1, 0, 30, 40, "released early"))
+
+    served.say(RangeGap(5, 10, 20, "released early"))
+    served.say(decode_server(range_head(SESSION, 5) + served.fixture.batch([(25, 25)]).payload(1)))
+    served.say(RangeGap(5, 30, 40, "released early"))
+
+
+def test_what_is_lost_only_later_is_another_gap() -> None:
+    served = lost_upto(20)
+    served.say(DeliverGap(1, 0, 10, 20, "released early"))
+    served.fixture.chop(40)
+
+    served.say(DeliverGap(1, 0, 20, 40, "released early"))
+
+
+def test_what_is_lost_for_another_reason_is_another_gap() -> None:
+    served = lost_upto(90)
+    served.say(DeliverGap(1, 0, 10, 20, "released early"))
+
+    served.say(DeliverGap(1, 0, 20, 40, "this broker was retired"))
+
+
+@pytest.mark.parametrize("what", ["attached again", "another session", "a crash", "another range"])
+def test_a_gap_whose_end_did_not_arrive_is_told_again_from_there_on(what: str) -> None:
+    served = lost_upto(90)
+    served.say(DeliverGap(1, 0, 10, 20, "released early"), RangeGap(5, 10, 20, "released early"), RangeRead(5))
+    if what == "attached again":
+        served.say(served.given())
+    elif what == "another session":
+        served.fixture.observe.left(NODE, SESSION)
+    elif what == "a crash":
+        served.fixture.observe.crashed(served.fixture.world.brokers[NODE])
+    served.say(PubendNumber(0, P))
+
+    if what != "another range":
+        served.say(DeliverGap(1, 0, 20, 40, "released early"))
+    else:
+        served.say(RangeGap(5, 20, 40, "released early"))
+
+
+def test_a_session_that_ends_for_a_breach_of_the_protocol() -> None:
+    fixture = ModelFixture(P1Protocol)
+    client = fixture.world.clients["client1"]
+    fixture.observe.disconnected(client, "connection reset")
+
+    with violates("P1"):
+        fixture.observe.disconnected(client, "protocol violation: more than the credit")
+
+
+def test_a_session_that_ends_for_the_loss_of_frames_although_none_was_lost() -> None:
+    fixture = ModelFixture(P1Protocol)
+    client = fixture.world.clients["client1"]
+
+    with violates("P1"):
+        fixture.observe.disconnected(client, "frames were lost on the way: 1 before this one")
+
+
+def test_a_session_that_ends_for_the_loss_of_frames_on_a_link_that_loses_some() -> None:
+    fixture = ModelFixture(P1Protocol)
+    fixture.world.hits["net.frame lost"] = 1
+
+    fixture.observe.disconnected(fixture.world.clients["client1"], "frames were lost on the way: 1 before this one")
+
+
+def test_behind_another_disk_sessions_have_numbers_that_were_used_before() -> None:
+    fixture = ModelFixture(P1Protocol)
+    fixture.model.wiped_brokers[NODE] = None
+
+    fixture.observe.disconnected(fixture.world.clients["client1"], "protocol violation: it happens")
