@@ -320,7 +320,7 @@ class Sessions:
         if number != client.number:
             if number == 0:
                 raise RemoteProtocolError("a second Hello, or a frame without a session")
-            return  # a frame of an earlier session
+            return  # of an earlier session
         if not connection.received.is_new(payload):
             return  # a repeated frame
         try:
