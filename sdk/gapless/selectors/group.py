@@ -363,7 +363,7 @@ class SelectorGroup:
         return self._slots
 
     def _give_slot(self, indexes: list[SlotIndex[Entry]], entry: Entry, rest: MaskNode | None) -> None:
-        """Puts an entry into the last index; if that is full, into the emptiest, or a new one if all are rather full."""
+        """Puts an entry into the last index; if that is full, into the emptiest, or a new one if all are half full."""
         if not indexes or len(indexes[-1]) >= SLOTS_MAX:
             emptiest = min(indexes, key=len, default=None)
             if emptiest is None or len(emptiest) > SLOTS_MAX // 2:

@@ -96,8 +96,7 @@ class OneOf(Unary):
         """Joins the groups of the constants."""
         return self._in_column
 
-    # Methods, no closures, like those of `BoundPredicate`: an index has very many of these two, and methods take no
-    # memory.
+    # Methods instead of closures, like those of `BoundPredicate`: an index has very many of these two.
 
     def _has(self, value: Value) -> bool:
         return value in self.constants and value is not True and value is not False
