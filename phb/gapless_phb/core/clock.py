@@ -86,6 +86,7 @@ class TickClock:
         shown = min(shown, explained)
         self.doubtful = shown > self.aged + WALL_LEAD_MAX and now < self._believes_at
         if not self.doubtful:
+            # The leap is over, or is believed now. One that comes later in this run is never believed.
             self._believes_at = FOREVER
             if shown > self.aged:
                 self.aged = self._aged_at = shown

@@ -156,6 +156,7 @@ class LogReader:
             self._complain(fault, now)
         if hole:
             self._log.damage.note(span.after, hole, fault)
+            # The hole reaches the newest record. Above that there is only silence, which needs no read.
             if hole >= self._log.newest:
                 span.begin(self._log.newest)
                 self._answer(wanted.reply_to, span, [], span.upto, result.first)

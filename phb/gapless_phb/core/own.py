@@ -203,6 +203,8 @@ class Own:
             upto = min(upto, self._checkpoints.tick)
         if not self.log.has_something(upto):
             return
+        # The rows of publishers must cover all that goes: a recovery could not learn their sequences from the log any
+        # more.
         if self._checkpoints.tick < min(upto, self.log.newest):
             self._checkpoints.begin(lambda now, _wall: again(now))
         else:

@@ -71,6 +71,8 @@ class PublishHandler:
         assigned before it, and the answer only has to wait for that write.
         """
         publisher = self._table.get(request.publisher)
+        # It had an epoch here, and was forgotten since. Its batches may be logged, so it must not begin again
+        # unnoticed.
         if publisher is None and request.epoch and is_temporary(request.publisher):
             self._answer(reply_to, _forgotten(request.publisher))
             return

@@ -138,6 +138,8 @@ def _replay(recovered: Recovered, record: Record, hole: Tick, *, with_holes: boo
             f"the log of {pubend} lacks what was between ticks {recovered.newest} and {record.first_tick}"
         )
     batch = LoggedBatch(record.first_sequence, record.first_tick, record.count, record.crc)
+    # Some rows of publishers cannot be read, so the first batch after the checkpoint may seem to lack the one before
+    # it.
     with_holes = with_holes or bool(recovered.saved.fault)
     if not recovered.table.replay(record.publisher, record.epoch, batch, with_holes=with_holes):
         raise VolumeCorruptError(

@@ -48,6 +48,7 @@ class EmbeddedBroker:
         shared = _shared(self._path)
         shared.users += 1
         try:
+            # The start is shared: a caller that is cancelled must not cancel it for the others.
             self._node = await asyncio.shield(shared.started)
         except BaseException:
             await self._leave(self._path)

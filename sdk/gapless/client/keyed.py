@@ -65,6 +65,7 @@ class KeyedPublishing:
         task = self._driver.loop.create_task(self._run(before, producer, epoch, index, topic or "", batches))
         self._last[producer] = task
         task.add_done_callback(lambda done: self._forget(producer, done))
+        # Cancelling this call must not cancel the batch: the producer's next batch has to wait for it.
         return await asyncio.shield(task)
 
     def _forget(self, producer: str, task: asyncio.Task[KeyedReceipt]) -> None:

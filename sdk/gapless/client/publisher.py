@@ -119,6 +119,7 @@ class Publisher(Recipient):
         if batch is None or batch.topic != topic:
             self.ship()
             batch = self._batch = GatheringBatch(topic)
+            # Full or not, the batch leaves at the end of this turn: batching costs no waiting.
             self._driver.loop.call_soon(self._ship_if_still, batch)
         waiter: asyncio.Future[Receipt] = self._driver.loop.create_future()
         batch.waiters.append(waiter)

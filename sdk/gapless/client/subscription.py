@@ -157,6 +157,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         self._draining = True
         self._give_up()
         if not self._driver.loop.is_closed():
+            # A signal handler may interrupt the loop anywhere, so the loop itself has to wake the consumer.
             self._driver.loop.call_soon_threadsafe(self._wake)
 
     async def close(self) -> None:

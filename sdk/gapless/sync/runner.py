@@ -88,6 +88,7 @@ class Runner:
         self._share = shared
         with _lock:
             thread = None if shared is None else _shared.get(shared)
+            # A forked child inherits this table, but not the threads.
             if thread is None or thread.process != os.getpid():
                 thread = LoopThread()
             if shared is not None:

@@ -32,6 +32,7 @@ class Claim:
 def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
     """Returns one pubend's part of a checkpoint, and what may be reported when it is durable."""
     operations: list[Operation] = []
+    # Not up to the new released(p): that is not durable before this write, and must not be acted on.
     chop = stream.pfs.chop(stream.reported)
     if chop is not None:
         operations.append(chop)

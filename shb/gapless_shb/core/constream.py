@@ -152,6 +152,7 @@ class Constream(ServedPubend):
         try:
             if scheduler.readers or scheduler.page_cache.asked:
                 scheduler.on_knowledge(knowledge, now, wall)
+            # Behind a hole the buffer is bounded. What is dropped is asked for again when the head has come nearer.
             is_too_much = knowledge.lo > self.head and self._istream.size > _BUFFER_BYTES
             if knowledge.hi > self.head and not is_too_much:
                 self._istream.accumulate(knowledge)

@@ -226,6 +226,7 @@ class Reader(ABC):
         if self._gap is None:
             return
         gap, self._gap = self._gap, None
+        # A position for clients must not look like a lost event, but a range must not end beyond its own end.
         end = min(self.stream.behind(gap.end), self.end)
         self._sink.gap(gap.start, end, gap.reason)
         self._told(end)

@@ -126,6 +126,7 @@ class Scheduler:
             credit = reader.consumer.credit_events
             if reader.step(now, wall):
                 self._runnable[sid] = None
+            # A step that sends nothing counts as one event: it takes time, too.
             self._left -= max(credit - reader.consumer.credit_events, 1)
             self._stepped(reader)
         self.interrupted += bool(self._runnable)

@@ -268,6 +268,7 @@ class Subscribing:
             return
         sid = creation.subscription.sid
         held = any(stream.positions[sid].held for stream in self._hosting.streams.values())
+        # Holds may have raised the start. The answer names it, so it has to be durable before.
         if (held or not creation.subscription.begun) and not creation.resolved:
             creation.resolved, creation.durable = True, False
             self._begin(creation.subscription)

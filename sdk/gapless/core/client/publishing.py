@@ -164,6 +164,7 @@ class PublisherCore:
                 self._send()
             elif refused.code in TEMPORARY:
                 self._rewind(refused)
+                # `_rewind` may have opened the publisher anew. Then the next step is the answer to that.
                 if self.phase is PublisherPhase.OPEN:
                     self._pause()
                 self._stall(refused.reason)

@@ -73,6 +73,7 @@ class Handshake:
             return HelloRefused(Code.UNAUTHORIZED, f"{ROUNDS_MAX} challenges did not tell who the client is")
         if verdict is None:
             return HelloRefused(Code.UNAUTHORIZED, "the credentials are not valid here")
+        # After the authentication, because the answer reveals the network.
         if hello.network and hello.network != broker.network:
             reason = f"this broker is in network {broker.network!r}, not in {hello.network!r}"
             return HelloRefused(Code.NETWORK_MISMATCH, reason)

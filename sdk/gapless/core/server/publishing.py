@@ -180,6 +180,7 @@ class Publishing:
         if publisher is None or not publisher.is_open:
             raise RemoteProtocolError(f"a batch of publisher {message.publisher}, which is not open")
         if publisher.resume_at is not None:
+            # It was sent before the client knew of the refusal, which has answered it already.
             if message.first > publisher.resume_at:
                 return
             publisher.resume_at = None
@@ -259,6 +260,7 @@ class Publishing:
         asked_for = outcome.sequence if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} else 0
         sequence = asked_for or first
         publisher.refuse(sequence)
+        # The receipts of the batches before it go first: answers leave in order.
         self._send_durable(publisher)
         refused = PublishRefused(publisher.number, sequence, CODES[outcome.verdict], outcome.reason)
         self._outbox.tell(publisher.connection.link, publisher.session, refused)

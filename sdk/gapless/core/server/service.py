@@ -186,6 +186,7 @@ class Sessions:
         elif pending > self._limits.pending_bytes and not connection.paused:
             self._pause(connection, paused=True)
         elif pending <= self._limits.pending_bytes // 2 and connection.paused:
+            # While the link was not read, its silence was not the client's fault: the time counts from now.
             connection.heard = now
             self._pause(connection, paused=False)
 
@@ -266,6 +267,7 @@ class Sessions:
     def deadline(self) -> int | None:
         """When `on_deadline` has to be called."""
         due = self._due
+        # Closed links leave their entries in the heap.
         while due and due[0][1] not in self._links:
             heappop(due)
         return due[0][0] if due else None

@@ -94,6 +94,7 @@ class Received:
         number, urgent = _unpack(payload, SESSION_BYTES)
         if number & _URGENT:
             number -= _URGENT
+            # Numbers wrap around: less than half of them ahead is a hole, everything else came before.
             missing = (number - self._urgent - 1) % _NUMBERS
             if not missing and number:
                 self._urgent = number
