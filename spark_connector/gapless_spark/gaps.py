@@ -8,8 +8,8 @@ How the driver finds a gap:
 1. It asks from where on the subscription meets no gap. Mostly that is before the beginning of the batch: there is none.
 2. Otherwise there may be one. The driver reads the range before that position. It has few events, because they are
    gone.
-3. Only a gap found there counts. So a quiet subscription does not fail, of which the log kept nothing because nobody
-   needs it.
+3. Only a gap found there counts. So a quiet subscription does not fail, although the log has kept nothing of that range
+   because nobody needs it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Keeping:
     def __init__(
         self, context: PubendContext, source: Source, saved: SavedPubend, options: PubendSettings, timers: Timers
     ) -> None:
-        """Begins with what the rows say. Answers nothing before the source is ready."""
+        """Restores members and holds from their rows. Answers nothing before the source is ready."""
         settings = context.settings
         self.pubend = source.log.pubend
         self._number = saved.number

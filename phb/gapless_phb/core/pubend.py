@@ -59,8 +59,8 @@ class Pubend:
             self.sealed,
             row.voids,
             self.log.stable,
-            # A start by time stands at the last remainder. The pubend of that number therefore has no remainder to
-            # tell: such a start must never be taken for the position of an event.
+            # A start by time stands at the last remainder, and must never be taken for the position of an event. So
+            # the pubend of that number announces no remainder.
             self.number if self.number < STEP - 1 and self.log.grain == MILLISECOND else None,
             self.log.grain,
         )

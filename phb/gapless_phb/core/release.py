@@ -119,7 +119,7 @@ class Release:
 
     @property
     def policy(self) -> str:
-        """A text for people that says what goes early; "" if nothing does."""
+        """What goes early, as a text for people; "" if nothing does."""
         policy = self._settings.policy
         if policy is None:
             return ""

@@ -45,7 +45,7 @@ class PubendContext:
 
 
 class Timer(Enum):
-    """The timers of a pubend; each value tells what happens when the time has come."""
+    """The timers of a pubend; each value describes what happens when the time has come."""
 
     SILENCE = "SIL: say that nothing happened"
     ACKNOWLEDGEMENT = "AET: ask for progress"

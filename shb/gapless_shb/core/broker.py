@@ -177,7 +177,7 @@ class SubscriberHostingBroker:
         self._due = own if due is None or (own is not None and own < due) else due
         return self._hosting.take_effects()
 
-    # ---------------------------------------------------------------------------------- what routers say
+    # -------------------------------------------------------------------------------- what routers send
 
     def _on_deliver(self, deliver: Know, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(deliver.knowledge.pubend)

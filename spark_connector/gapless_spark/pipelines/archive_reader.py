@@ -1,6 +1,6 @@
 """Reads an archive without Spark, and only as much of its files as is needed.
 
-The manifests tell which file has which ticks, and the row groups of a file tell it again. So a range is read from the
+The manifests record which file has which ticks, and so do the row groups of a file. So a range is read from the
 row groups with a part of it, in small batches; nothing else is read. Every call sees the archive as it is then. Files
 may vanish while they are read, because of a compaction; then the reading continues in the files that replaced them.
 Several threads may use an archive.

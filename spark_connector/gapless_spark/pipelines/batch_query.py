@@ -24,7 +24,7 @@ OnBatch = Callable[[Any, int, gapless.CheckpointToken], None]
 
 
 class Stopping(Protocol):
-    """Tells whether a run has to end after the current batch; a `threading.Event` is one."""
+    """Knows whether a run has to end after the current batch; a `threading.Event` is one."""
 
     def is_set(self) -> bool:
         """Whether the run has to end."""

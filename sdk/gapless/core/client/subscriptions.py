@@ -133,7 +133,7 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         self._attached[message.sid] = subscription
 
     def _release(self, subscription: SubscriptionCore) -> None:
-        """Tells the broker to end a subscription's consumption: now, or as soon as it has an id."""
+        """Asks the broker to end a subscription's consumption: now, or as soon as it has an id."""
         if subscription.phase is SubscriptionPhase.ASKING:
             self._abandoned[subscription.number] = subscription.wanted.name
         subscription.release()

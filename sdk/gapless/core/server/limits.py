@@ -1,4 +1,4 @@
-"""The limits of client sessions, and what a broker tells its clients about itself. Times are in nanoseconds."""
+"""The limits of client sessions, and what a broker reports to its clients about itself. Times are in nanoseconds."""
 
 from __future__ import annotations
 
