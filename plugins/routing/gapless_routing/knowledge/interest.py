@@ -91,8 +91,7 @@ class Interests:
         for cell, direction in self._directions.items():
             direction.synced = cell == CORE or not self._cells.has_role_behind(cell, "shb")
         self._note_synced()
-        first = self._state.random.randint(1, CENSUS_EVERY)
-        self._state.timers.set(("census",), self._state.now + first)
+        self._state.timers.set(("census",), self._state.spread(CENSUS_EVERY))
 
     # -------------------------------------------------------------------------------- what is known
 

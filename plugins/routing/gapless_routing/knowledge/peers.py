@@ -92,7 +92,7 @@ class Peers:
         if not self._links_of[broker]:
             del self._links_of[broker]
             self._hellos.pop(broker, None)
-            self._state.timers.set(("dial", broker), self._state.now + self._state.random.randint(1, SECOND))
+            self._state.timers.set(("dial", broker), self._state.spread(SECOND))
         self.say_hello()
 
     def room(self, link: LinkId, pending: int) -> None:

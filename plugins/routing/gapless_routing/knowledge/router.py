@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from random import Random
 from typing import Any, Final
 
 import msgspec
@@ -97,8 +96,7 @@ class KnowledgeRouter(RouterBase):
 
     def start(self, now: int, context: RouterContext) -> Effects:
         """Dials the neighbours and the mates. Raises ConfigurationError when the map is no tree of cells."""
-        random = Random(f"{context.seed}/{context.broker}")  # noqa: S311 - no secret
-        state = self._state = State(context.broker, random, cache_bytes_of(context.config), max(now, 1), now)
+        state = self._state = State(context.broker, context.seed, cache_bytes_of(context.config), max(now, 1), now)
         self._cells = Cells(context.network, context.broker)
         self._peers = Peers(state, self._cells)
         self._progress = ProgressTable(state, self._cells, self._peers)

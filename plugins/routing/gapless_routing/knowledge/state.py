@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from random import Random
+from hashlib import blake2b
 from typing import Any, Final
 
 from gapless.core.network.facts import BrokerId
@@ -24,7 +24,7 @@ class State:
     """What all parts of one router share."""
 
     broker: BrokerId
-    random: Random
+    seed: int
     cache_bytes: int
     """So many bytes of events are kept of all pubends together."""
     life: int
@@ -34,6 +34,13 @@ class State:
     effects: list[Effect] = field(default_factory=list)
     owners: dict[PubendId, BrokerId] = field(default_factory=dict)
     """Where each pubend is, as far as this router knows."""
+    _draws: int = 0
+
+    def spread(self, span: int) -> int:
+        """A time up to a span from now, another one each time: brokers that do the same do not do it at once."""
+        self._draws += 1
+        drawn = blake2b(f"{self.seed}/{self.broker}/{self._draws}".encode(), digest_size=8).digest()
+        return self.now + 1 + int.from_bytes(drawn, "big") % span
 
     def take_effects(self) -> list[Effect]:
         """All effects so far; emptied by the call."""
