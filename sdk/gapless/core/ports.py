@@ -368,7 +368,11 @@ class LogBytes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PubendState:
-    """A pubend, as a policy sees it. `delivered` is the limit of what any policy is granted."""
+    """A pubend, as a policy sees it. `delivered` is the limit of what any policy is granted.
+
+    It has no counts of events, which nobody keeps, and no topics: a pubend names the policy for its topics, and what
+    else it should know are options. `lost <= released` need not be so, for what was given up early is lost, too.
+    """
 
     pubend: PubendId
     time: Tick
@@ -386,7 +390,7 @@ class PubendState:
 
 
 class ReleasePolicy(Protocol):
-    """Decides what is given up although somebody may still need it."""
+    """Decides what is given up although somebody may still need it (`gapless_testing.release` is its suite)."""
 
     def release(self, state: PubendState) -> Tick:
-        """Up to which tick the log may go now; 0: only what everybody is done with. Must not raise."""
+        """Up to which tick the log may go now; 0, or less: only what everybody is done with. Must not raise."""
