@@ -14,6 +14,7 @@ from gapless_sim.hostile import open_routing as open_hostile
 from gapless_sim.hostile.hostility import BEHAVIOURS
 from gapless_testing.routing import ALONE, RouterHarness, RouterSuite, Topology
 from gapless_testing.routing.bounds import BoundsTests
+from gapless_testing.routing.changing import ChangingTests
 from gapless_testing.routing.operating import OperatorTests
 from gapless_testing.routing.purity import PurityTests
 from gapless_testing.routing.safety import SafetyTests
@@ -51,7 +52,7 @@ class TestLocal(RouterSuite):
         return LocalHarness()
 
 
-class TestHonest(ServiceTests, BoundsTests, OperatorTests):
+class TestHonest(BoundsTests, ChangingTests, OperatorTests, ServiceTests):
     @pytest.fixture
     def harness(self) -> RouterHarness:
         return HonestHarness()

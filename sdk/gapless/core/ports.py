@@ -374,7 +374,11 @@ class LogBytes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PubendState:
-    """A pubend, as a policy sees it. No policy is granted more than `delivered`."""
+    """A pubend, as a policy sees it. `delivered` is the limit of what any policy is granted.
+
+    It has no counts of events, which nobody keeps, and no topics: a pubend names the policy for its topics, and what
+    else it should know are options. `lost <= released` need not be so, for what was given up early is lost, too.
+    """
 
     pubend: PubendId
     time: Tick
@@ -394,7 +398,10 @@ class PubendState:
 
 
 class ReleasePolicy(Protocol):
-    """Decides which events are given up although a subscription may still need them."""
+    """Decides which events are given up although a subscription may still need them.
+
+    `gapless_testing.release` is the suite that proves a policy.
+    """
 
     def release(self, state: PubendState) -> Tick:
-        """Returns up to which tick the log may go now; 0: only what nobody needs. Must not raise."""
+        """Returns up to which tick the log may go now; 0, or less: only what nobody needs. Must not raise."""

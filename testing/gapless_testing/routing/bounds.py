@@ -15,13 +15,13 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from gapless.core.network import facts as routing
-from gapless.core.network.facts import Pub, Want
+from gapless.core.network.facts import LINK_HIGH, LINK_LOW, Pub, Want
 from gapless.core.stream.ticks import MILLISECOND
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.clients import columns
 from gapless_testing.routing.harness import RouterFixtures, RouterHarness
 from gapless_testing.routing.network import PENDING_MAX, BrokerHost
-from gapless_testing.routing.service import quiet_worlds
+from gapless_testing.routing.service import linked, quiet_worlds
 from gapless_testing.routing.topology import PHB
 from gapless_testing.routing.world import RouterWorld
 
@@ -29,6 +29,7 @@ TIMES_TOO_MUCH = 2
 """So many times what a router may hold goes through it."""
 BODY = bytes(4096)
 CHECKS = 6
+IDLE_SECONDS = 5
 
 
 def deep_size(root: object) -> int:
@@ -82,6 +83,24 @@ def flood_count(harness: RouterHarness, size: int) -> int:
 class BoundsTests(RouterFixtures):
     """C8."""
 
+    def test_an_idle_network_is_quiet(self, harness: RouterHarness) -> None:
+        """While nothing happens a router does little: in a second, no more than it may do in answer to one fact."""
+        for world in quiet_worlds(harness):
+            counts: dict[tuple[str, str], int] = {}
+
+            def count(broker: str, _now: int, _direction: str, what: object) -> None:
+                if isinstance(what, (routing.SendFrame, routing.Wake)):
+                    key = broker, type(what).__name__
+                    counts[key] = counts.get(key, 0) + 1  # noqa: B023
+
+            world.network.observers.append(count)
+            world.run(IDLE_SECONDS)
+            limit = harness.frames_per_call_max * IDLE_SECONDS
+            for (broker, kind), times in counts.items():
+                if times > limit:
+                    what = f"{times} × {kind} in {IDLE_SECONDS} s in which nothing happens, and {limit} are allowed"
+                    raise ContractError(Clause.BOUNDED, what, broker, world.network.now)
+
     def test_events_flood_in_while_everybody_is_there(self, harness: RouterHarness) -> None:
         """Nothing that is delivered is kept for ever."""
         for world in quiet_worlds(harness):
@@ -90,7 +109,7 @@ class BoundsTests(RouterFixtures):
 
     def test_events_flood_in_while_shbs_are_away(self, harness: RouterHarness) -> None:
         """Nothing waits in memory for who may never come back: the log has it."""
-        for world in quiet_worlds(harness):
+        for world in quiet_worlds(harness, *linked(harness)):
             absent = [host for host in world.network.hosts.values() if PHB not in host.roles]
             for host in absent:
                 host.crash()
@@ -101,30 +120,46 @@ class BoundsTests(RouterFixtures):
 
     def test_events_flood_in_while_no_shb_asks_or_answers(self, harness: RouterHarness) -> None:
         """The brokers are there, and nothing that is pushed gets through."""
-        for world in quiet_worlds(harness):
+        for world in quiet_worlds(harness, *linked(harness)):
             world.network.part()
             self._flood(world)
             world.network.join()
             world.settle()
 
     def test_events_flood_in_while_a_peer_does_not_read(self, harness: RouterHarness) -> None:
-        """What waits on a link is bounded; what is not said on a full one is said, or asked for, when there is room."""
-        for world in quiet_worlds(harness):
+        """What waits on a link is bounded; what is not said on a full one is said, or asked for, when there is room.
+
+        Between full and low nothing is said there that can wait: it would only grow old.
+        """
+        for world in quiet_worlds(harness, *linked(harness)):
             hosts = world.network.hosts.values()
             deaf = [host for host in hosts if PHB not in host.roles]
             for host in deaf:
                 world.network.deafen(host)
-            for number in range(TIMES_TOO_MUCH * PENDING_MAX // (16 * len(BODY))):
-                for pubend in world.pubends:
-                    pubend.publish(columns("fish", number, 16, BODY))
-                world.run(0.05)
+            self._publish(world, TIMES_TOO_MUCH * PENDING_MAX)
+            full = [(link, host) for link, host in world.network.ends() if link.waiting(host) > LINK_HIGH]
+            for link, host in full:
+                link.take(host, link.waiting(host) - (LINK_HIGH + LINK_LOW) // 2)
+            before = [link.waiting(host) for link, host in full]
+            self._publish(world, LINK_HIGH)
+            for (link, host), waiting in zip(full, before, strict=True):
+                if link.waiting(host) - waiting > LINK_LOW:
+                    what = f"{link.waiting(host) - waiting:,} bytes are said on a link that was full and is not yet low"
+                    raise ContractError(Clause.BOUNDED, what, link.peer(host).name, world.network.now)
             for host in deaf:
                 world.network.listen(host)
             world.settle()
 
+    def _publish(self, world: RouterWorld, size: int) -> None:
+        """Events of so many bytes, one batch behind the other."""
+        for number in range(size // (16 * len(BODY))):
+            for pubend in world.pubends:
+                pubend.publish(columns("fish", number, 16, BODY))
+            world.run(0.05)
+
     def test_batches_flood_in_while_phbs_do_not_read(self, harness: RouterHarness) -> None:
         """Those that are not logged are answered, and repeated by who sends them."""
-        for world in quiet_worlds(harness):
+        for world in quiet_worlds(harness, *linked(harness)):
             hosts = list(world.network.hosts.values())
             deaf = [host for host in hosts if PHB in host.roles]
             for host in deaf:

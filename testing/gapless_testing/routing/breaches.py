@@ -22,6 +22,8 @@ class Clause(Enum):
     MAIL = "C10 mail"
     HOLD = "hold"
     """A row of holds is answered as the PHB said, and is asked of it as the SHB said."""
+    SEAM = "seam"
+    """It takes every fact, and answers each with effects that there are."""
     OPERATOR = "operator"
     """Figures that monitoring can take, and alarms when something is wrong."""
     CORES = "cores"
@@ -32,7 +34,7 @@ class ContractError(AssertionError):
     """A clause of the contract was broken, in the step in which this is raised."""
 
     def __init__(self, clause: Clause, what: str, broker: BrokerId = "", now: int = 0) -> None:
-        super().__init__(f"{clause.value}: {what}" + (f" [broker {broker!r} at {now} ns]" if broker else ""))
+        super().__init__(f"{clause.value}: {what}" + (f" [broker {broker!r} at {now / 1e9:.3f} s]" if broker else ""))
         self.clause = clause
         self.what = what
         self.broker = broker

@@ -67,6 +67,7 @@ class Contract:
             routing.Know: self._check_deliver,
             routing.Seen: self._check_seen,
             routing.Held: self._check_held,
+            routing.AskPubend: lambda broker, said: self._check_is_here(Clause.ANSWER, broker, said.want.pubend),
             routing.Enrol: self._check_enrol,
             routing.Hold: self._check_hold,
             routing.Released: self._check_released,

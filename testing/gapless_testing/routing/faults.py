@@ -27,6 +27,8 @@ class RoutingFaults:
     """So often a whole broker goes down, and comes back with what it had made durable."""
     change_every: int = 0
     """So often an SHB's interest changes: no fault, but the occasion of many."""
+    late: float = 0.0
+    """Of frames, on links that are no streams: they come once more, seconds later, on the link that there is then."""
 
 
 def strikes(random: Random, step: int, every: int) -> bool:

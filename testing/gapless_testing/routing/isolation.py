@@ -1,7 +1,8 @@
 """Whether a router follows from its context and its calls alone: run twice, elsewhere, and under guard (C6).
 
-As a program, `python -m gapless_testing.routing.isolation MODULE CLASS`, it is the elsewhere: it lives
-through worlds of the harness CLASS and prints what it saw as JSON.
+As a program, `python -m gapless_testing.routing.isolation MODULE CLASS MODE`, it is the elsewhere: it lives
+through worlds of the harness CLASS and prints what it saw as JSON. MODE is `digests`, `guarded` (what is touched, too,
+which takes several times as long), or the name of a network, of which every step is printed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from gapless_testing.routing.world import RouterWorld
 
 SEED = 11
 SECONDS = 6
+TEXT_MAX = 400
 
+DIGESTS, GUARDED = MODES = ("digests", "guarded")
 READS_THE_CLOCK = ("now", "utcnow", "today")
 HARMLESS = ("fspath",)
 """Functions of the operating system's module that ask it nothing."""
@@ -66,16 +69,20 @@ def plain(value: Any) -> Any:
 
 
 class CallDigest:
-    """A digest of every call and every effect."""
+    """A digest of every call and every effect; with `texts`, of each what it was."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: list[str] | None = None) -> None:
         self._digest = blake2b(digest_size=16)
+        self._texts = texts
         self.steps = 0
 
     def __call__(self, broker: BrokerId, now: int, method: str, what: Any) -> None:
         """Takes in one step, as an observer of a network."""
-        self._digest.update(repr((broker, now, method, plain(what))).encode())
+        text = repr((broker, now, method, plain(what)))
+        self._digest.update(text.encode())
         self.steps += 1
+        if self._texts is not None:
+            self._texts.append(f"{broker!r} at {now} ns {method}: {text[:TEXT_MAX]}")
 
     def __str__(self) -> str:
         return f"{self._digest.hexdigest()} of {self.steps} steps"
@@ -141,9 +148,9 @@ def touches(function: Any) -> str:
     return ""
 
 
-def live(harness: RouterHarness, topology: Topology, guard: Guard | None = None) -> str:
+def live(harness: RouterHarness, topology: Topology, guard: Guard | None = None, texts: list[str] | None = None) -> str:
     """Lives through a world with everything that may go wrong, and returns the digest of all that was said."""
-    record = CallDigest()
+    record = CallDigest(texts)
     world = RouterWorld(harness, topology, SEED, guard=guard)
     world.network.observers.append(record)
     world.network.faults = EVERYTHING
@@ -159,31 +166,51 @@ def _root_of(cls: type) -> str:
     return str(Path(inspect.getfile(cls)).parents[cls.__module__.count(".")])
 
 
-def live_elsewhere(harness: RouterHarness, hash_seed: int) -> dict[str, Any]:
-    """Does the same in a process of its own, under guard: {"digests": by topology, "touched": names}."""
+def steps(harness: RouterHarness, topology: Topology) -> list[str]:
+    """Lives through the same, and returns what happened in each step."""
+    texts: list[str] = []
+    live(harness, topology, texts=texts)
+    return texts
+
+
+def difference(one: list[str], other: list[str]) -> str:
+    """Where two runs that should be one part for the first time, for people."""
+    for number, (left, right) in enumerate(zip(one, other, strict=False), 1):
+        if left != right:
+            return f"step {number} is {left}, and {right}"
+    return f"one has {len(one)} steps, the other {len(other)}"
+
+
+def live_elsewhere(harness: RouterHarness, hash_seed: int, mode: str) -> Any:
+    """Does the same in a process of its own: {"digests": by topology, "touched": names}, or the steps of a network."""
     cls = type(harness)
     if "<locals>" in cls.__qualname__ or cls.__module__ == "__main__":
         raise TypeError(f"{cls.__qualname__} cannot be made in another process: put it at the top of a module")
     path = pathsep.join(filter(None, [*sys.path, _root_of(cls)]))
     environment = {**environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": path}
-    command = [sys.executable, "-m", "gapless_testing.routing.isolation", cls.__module__, cls.__qualname__]
+    command = [sys.executable, "-m", "gapless_testing.routing.isolation", cls.__module__, cls.__qualname__, mode]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise AssertionError(f"{cls.__qualname__} fails in another process:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def main(module: str, name: str) -> None:
-    """Lives once to warm up, so that all imports are made, and once under guard."""
+def main(module: str, name: str, mode: str) -> None:
+    """Under guard it lives once to warm up, so that all imports are made."""
     harness: Any = import_module(module)
     for part in name.split("."):
         harness = getattr(harness, part)
-    topologies = harness.topologies
-    live(harness(), topologies[0])
-    guard = Guard()
-    digests = {topology.name: live(harness(), topology, guard) for topology in topologies}
-    print(json.dumps({"digests": digests, "touched": list(guard.touched)}))  # noqa: T201
+    found: Any
+    if mode in MODES:
+        guard = None
+        if mode == GUARDED:
+            live(harness(), harness.topologies[0])
+            guard = Guard()
+        digests = {topology.name: live(harness(), topology, guard) for topology in harness.topologies}
+        found = {"digests": digests, "touched": list(guard.touched) if guard else []}
+    else:
+        found = next(steps(harness(), topology) for topology in harness.topologies if topology.name == mode)
+    print(json.dumps(found))  # noqa: T201
 
 
 if __name__ == "__main__":

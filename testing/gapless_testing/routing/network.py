@@ -10,9 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from hashlib import blake2b
 from heapq import heappop, heappush
 from random import Random
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Protocol, get_args
+
+from msgspec.structs import replace
 
 from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
@@ -31,6 +35,10 @@ DRAINED = 256 << 10
 """How much of what waited an end reads at a time."""
 WAKES_MAX = 100
 """So often a router may be woken at one moment; more is a loop without an end."""
+LATE = 8 * SECOND
+"""How late a frame is at most that comes once more."""
+TOLD: frozenset[type] = frozenset(get_args(Told))
+SAID: frozenset[type] = frozenset(get_args(Effect))
 
 
 class StandIn(Protocol):
@@ -73,6 +81,8 @@ class BrokerHost:
         self.routers = 0
         """How many routers it has had."""
         self._numbers = 0
+        self._stamp: tuple[Any, dict[str, int]] = ({}, {})
+        """The last stamp that its router said, and what it was then."""
         self._wake_at: int | None = None
         self._wakes = (0, 0)
 
@@ -80,6 +90,11 @@ class BrokerHost:
     def now(self) -> int:
         """The time."""
         return self.network.now
+
+    @property
+    def incarnation(self) -> int:
+        """Names its process and router. That of a later one may be the lower number."""
+        return int.from_bytes(blake2b(f"{self.name} {self.routers}".encode(), digest_size=4).digest(), "big")
 
     @property
     def up(self) -> bool:
@@ -120,11 +135,16 @@ class BrokerHost:
         self.routers += 1
         self.router = network.harness.make()
         self._handlers = self.router.handlers()
+        self._stamp = {}, {}
         self._wake_at = None
+        if missing := sorted(kind.__name__ for kind in TOLD - self._handlers.keys()):
+            raise ContractError(Clause.SEAM, f"handlers() takes no {', '.join(missing)}", self.name, self.now)
         harness, topology = network.harness, network.topology
         seed = network.random.getrandbits(63)
-        config = harness.config(topology, self.name)
-        self.tell(RouterContext(self.name, seed, harness.network(topology), config, dict(self.saved)))
+        config = unchanging(harness.config(topology, self.name))
+        plan = harness.network(topology)
+        plan = replace(plan, nodes=unchanging(plan.nodes))
+        self.tell(RouterContext(self.name, seed, plan, config, unchanging(self.saved)))
 
     # ------------------------------------------------------------------------------ the router
 
@@ -152,7 +172,9 @@ class BrokerHost:
         network.contract.informed(self.name, self.now, fact)
         with network.guard:
             effects = list(self._handlers[type(fact)](self.now, fact))
+        self._check_stamp(type(fact).__name__)
         for effect in effects:
+            self._check_effect(type(fact).__name__, effect)
             network.note(self.name, "said", effect)
             network.contract.said(self.name, self.now, effect)
         self._check_frames(type(fact).__name__, effects)
@@ -168,6 +190,29 @@ class BrokerHost:
             if room.link in self.links:
                 self.tell(room)
 
+    def _check_effect(self, told: str, effect: Effect) -> None:
+        """It is one, and a link that it names is one that the router was told of."""
+        if type(effect) not in SAID:
+            what = f"{effect!r} in answer to {told}, which is no effect of gapless.core.network.seam"
+            raise ContractError(Clause.SEAM, what, self.name, self.now)
+        if type(effect) is routing.Know and effect.knowledge.stamp:
+            self._stamp = effect.knowledge.stamp, dict(effect.knowledge.stamp)
+
+    def _check_stamp(self, told: str) -> None:
+        """Silence that was said cannot say more afterwards, because its stamp is a table that goes on changing."""
+        stamp, before = self._stamp
+        if stamp != before:
+            what = f"the stamp {before}, which it had said, is {stamp} after {told}"
+            raise ContractError(Clause.TRUTH, what, self.name, self.now)
+
+    def _link(self, number: int) -> VirtualLink:
+        """A link by its number. A router knows which it has: it was told of each that came or went."""
+        link = self.links.get(number)
+        if link is None:
+            what = f"link {number} is used, and there are {sorted(self.links) or 'none'}"
+            raise ContractError(Clause.SEAM, what, self.name, self.now)
+        return link
+
     def _check_frames(self, told: str, effects: list[Effect]) -> None:
         """How many frames there are, and how large: no event or batch in these tests is larger than a frame may be."""
         frames = [effect.frame for effect in effects if type(effect) is routing.SendFrame]
@@ -179,15 +224,11 @@ class BrokerHost:
 
     def _act(self, effect: Effect) -> None:
         if type(effect) is routing.SendFrame:
-            link = self.links.get(effect.link)
-            if link is not None:
-                link.send(self, effect.frame)
+            self._link(effect.link).send(self, effect.frame)
         elif type(effect) is routing.Dial:
             self.network.dial(self.name, effect.peer)
         elif type(effect) is routing.Hangup:
-            link = self.links.get(effect.link)
-            if link is not None:
-                self.network.hang_up(link)
+            self.network.hang_up(self._link(effect.link))
         elif type(effect) is routing.Save:
             self._save(effect)
         else:
@@ -255,6 +296,10 @@ class VirtualLink:
         """Frames for each end that it has not read."""
         self._pending = {one.name: 0, other.name: 0}
 
+    def waiting(self, host: BrokerHost) -> int:
+        """How many bytes wait for an end to read them."""
+        return self._pending[host.name]
+
     @property
     def pair(self) -> tuple[BrokerId, BrokerId]:
         """The names of the ends, in order."""
@@ -277,15 +322,21 @@ class VirtualLink:
 
     def drain(self, peer: BrokerHost) -> None:
         """An end reads again: what waits for it goes on, not all of it at once."""
+        if peer.name in self.network.deaf:
+            return
+        self.take(peer, DRAINED)
+        if self.alive and self._waiting[peer.name]:
+            self.network.later(10 * MS, lambda: self.drain(peer))
+
+    def take(self, peer: BrokerHost, size: int) -> None:
+        """An end reads so many bytes, or the frame with which it is as many."""
         waiting, total = self._waiting[peer.name], 0
-        while self.alive and waiting and total < DRAINED and peer.name not in self.network.deaf:
+        while self.alive and waiting and total < size:
             frame = waiting.popleft()
             total += len(frame)
             self._change_pending(peer, -len(frame))
             self._carry(peer, frame)
         self.peer(peer).tell_of_room()
-        if self.alive and waiting:
-            self.network.later(10 * MS, lambda: self.drain(peer))
 
     def _change_pending(self, peer: BrokerHost, size: int) -> None:
         host, before = self.peer(peer), self._pending[peer.name]
@@ -302,9 +353,12 @@ class VirtualLink:
             at = network.now + delay
             if network.streams:
                 at = self._arrived[peer.name] = max(at, self._arrived[peer.name])
-            network.later(at - network.now, lambda: self._arrive(peer, frame))
+            network.later(at - network.now, lambda: self.arrive(peer, frame))
+        if network.faults.late and not network.streams and network.random.random() < network.faults.late:
+            network.later(network.random.randrange(LATE), lambda: network.arrive_late(self.pair, peer, frame))
 
-    def _arrive(self, host: BrokerHost, frame: bytes) -> None:
+    def arrive(self, host: BrokerHost, frame: bytes) -> None:
+        """A frame is there, if the link still is."""
         if self.alive:
             host.tell(routing.FrameArrived(self.numbers[host.name], frame))
 
@@ -406,6 +460,10 @@ class VirtualNetwork:
             link.cut(told=(link.peer(host),))
         host.links.clear()
 
+    def ends(self) -> Iterator[tuple[VirtualLink, BrokerHost]]:
+        """Both ends of every link that is up."""
+        return ((link, host) for link in self._links.values() for host in link.ends)
+
     def deafen(self, host: BrokerHost) -> None:
         """A broker is there, and reads nothing from any link."""
         self.deaf[host.name] = None
@@ -435,7 +493,12 @@ class VirtualNetwork:
         link = self._links[pair] = VirtualLink(self, one, other)
         for host in link.ends:
             peer = link.peer(host)
-            host.tell(routing.LinkUp(link.numbers[host.name], peer.name, peer.roles, peer.routers))
+            host.tell(routing.LinkUp(link.numbers[host.name], peer.name, peer.roles, peer.incarnation))
+
+    def arrive_late(self, pair: tuple[BrokerId, BrokerId], host: BrokerHost, frame: bytes) -> None:
+        """A frame comes on the link that there is now, whoever said it, and to whom."""
+        if pair in self._links:
+            self._links[pair].arrive(host, frame)
 
     def _mend(self) -> None:
         """Every now and then, links that should be there are made."""
@@ -463,6 +526,11 @@ class VirtualNetwork:
         if host.up:
             host.crash()
             self.later(self.random.randrange(50, 4000) * MS, host.start)
+
+
+def unchanging(rows: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """The rows as a fact has them: who would change what it is told meets a TypeError."""
+    return MappingProxyType(dict(rows))
 
 
 def _pair(one: BrokerId, other: BrokerId) -> tuple[BrokerId, BrokerId]:

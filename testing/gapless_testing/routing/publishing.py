@@ -16,9 +16,11 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import MILLISECOND, STEP, PubendId, ShbId, Tick
 from gapless.core.wire.messages import TickRun
 from gapless_testing.routing.faults import MS, SECOND
-from gapless_testing.routing.network import BrokerHost
+from gapless_testing.routing.network import BrokerHost, unchanging
 
 SILENCE_EVERY = SECOND
+TOPICS = ("fish", "fowl.*", "meat", "nobody.#")
+"""What it may carry."""
 CHUNK = 50
 """The most events in one answer."""
 
@@ -59,6 +61,9 @@ class PublishingStandIn:
         self.lost: Tick = 0
         self.members: dict[ShbId, Tick] = {}
         self.minima = Minima(0, 0)
+        self.sealed = False
+        self.damaged: tuple[Tick, Tick] = (0, 0)
+        """What of its log cannot be read any more, and was given up."""
         self.gives_up = True
         """Whether it chops what is released."""
         self.ticks: list[Tick] = []
@@ -81,7 +86,16 @@ class PublishingStandIn:
     @property
     def meta(self) -> PubendMeta:
         """What it is."""
-        return PubendMeta(self.pubend, self.host.name, created=self.created, stable=self.stable)
+        return PubendMeta(
+            self.pubend,
+            self.host.name,
+            TOPICS,
+            created=self.created,
+            sealed=self.sealed,
+            voids=((1, 2),),
+            stable=self.stable,
+            residue=self.number,
+        )
 
     # ------------------------------------------------------------------------------ coming and going
 
@@ -99,7 +113,7 @@ class PublishingStandIn:
 
     def introduce(self) -> None:
         """Hands the membership over."""
-        self.host.tell(routing.Opened(self.meta, dict(self.members)))
+        self.host.tell(routing.Opened(self.meta, unchanging(self.members)))
 
     def attend(self, effect: Effect) -> None:
         """What the router asks of a PHB."""
@@ -111,10 +125,15 @@ class PublishingStandIn:
             self._hold(effect)
         elif isinstance(effect, routing.Released) and effect.pubend == self.pubend:
             self._release(effect)
-        elif isinstance(effect, routing.Submit):
+        elif isinstance(effect, routing.Submit) and self._takes(effect.pub.pubend):
             self._submit(effect.pub, effect.reply_to)
-        elif isinstance(effect, routing.SubmitOpen):
+        elif isinstance(effect, routing.SubmitOpen) and self._takes(effect.request.pubend):
             self._soon(lambda: self._open(effect.request, effect.reply_to))
+
+    def _takes(self, pubend: PubendId) -> bool:
+        """Whether it answers a publisher: of a pubend that is not here, and of none, the first of its broker does."""
+        here = [stand_in.pubend for stand_in in self.host.stand_ins if isinstance(stand_in, PublishingStandIn)]
+        return pubend == self.pubend or (pubend not in here and self.pubend == here[0])
 
     def _soon(self, action: Callable[[], None]) -> None:
         """After a write, or a read, of a few milliseconds."""
@@ -148,7 +167,7 @@ class PublishingStandIn:
     def promise(self) -> None:
         """Tells silence up to now, if nothing is pending."""
         upto = tick_at(self.host.now)
-        if not self._pending and upto > self.stable:
+        if not self._pending and not self.sealed and upto > self.stable:
             self._last = max(self._last, upto)
             self._say(upto, EMPTY)
 
@@ -165,9 +184,18 @@ class PublishingStandIn:
         if want.ranges and want.ranges[-1][1] > self.stable:
             self.promise()
         for lo, hi in want.ranges:
-            at, end = lo, min(hi, self.stable)
-            while at < end:
-                at = self._reply(at, end, reply_to)
+            end, (damaged, mended) = min(hi, self.stable), self.damaged
+            self._reply_all(lo, min(end, damaged), reply_to)
+            self._reply_damage(max(lo, damaged), min(end, mended), reply_to)
+            self._reply_all(max(lo, mended), end, reply_to)
+
+    def _reply_all(self, lo: Tick, hi: Tick, reply_to: Hashable) -> None:
+        while lo < hi:
+            lo = self._reply(lo, hi, reply_to)
+
+    def _reply_damage(self, lo: Tick, hi: Tick, reply_to: Hashable) -> None:
+        if lo < hi:
+            self.host.tell(routing.Know(Knowledge.of_damage(self.pubend, lo, hi, self.lost), reply_to))
 
     def _reply(self, lo: Tick, hi: Tick, reply_to: Hashable) -> Tick:
         """One chunk of an answer; returns where it ends."""
@@ -209,9 +237,9 @@ class PublishingStandIn:
         known = self._holds.get(row.shb)
         if known is None or known.version < row.version:
             raised = {sid: max(tick, self.lost) for sid, tick in row.at.items()}
-            known = self._holds[row.shb] = Hold(row.shb, row.pubend, row.version, raised)
+            known = self._holds[row.shb] = Hold(row.shb, row.pubend, row.version, unchanging(raised))
         if known.version == row.version:
-            held = Held(row.shb, self.pubend, known.version, dict(known.at), self.stable)
+            held = Held(row.shb, self.pubend, known.version, known.at, self.stable)
             self._soon(lambda: self.host.tell(held))
 
     def _release(self, said: routing.Released) -> None:
@@ -240,7 +268,8 @@ class PublishingStandIn:
             self._submitted(reply_to, request.pubend, Outcome(Verdict.REJECTED, "there is no such pubend here"))
             return
         row = self._publishers.setdefault(request.publisher, LoggedPublisher())
-        row.epoch += 1
+        if request.ending is None and not request.keyed:
+            row.epoch += 1
         self._submitted(reply_to, self.pubend, Outcome(Verdict.OK, sequence=row.last, epoch=row.epoch))
 
     def _submit(self, pub: Pub, reply_to: Hashable) -> None:

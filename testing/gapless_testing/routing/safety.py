@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
 from gapless_testing.routing.harness import RouterFixtures, RouterHarness
+from gapless_testing.routing.service import linked
+from gapless_testing.routing.topology import Topology
 from gapless_testing.routing.world import live_through
 
 BAD_LINKS = RoutingFaults(loss=0.1, duplicates=0.1, jitter=150 * MS, cut_every=5 * SECOND)
@@ -18,12 +20,12 @@ CHANGING_ON_BAD_LINKS = RoutingFaults(
 )
 VANISHING = RoutingFaults(vanish_every=2 * SECOND, change_every=2 * SECOND, jitter=5 * MS)
 CRASHING = RoutingFaults(crash_every=4 * SECOND, change_every=3 * SECOND, jitter=5 * MS)
-EVERYTHING = RoutingFaults(0.05, 0.05, 100 * MS, 8 * SECOND, 6 * SECOND, 6 * SECOND, 1 * SECOND)
+EVERYTHING = RoutingFaults(0.05, 0.05, 100 * MS, 8 * SECOND, 6 * SECOND, 6 * SECOND, 1 * SECOND, late=0.02)
 
 
-def live_through_all(harness: RouterHarness, faults: RoutingFaults) -> None:
-    """Lives through these faults in every network, several times."""
-    for topology in harness.topologies:
+def live_through_all(harness: RouterHarness, faults: RoutingFaults, *topologies: Topology) -> None:
+    """Lives through these faults in every network, or in these, several times."""
+    for topology in topologies or harness.topologies:
         for seed in range(harness.seeds):
             live_through(harness, topology, seed, faults)
 
@@ -37,7 +39,7 @@ class SafetyTests(RouterFixtures):
 
     def test_links_go_wrong(self, harness: RouterHarness) -> None:
         """Links go down and come back; those that are no streams lose, repeat and reorder too."""
-        live_through_all(harness, BAD_LINKS)
+        live_through_all(harness, BAD_LINKS, *linked(harness))
 
     def test_interest_changes(self, harness: RouterHarness) -> None:
         """Subscriptions come and go all the time: no silence is filtered by another interest than its stamp says."""
@@ -45,7 +47,7 @@ class SafetyTests(RouterFixtures):
 
     def test_interest_changes_while_links_go_wrong(self, harness: RouterHarness) -> None:
         """Changes are lost and overtaken: none may be applied over a hole."""
-        live_through_all(harness, CHANGING_ON_BAD_LINKS)
+        live_through_all(harness, CHANGING_ON_BAD_LINKS, *linked(harness))
 
     def test_routers_vanish(self, harness: RouterHarness) -> None:
         """A router is replaced by one that knows nothing: that costs time, and nothing else."""

@@ -19,7 +19,7 @@ from gapless.selectors.filters import Filter
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.faults import MS, SECOND
 from gapless_testing.routing.interests import matches
-from gapless_testing.routing.network import BrokerHost
+from gapless_testing.routing.network import BrokerHost, unchanging
 
 POLL_EVERY = 100 * MS
 STALLED_AFTER = 3 * SECOND
@@ -77,6 +77,8 @@ class Following:
     held: int = 0
     """The highest version of the row that was answered."""
     probed: Tick = 0
+    sealed: bool = False
+    """Whether it was told so, ever."""
 
 
 class SubscribingStandIn:
@@ -94,6 +96,8 @@ class SubscribingStandIn:
         """When each pubend was last said to count it."""
         self.asks = True
         """Whether it asks for what is missing."""
+        self.frozen = False
+        """Whether its applications are done with nothing more."""
         self._writing = False
         self._announced_in = 0
         """The process that said its whole interest; the first announcement of each is that."""
@@ -140,7 +144,7 @@ class SubscribingStandIn:
     def introduce(self) -> None:
         """Says the whole interest."""
         if self.version:
-            self.host.tell(Interest(self.shb, 0, self.version, dict(self.filters), full=True))
+            self.host.tell(Interest(self.shb, 0, self.version, unchanging(self.filters), full=True))
 
     def change(self, edit: Callable[[dict[int, Filter]], None]) -> None:
         """Changes the interest: a new version, announced when it is durable."""
@@ -163,7 +167,7 @@ class SubscribingStandIn:
         for following in self.streams.values():
             following.required.append((following.head, self.version))
         if self._announced_in == self.host.process:
-            add = {sid: wanted for sid, wanted in filters.items() if before.get(sid) != wanted}
+            add = unchanging({sid: wanted for sid, wanted in filters.items() if before.get(sid) != wanted})
             drop = frozenset(sid for sid in before if sid not in filters)
             self.host.tell(Interest(self.shb, self.version - 1, self.version, add, drop))
         else:
@@ -202,6 +206,7 @@ class SubscribingStandIn:
             following = Following(seen.meta, at, at, stream, delivered=at, released=at, moved_at=self._now)
             following.required.append((at, self.version))
             self.streams[seen.meta.pubend] = following
+        following.sealed |= seen.meta.sealed
         self._aim(following, seen.meta.stable)
 
     def _deliver(self, knowledge: Knowledge) -> None:
@@ -280,6 +285,8 @@ class SubscribingStandIn:
     def _report(self, following: Following, head: Tick) -> None:
         """Makes durable how far it is, and then says so."""
         released = max(following.released, head - self._random.choice(LAGS))
+        if self.frozen:
+            released = following.released
 
         def durable() -> None:
             following.delivered = max(following.delivered, head)
@@ -293,7 +300,7 @@ class SubscribingStandIn:
         """Needs everything kept that it has not released."""
         version = following.row.version + 1 if following.row else 1
         at = {} if version % 3 == 0 else {1: following.released}
-        following.row = Hold(self.shb, following.meta.pubend, version, at)
+        following.row = Hold(self.shb, following.meta.pubend, version, unchanging(at))
         self.host.tell(following.row)
 
     def read(self, following: Following, behind: Tick) -> None:

@@ -21,7 +21,7 @@ from gapless.core.network.facts import Interest, Verdict
 from gapless.core.stream.knowledge import Knowledge
 from gapless_testing.routing import ALONE, RouterHarness
 from gapless_testing.routing.clients import columns
-from gapless_testing.routing.isolation import CallDigest, live, live_elsewhere, plain, touches
+from gapless_testing.routing.isolation import DIGESTS, GUARDED, CallDigest, live, live_elsewhere, plain, touches
 from unit.gapless_testing.routing.seam import FISH, events
 
 
@@ -78,7 +78,7 @@ class Inside:
 def test_the_same_is_seen_elsewhere() -> None:
     harness = Inside.Harness()
 
-    assert live_elsewhere(harness, 1) == {"digests": {"alone": live(harness, ALONE)}, "touched": []}
+    assert live_elsewhere(harness, 1, GUARDED) == {"digests": {"alone": live(harness, ALONE)}, "touched": []}
 
 
 def test_a_harness_that_cannot_be_made_elsewhere() -> None:
@@ -86,7 +86,7 @@ def test_a_harness_that_cannot_be_made_elsewhere() -> None:
         pass
 
     with pytest.raises(TypeError, match="put it at the top of a module"):
-        live_elsewhere(Local(), 1)
+        live_elsewhere(Local(), 1, DIGESTS)
 
 
 class Failing(LocalHarness):
@@ -96,7 +96,7 @@ class Failing(LocalHarness):
 
 def test_a_harness_that_fails_elsewhere() -> None:
     with pytest.raises(AssertionError, match=r"(?s)Failing fails in another process.*it cannot be made"):
-        live_elsewhere(Failing(), 1)
+        live_elsewhere(Failing(), 1, DIGESTS)
 
 
 def test_the_guard_looks_on_only_when_it_should() -> None:

@@ -11,13 +11,18 @@ from gapless.core.network.facts import (
     LINK_LOW,
     Dial,
     Hangup,
+    Know,
     NetworkMap,
     NetworkNode,
+    Post,
     Probe,
     Save,
     SendFrame,
+    Wake,
+    Want,
 )
 from gapless.core.network.seam import Effect
+from gapless.core.stream.knowledge import Knowledge
 from gapless_testing.routing import CHAIN, PAIR, Clause, Topology
 from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
 from gapless_testing.routing.network import PENDING_MAX, BrokerHost, VirtualNetwork
@@ -163,8 +168,84 @@ def test_of_a_link_that_is_gone_nothing_waits() -> None:
 def test_a_link_comes_up_at_both_ends() -> None:
     made = network()
 
-    assert router(made, "p").called("link_up") == [(1, "s", frozenset({"shb"}), 1)]
-    assert router(made, "s").called("link_up") == [(1, "p", frozenset({"phb"}), 1)]
+    p, s = made.hosts["p"].incarnation, made.hosts["s"].incarnation
+    assert router(made, "p").called("link_up") == [(1, "s", frozenset({"shb"}), s)]
+    assert router(made, "s").called("link_up") == [(1, "p", frozenset({"phb"}), p)]
+
+
+def test_an_incarnation_is_a_name_and_no_number_that_rises() -> None:
+    host = network().hosts["p"]
+    seen = []
+    for _ in range(20):
+        host.vanish()
+        seen.append(host.incarnation)
+
+    assert len(set(seen)) == len(seen)
+    assert seen != sorted(seen)
+
+
+def test_a_frame_may_come_once_more_on_a_later_link() -> None:
+    made = network()
+    made.faults = RoutingFaults(late=1.0)
+    send(made, 50)
+    made.hosts["s"].vanish()
+    made.run(20 * SECOND)
+
+    assert 30 < len(frames(made, "s")) <= 50
+    assert {link for link, _ in router(made, "s").called("frame")} == {2}
+
+
+def test_nothing_comes_late_on_streams() -> None:
+    made = network(ScriptedHarness(streams=True))
+    made.faults = RoutingFaults(late=1.0)
+    send(made, 5)
+    made.run(20 * SECOND)
+
+    assert len(frames(made, "s")) == 5
+
+
+@pytest.mark.parametrize("effect", ["full", Want("p@1", ((1, 2),), None, "s:store"), None])
+def test_what_is_no_effect_is_noticed(effect: Any) -> None:
+    with breaks(Clause.SEAM, "no effect"):
+        network(ScriptedHarness(lambda _router, method, _arguments: [effect] if method == "start" else []))
+
+
+@pytest.mark.parametrize("effect", [SendFrame(9, b"to nobody"), Hangup(9)])
+def test_a_link_that_is_not_there_is_noticed(effect: Effect) -> None:
+    with breaks(Clause.SEAM, r"link 9 is used, and there are \[1\]"):
+        network().hosts["p"]._act(effect)
+
+
+def test_a_fact_that_nothing_takes_is_noticed() -> None:
+    class Deaf(ScriptedHarness):
+        def make(self) -> Any:
+            made = super().make()
+            handlers = {kind: handler for kind, handler in made.handlers().items() if kind is not Post}
+            made.handlers = lambda: handlers  # type: ignore[method-assign]
+            return made
+
+    with breaks(Clause.SEAM, r"handlers\(\) takes no Post"):
+        network(Deaf())
+
+
+def test_what_a_router_is_told_cannot_be_changed() -> None:
+    context = router(network(), "p").context
+
+    for rows in (context.config, context.saved, context.network.nodes):
+        with pytest.raises(TypeError):
+            rows["more"] = 1  # type: ignore[index]
+
+
+def test_a_stamp_that_changes_afterwards_is_noticed() -> None:
+    stamp = {"s:store": 1}
+    said = Know(Knowledge("p@1", 1, 2, stamp=stamp))
+    made = network(ScriptedHarness())
+    made.hosts["s"]._check_effect("Know", said)
+    made.hosts["s"].tell(Wake())
+    stamp["s:store"] = 2
+
+    with breaks(Clause.TRUTH, "which it had said"):
+        made.hosts["s"].tell(Wake())
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -222,7 +303,6 @@ def test_a_network_that_was_parted_joins_under_new_numbers() -> None:
 
     assert [link for link, *_ in router(made, "p").called("link_up")] == [1, 2]
     send(made, 1, link=2)
-    send(made, 1, link=1)
     made.run(SECOND)
     assert frames(made, "s") == [b"0"]
 
@@ -260,10 +340,12 @@ def test_a_router_that_vanishes_is_replaced_and_told_what_there_is() -> None:
     assert after is not before
     assert after.context.seed != before.context.seed
     assert bystander.notes == ["introduce", "later"]
-    assert [(link, incarnation) for link, _, _, incarnation in after.called("link_up")] == [(2, 1)]
+    assert [(link, incarnation) for link, _, _, incarnation in after.called("link_up")] == [
+        (2, made.hosts["s"].incarnation)
+    ]
     assert before.called("link_down") == []
     assert router(made, "s").called("link_down") == [(1,)]
-    assert router(made, "s").called("link_up")[-1] == (2, "p", frozenset({"phb"}), 2)
+    assert router(made, "s").called("link_up")[-1] == (2, "p", frozenset({"phb"}), made.hosts["p"].incarnation)
 
 
 def test_a_process_that_crashes_takes_everything_with_it_but_what_was_saved() -> None:
@@ -297,7 +379,6 @@ def test_what_a_router_says_goes_to_who_stands_around_it() -> None:
     made = network()
     bystander = Bystander(made.hosts["p"])
     made.hosts["p"]._act(effect)
-    made.hosts["p"]._act(SendFrame(9, b"to nobody"))
     assert bystander.notes == []
     made.hosts["p"]._act(Probe("p@1", 1))
 

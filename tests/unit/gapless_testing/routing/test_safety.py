@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance import broken_by_change
 from conformance import broken_routers as broken
 from conformance.broken_routers import Breach, covers
 from gapless_testing.routing.breaches import Clause
@@ -27,10 +28,10 @@ BREACHES = [
     Breach(broken.AnswersHoldsItself, Suite.test_nothing_goes_wrong, Clause.HOLD),
     Breach(broken.Chatters, Suite.test_nothing_goes_wrong, Clause.BOUNDED),
     Breach(broken.NeverSleeps, Suite.test_nothing_goes_wrong, Clause.BOUNDED),
-    Breach(broken.ForgetsWants, Suite.test_links_go_wrong, Clause.ANSWER),
+    Breach(broken_by_change.NeverAsks, Suite.test_links_go_wrong, Clause.ANSWER),
     Breach(broken.FiltersWithoutHeaders, Suite.test_interest_changes, Clause.TRUTH),
     Breach(broken.FiltersByAHole, Suite.test_interest_changes, Clause.TRUTH),
-    Breach(broken.FiltersByAHole, Suite.test_interest_changes_while_links_go_wrong, Clause.TRUTH),
+    Breach(broken_by_change.FiltersByAHoleOnLinks, Suite.test_interest_changes_while_links_go_wrong, Clause.TRUTH),
     Breach(broken.MissesItsState, Suite.test_routers_vanish, Clause.ANSWER),
     Breach(broken.MissesItsState, Suite.test_brokers_crash, Clause.ANSWER),
     Breach(broken.MissesItsState, Suite.test_everything_goes_wrong, Clause.ANSWER),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance import broken_by_change
 from conformance import broken_routers as broken
 from conformance.broken_routers import Breach, covers, noticed
 from gapless_sim.hostile.router import HostileRouter
@@ -21,7 +22,7 @@ BREACHES = [
     Breach(broken.TakesTheFirstPartForTheWhole, Suite.test_an_interest_larger_than_a_frame_is_served, Clause.TRUTH),
     Breach(broken.NeverAsksForALostPart, Suite.test_of_a_large_interest_what_is_lost_comes_again, Clause.PUSH),
     Breach(broken.ForgetsWants, Suite.test_a_want_is_answered, Clause.ANSWER),
-    Breach(broken.ForgetsEverything, Suite.test_what_nobody_pushed_is_there_for_the_asking, Clause.ANSWER),
+    Breach(broken_by_change.NeverAsks, Suite.test_what_nobody_pushed_is_there_for_the_asking, Clause.ANSWER),
     Breach(broken.KeepsProbes, Suite.test_a_probe_arrives, Clause.PUSH),
     Breach(broken.KeepsHolds, Suite.test_a_hold_is_answered, Clause.HOLD),
     Breach(broken.NeverReleases, Suite.test_a_release_waits_for_all_and_then_comes, Clause.MINIMA),
@@ -29,6 +30,10 @@ BREACHES = [
     Breach(broken.ChangesMail, Suite.test_mail_arrives_where_it_was_sent, Clause.MAIL),
     Breach(broken.DeliversMailToAnybody, Suite.test_mail_arrives_where_it_was_sent, Clause.MAIL),
     Breach(broken.NeverLogs, Suite.test_a_publisher_is_served_where_the_pubend_is, Clause.PLACE),
+    Breach(broken_by_change.PushesAnswers, Suite.test_events_come_without_being_asked_for, Clause.PUSH),
+    Breach(broken_by_change.PushesAnswers, Suite.test_an_answer_says_that_it_is_one, Clause.ANSWER),
+    Breach(broken_by_change.ReleasesAsOne, Suite.test_a_release_waits_for_all_and_then_comes, Clause.MINIMA),
+    Breach(broken_by_change.ForgetsWhoAsks, Suite.test_a_batch_goes_through_as_it_is, Clause.PLACE),
     Breach(broken.NeverAnswers, Suite.test_every_call_to_place_something_ends_everywhere, Clause.PLACE),
 ]
 

@@ -21,14 +21,14 @@ def world() -> RouterWorld:
 
 
 def test_it_is_busy_and_settles(world: RouterWorld) -> None:
-    (shb,), (pubend,), (client,) = world.shbs, world.pubends, world.clients
+    (shb,), (pubend, _), (client,) = world.shbs, world.pubends, world.clients
     following = shb.streams[pubend.pubend]
     world.settle()
 
     assert len(following.received) > 20
     assert client.logged > 10
     assert pubend.lost > 0
-    assert following.row is not None
+    assert any(followed.row is not None for followed in shb.streams.values())
     assert following.probed > 0
     count = len(pubend.ticks)
     world.run(5)
@@ -51,18 +51,21 @@ def test_every_broker_has_who_belongs_there() -> None:
 
 def test_an_event_that_is_missing_at_the_end(world: RouterWorld) -> None:
     """Whatever the observer saw: the application's events are counted too."""
-    (following,) = world.shbs[0].streams.values()
+    following = world.shbs[0].streams["a-events@1"]
+    count = len(following.received)
     gone = following.received.pop(3)
 
-    with breaks(Clause.TRUTH, rf"has other events of a-events@1 at \[{gone}\]"):
+    with breaks(
+        Clause.TRUTH, rf"has {count - 1} of the {count}.* events of a-events@1 .*without \[{gone}\], and with \[\]"
+    ):
         world.settle()
 
 
 def test_an_event_too_many_at_the_end(world: RouterWorld) -> None:
-    (following,) = world.shbs[0].streams.values()
+    following = world.shbs[0].streams["a-events@1"]
     following.received.insert(0, following.received[0] - 1)
 
-    with breaks(Clause.TRUTH, "has other events"):
+    with breaks(Clause.TRUTH, r"without \[\], and with \["):
         world.settle()
 
 

@@ -1,0 +1,172 @@
+"""What changes around a router, one thing at a time: brokers, routers, members, pubends, and what is on the links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from gapless.core.network import facts as routing
+from gapless.core.network.facts import BrokerId, OpenRequest
+from gapless.core.network.release import Minima
+from gapless_testing.routing.breaches import Clause, ContractError
+from gapless_testing.routing.faults import MS, RoutingFaults
+from gapless_testing.routing.harness import RouterFixtures, RouterHarness
+from gapless_testing.routing.network import BrokerHost
+from gapless_testing.routing.service import WARM_UP, check_released, check_served, linked, pairs, quiet_worlds, wait
+from gapless_testing.routing.topology import PHB, Topology
+from gapless_testing.routing.world import RouterWorld
+
+GONE = "gone:store"
+"""An SHB that is counted, and never reports."""
+OVERTAKING = RoutingFaults(loss=0.1, duplicates=0.2, jitter=300 * MS, late=0.3)
+INSTANCES = 24
+
+
+def ways_round(topology: Topology) -> Iterator[BrokerId]:
+    """The brokers without a role that everybody else can do without."""
+    for absent, roles in topology.brokers.items():
+        others = [broker for broker in topology.brokers if broker != absent]
+        reached, before = set(others[:1]), 0
+        while len(reached) > before:
+            before = len(reached)
+            reached |= {end for link in topology.links if reached & {*link} and absent not in link for end in link}
+        if not roles and len(reached) == len(others):
+            yield absent
+
+
+class ChangingTests(RouterFixtures):
+    """C1, C2, C4, C5, C7 and C9, when something changes."""
+
+    def test_there_is_a_way_round_a_broker_that_is_gone(self, harness: RouterHarness) -> None:
+        """Where the map has another path, everybody is served on it, and nobody waits for the broker."""
+        found = [(topology, absent) for topology in harness.topologies for absent in ways_round(topology)]
+        if not found:
+            pytest.skip("no network of this harness has two ways to anybody")
+        for topology, absent in found:
+            for world in quiet_worlds(harness, topology):
+                world.network.hosts[absent].crash()
+                world.run(WARM_UP)
+                for pubend in world.pubends:
+                    world.publish(pubend, 5)
+                world.settle()
+
+    def test_a_router_that_was_replaced_serves_as_soon_as_the_first(self, harness: RouterHarness) -> None:
+        """However long the one lived: the others take the next one for what it is, and not for a repetition."""
+        for world in quiet_worlds(harness):
+            hosts = world.network.hosts.values()
+            for replaced in (
+                [host for host in hosts if PHB in host.roles],
+                [host for host in hosts if PHB not in host.roles],
+            ):
+                world.run(3 * WARM_UP)
+                for host in replaced:
+                    host.vanish()
+                world.run(WARM_UP)
+                check_served(world, "meat")
+
+    def test_who_is_retired_is_not_waited_for(self, harness: RouterHarness) -> None:
+        """A membership that is handed over replaces the one before: while a member is away, nothing is released."""
+        for world in quiet_worlds(harness):
+            pairs(world)
+            for pubend in world.pubends:
+                pubend.members[GONE] = pubend.stable
+                pubend.introduce()
+            world.run(WARM_UP)
+            for pubend in world.pubends:
+                del pubend.members[GONE]
+                pubend.introduce()
+            check_released(world, f", after {GONE!r} was retired,")
+
+    def test_a_sealed_pubend_is_told_and_released(self, harness: RouterHarness) -> None:
+        """Nothing more is said there: what SHBs report of it stays the same, and a router that is new needs it."""
+        for world in quiet_worlds(harness):
+            everybody = pairs(world)
+            for pubend in world.pubends:
+                pubend.sealed = True
+                pubend.introduce()
+            for shb in world.shbs:
+                shb.introduce()
+            for pair in everybody:
+                what = f"{pair} was not told that it is sealed"
+                wait(world, 10 + harness.push_seconds, Clause.ENROL, what, lambda: pair.following.sealed)  # noqa: B023
+            for pubend in world.pubends:
+                pubend.minima = Minima(0, 0)
+                pubend.host.vanish()
+            check_released(world, ", sealed and with another router,", frozen=True)
+
+    def test_what_was_given_up_as_damaged_is_no_silence(self, harness: RouterHarness) -> None:
+        """Events were there, and cannot be read any more: who asks is told so, or gets them from elsewhere."""
+        for world in quiet_worlds(harness):
+            pairs(world)
+            world.network.part()
+            world.run(1)
+            for pubend in world.pubends:
+                pubend.gives_up = False
+                first = pubend.stable
+                for _ in range(5):
+                    world.publish(pubend, 5)
+                    world.run(0.2)
+                pubend.damaged = first, pubend.stable
+            world.network.join()
+            world.run(WARM_UP)
+            for pair in pairs(world):
+                pair.shb.read(pair.following, pair.following.head)
+            world.settle()
+
+    def test_openings_stay_in_order_whatever_comes_late(self, harness: RouterHarness) -> None:
+        """A frame that waited somewhere while its router was replaced must not open anything any more."""
+        for world in quiet_worlds(harness):
+            pairs(world)
+            world.network.faults = OVERTAKING
+            hosts = list(world.network.hosts.values())
+            for number in range(INSTANCES):
+                for host in hosts:
+                    self._open(host, number, world.pubends[number % 2 and -1].pubend)
+                if number % 8 == 4:
+                    hosts[number // 8 % len(hosts)].vanish()
+                world.run(0.3)
+            world.settle()
+
+    def _open(self, host: BrokerHost, number: int, pubend: str) -> None:
+        """Each process of a client has a name that only this broker uses, and opens it once."""
+        request = OpenRequest(
+            f"writer-{host.name}-{pubend}", f"process-{number}", 1, "fish", pubend, principal="anonymous"
+        )
+        host.tell(routing.SubmitOpen(request, ("opening", pubend, number)))
+
+    def test_what_does_not_parse_is_dropped(self, harness: RouterHarness) -> None:
+        """Whatever another version, or a fault on the way, makes of a frame: nobody fails for it."""
+        for world in quiet_worlds(harness, *linked(harness)):
+            heard: list[tuple[BrokerHost, routing.FrameArrived]] = []
+
+            def hear(broker: BrokerId, _now: int, _direction: str, what: object, world: RouterWorld = world) -> None:
+                if isinstance(what, routing.FrameArrived):
+                    heard.append((world.network.hosts[broker], what))  # noqa: B023
+
+            world.network.observers.append(hear)
+            for pubend in world.pubends:
+                world.publish(pubend, 3)
+            world.run(2)
+            world.network.observers.clear()
+            for host, arrived in heard[-40:]:
+                for frame in _spoilt(arrived.frame):
+                    self._tell(host, routing.FrameArrived(arrived.link, frame))
+            world.settle()
+
+    def _tell(self, host: BrokerHost, arrived: routing.FrameArrived) -> None:
+        try:
+            host.tell(arrived)
+        except ContractError:
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__} ({error}) at a frame that does not parse, {arrived.frame[:40]!r}"
+            raise ContractError(Clause.SEAM, what, host.name, host.now) from error
+
+
+def _spoilt(frame: bytes) -> Iterator[bytes]:
+    """The frame cut, with something behind it, and what never was one."""
+    yield frame[: len(frame) // 2]
+    yield frame + b"\0"
+    yield from (b"", b"\xc1", b"\x92\x90", Random(len(frame)).randbytes(64))  # noqa: S311 - the same each time
