@@ -17,7 +17,7 @@ class WebSocketHarness(TransportHarness):
     malformed = ("", "127.0.0.1", ":7480", "127.0.0.1:", "127.0.0.1:65536", "::1:7480", "a b:1", "ws://host:1")
     carries_bytes = False
     frame_limit = 4096
-    high_water, low_water, pending_max = 128 << 10, 32 << 10, 4 << 20
+    high_water, low_water, pending_max = 128 << 10, 32 << 10, 16 << 20
 
     def transport(self) -> Transport:
         open_transport = plugins.load("transport", "ws")
@@ -26,6 +26,7 @@ class WebSocketHarness(TransportHarness):
             "high_water": self.high_water,
             "low_water": self.low_water,
             "pending_max": self.pending_max,
+            "handshake_timeout": 1.0,
             "close_timeout": 1.0,
         }
         transport: Transport = open_transport(options=options)
