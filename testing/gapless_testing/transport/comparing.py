@@ -41,7 +41,10 @@ def _first_difference(came: Sequence[bytes], expected: Sequence[bytes]) -> str:
 def _altered(came: bytes, expected: bytes, number: int) -> str:
     if len(came) != len(expected):
         return f"#{number} came with {len(came)} bytes instead of {len(expected)}"
-    at = next((at for at, (one, other) in enumerate(zip(came, expected, strict=True)) if one != other), 0)
+    at, upto = 0, len(came)
+    while upto - at > 1:
+        middle = (at + upto) // 2
+        at, upto = (middle, upto) if came[at:middle] == expected[at:middle] else (at, middle)
     seen, wanted = came[at : at + 4].hex(), expected[at : at + 4].hex()
     return f"#{number} came with other bytes at {at}: {seen} instead of {wanted}"
 

@@ -81,7 +81,7 @@ class Watchdog:
     def _where(self) -> str:
         """The innermost calls."""
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001 — there is no public way to another thread's
-        calls = []
+        calls: list[str] = []
         while frame is not None and len(calls) < 3:
             code = frame.f_code
             calls.append(f"{code.co_name} ({code.co_filename}:{frame.f_lineno})")
