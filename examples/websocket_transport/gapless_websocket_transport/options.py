@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class WebSocketOptions(BaseModel):
@@ -22,3 +22,9 @@ class WebSocketOptions(BaseModel):
     """How long the HTTP request may take with which a WebSocket begins."""
     close_timeout: float = Field(default=5.0, gt=0)
     """How long a closed link may take to send what is pending."""
+
+    @model_validator(mode="after")
+    def _marks_are_in_order(self) -> WebSocketOptions:
+        if not self.low_water <= self.high_water <= self.pending_max:
+            raise ValueError("low_water <= high_water <= pending_max must hold")
+        return self
