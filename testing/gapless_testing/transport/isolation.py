@@ -74,6 +74,7 @@ class IsolationTests(SuitePart):
                 far = await connection.ends.get(1)
                 far.link.pause()
                 dialed.link.pause()
+                far.link.send([b"unread"])
                 await settle()
                 handler = weakref.ref(dialed)
                 del dialed
@@ -87,5 +88,6 @@ class IsolationTests(SuitePart):
             held.link.resume()
             held.link.send([b"alive"])
             await far.gets([b"alive"])
+            await held.gets([b"unread"])
             held.link.close()
             await held.end()

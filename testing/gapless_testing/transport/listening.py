@@ -55,6 +55,7 @@ class ListenTests(SuitePart):
         """But makes no new ones."""
         async with connected(harness) as connection:
             await within(connection.listener.close(), "the listener's close did not return")
+            await settle()
             connection.near.link.send([b"still here"])
 
             await connection.far.gets([b"still here"])
