@@ -20,7 +20,7 @@ LIMITS = {
     "frame_limit": 4096,
     "high_water": 128 << 10,
     "low_water": 32 << 10,
-    "pending_max": 16 << 20,
+    "pending_max": 10 << 20,
     "close_timeout": 1.0,
 }
 
@@ -33,7 +33,7 @@ class OurHarness(TransportHarness):
     frame_limit = 4096
     high_water = 128 << 10
     low_water = 32 << 10
-    pending_max = 16 << 20
+    pending_max = 10 << 20
 
     def __init__(self, loop: str) -> None:
         self._loop = loop

@@ -20,7 +20,7 @@ class CloseTests(SuitePart):
     @bounded
     async def test_closing_sends_what_is_pending(self, harness: TransportHarness) -> None:
         """And the reason stays at the end that gave it."""
-        payloads = numbered(0, 1000, size=4000)
+        payloads = numbered(0, 500, size=4000)
         async with connected(harness) as connection:
             connection.near.link.send(payloads)
             connection.near.link.close("all said")

@@ -74,9 +74,9 @@ class ByteTests(SuitePart):
 
     @bounded_on_bytes
     async def test_a_flipped_bit_is_refused(self, harness: TransportHarness) -> None:
-        """In the checksum or in the payload."""
+        """In the checksum or in the payload, at either end of them."""
         frame = encode_frame(b"important")
-        places = range(4, len(frame))
+        places = (4, 7, 8, len(frame) - 1)
         await refuses_each(
             harness, (frame[:place] + bytes([frame[place] ^ 0x10]) + frame[place + 1 :] for place in places)
         )
