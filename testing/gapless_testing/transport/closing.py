@@ -8,8 +8,8 @@ import pytest
 
 from gapless.spi import Link
 from gapless_testing.transport.comparing import difference
-from gapless_testing.transport.connections import clogged, connected, dial, settle
-from gapless_testing.transport.ends import LARGE, PIECE, End, SuitePart, numbered
+from gapless_testing.transport.connections import clogged, connected, dial
+from gapless_testing.transport.ends import LARGE, PIECE, End, SuitePart, numbered, settle
 from gapless_testing.transport.harness import TransportHarness
 from gapless_testing.transport.running import bounded
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from gapless.spi import Link, LinkHandler, Listener, Transport
-from gapless_testing.transport.ends import LARGE, PIECE, End, Ends, numbered, within
+from gapless_testing.transport.ends import LARGE, PIECE, End, Ends, numbered, settle, within
 from gapless_testing.transport.harness import TransportHarness
 
 UNREAD_MAX = 32 << 20
@@ -103,12 +103,6 @@ async def clog(near: End, start: int, level: int, step: int = 4) -> list[bytes]:
         if near.link.pending > level:
             await settle()
     return sent
-
-
-async def settle() -> None:
-    """Gives what must not happen the time to happen: many turns of the loop."""
-    for _ in range(6):
-        await asyncio.sleep(0.001)
 
 
 async def hang_up(writer: asyncio.StreamWriter) -> None:

@@ -44,6 +44,12 @@ async def within(work: Awaitable[Result], what: str) -> Result:
     return task.result()
 
 
+async def settle() -> None:
+    """Gives what must not happen the time to happen: many turns of the loop."""
+    for _ in range(6):
+        await asyncio.sleep(0.001)
+
+
 class SuitePart:
     """What every class of the suite begins with."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gapless_testing.transport.comparing import difference
-from gapless_testing.transport.connections import clog, clogged, connected, settle, unread
-from gapless_testing.transport.ends import LARGE, PIECE, End, SuitePart, numbered
+from gapless_testing.transport.connections import clog, clogged, connected, unread
+from gapless_testing.transport.ends import LARGE, PIECE, End, SuitePart, numbered, settle
 from gapless_testing.transport.harness import TransportHarness
 from gapless_testing.transport.running import bounded
 

@@ -8,8 +8,8 @@ import pytest
 
 from gapless.errors import LocalProtocolError
 from gapless.spi import Link
-from gapless_testing.transport.connections import connected, dial, settle
-from gapless_testing.transport.ends import LARGE, End, SuitePart, numbered
+from gapless_testing.transport.connections import connected, dial
+from gapless_testing.transport.ends import LARGE, End, SuitePart, numbered, settle
 from gapless_testing.transport.harness import TransportHarness
 from gapless_testing.transport.running import bounded
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from gapless.spi import Link, LinkHandler
-from gapless_testing.transport.connections import clogged, connected, dial, listening, settle
-from gapless_testing.transport.ends import End, SuitePart, within
+from gapless_testing.transport.connections import clogged, connected, dial, listening
+from gapless_testing.transport.ends import End, SuitePart, settle, within
 from gapless_testing.transport.harness import TransportHarness
 from gapless_testing.transport.running import bounded
 

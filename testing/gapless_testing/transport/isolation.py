@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 
-from gapless_testing.transport.connections import clog, connected, dial, settle, unread
-from gapless_testing.transport.ends import LARGE, End, SuitePart, numbered
+from gapless_testing.transport.connections import clog, connected, dial, unread
+from gapless_testing.transport.ends import LARGE, End, SuitePart, numbered, settle
 from gapless_testing.transport.harness import TransportHarness
 from gapless_testing.transport.running import bounded
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from gapless.errors import ConfigurationError
-from gapless_testing.transport.connections import connected, dial, listening, settle
-from gapless_testing.transport.ends import End, SuitePart, numbered, within
+from gapless_testing.transport.connections import connected, dial, listening
+from gapless_testing.transport.ends import End, SuitePart, numbered, settle, within
 from gapless_testing.transport.harness import TransportHarness
 from gapless_testing.transport.running import bounded
 

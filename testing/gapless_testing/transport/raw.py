@@ -8,8 +8,8 @@ import tracemalloc
 from collections.abc import Iterable, Iterator
 
 from gapless.core.wire.framing import encode_frame, encode_header
-from gapless_testing.transport.connections import dial, hang_up, listening, settle
-from gapless_testing.transport.ends import End, SuitePart, within
+from gapless_testing.transport.connections import dial, hang_up, listening
+from gapless_testing.transport.ends import End, SuitePart, settle, within
 from gapless_testing.transport.harness import TransportHarness
 from gapless_testing.transport.running import bounded_on_bytes
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from gapless.spi import Link
-from gapless_testing.transport.connections import dial, hang_up, listening, settle
-from gapless_testing.transport.ends import End, SuitePart, within
+from gapless_testing.transport.connections import dial, hang_up, listening
+from gapless_testing.transport.ends import End, SuitePart, settle, within
 from gapless_testing.transport.harness import TransportHarness
 from gapless_testing.transport.running import bounded
 
