@@ -305,7 +305,10 @@ class LinkHandler(Protocol):
         """`Link.pending` fell to the low-water mark after it had been above the high-water mark."""
 
     def on_closed(self, reason: str) -> None:
-        """The link is over: no other call follows. `reason` is for people ("": the other end just closed)."""
+        """The link is over: no other call follows. `reason` is for people ("": the other end just closed).
+
+        A connection that was lost is not "" where the transport can tell it from a goodbye.
+        """
 
 
 class Listener(Protocol):
@@ -320,30 +323,37 @@ class Listener(Protocol):
 
 
 class Transport(Protocol):
-    """Makes links. `options` are the plugin's own settings, already checked by the plugin's factory."""
+    """Makes links.
+
+    The plugin's factory has checked its options: those of a listener are the further keys of its `[[listen]]`; a
+    client's transport has none, but for the certificates of `gapless+tls://`.
+    """
 
     scheme: str
+    """The name of the plugin's entry point: `gapless+SCHEME://ADDRESS` dials through this transport."""
     encrypts: bool
     """Whether what `listen` accepts is `Link.secure`; known before anything is bound."""
 
     def is_loopback(self, address: str) -> bool:
-        """Whether only this machine can reach a listener at `address`.
+        """Whether only this machine can reach a listener at `address`. In doubt it is not so.
 
-        Raises ConfigurationError if it is malformed.
+        A listener that others can reach is refused without TLS: so neither `0.0.0.0` nor `::` is loopback, nor a name
+        that has to be looked up. Raises ConfigurationError if the address is malformed.
         """
 
     async def listen(self, address: str, accept: Callable[[Link], LinkHandler]) -> Listener:
         """Binds `address`; `accept` is called for every new link and returns its handler.
 
+        A connection that is no link yet, because its handshake is not done, is given up after a while.
         Raises ConfigurationError if it cannot. If `accept` raises, that is logged and the link is closed.
         """
 
     async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
         """Connects to `address`; `accept` makes the handler, before `dial` returns.
 
-        Raises OSError if nobody answers, the other end cannot prove who it is, or the way there is barred;
-        ConfigurationError if the address is malformed; and whatever `accept` raises. It waits as long as
-        the network does: cancel it.
+        Raises OSError if nobody answers, or somebody who speaks something else, if the other end cannot prove who it
+        is, or the way there is barred; ConfigurationError if the address is malformed; and whatever `accept` raises.
+        It waits as long as the network does: cancel it.
         """
 
 

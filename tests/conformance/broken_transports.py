@@ -9,25 +9,34 @@ import asyncio
 import contextlib
 import gc
 import inspect
+import re
+import tempfile
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from conformance.transports import MemoryHarness
+from conformance.transports import MemoryHarness, TlsHarness, write_certificates
 from gapless.core.wire.framing import FrameDecoder
 from gapless.spi import Link, LinkHandler
-from gapless_testing.transport import TransportHarness, ends
+from gapless_testing.transport import TransportHarness, ends, running
 from gapless_transport.links import BaseLink, LinkState, SendQueue
 from gapless_transport.memory import MemoryListener, MemoryTransport
 from gapless_transport.memory_link import MemoryLink, Payload
 from gapless_transport.tcp import TcpTransport
+from gapless_transport.tcp_listener import TcpListener
 
 BREACH_SECONDS_MAX = 0.4
 """How long a test of the suite may wait for what a broken transport never does."""
+CLOSING = 2.0
+"""The same where a sound transport would take the time that a close may take."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,10 @@ class Breach:
     name: str
     replacement: Any
     test: Callable[..., object]
-    harness: type[TransportHarness] = MemoryHarness
+    harness: Callable[[str], TransportHarness] = MemoryHarness
+    says: str = ""
+    """What has to be in the message: it names what was expected and what came."""
+    seconds: float = BREACH_SECONDS_MAX
 
     def __str__(self) -> str:
         what = getattr(self.replacement, "__name__", "property")
@@ -46,24 +58,38 @@ class Breach:
 
     def check(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The test passes without the breach and fails with it."""
-        assert not notices(self.test, self.harness)
+        assert complaint(self.test, self.harness) is None
         monkeypatch.setattr(self.owner, self.name, self.replacement)
-        monkeypatch.setattr(ends, "TEST_SECONDS_MAX", BREACH_SECONDS_MAX)
-        assert notices(self.test, self.harness)
+        monkeypatch.setattr(ends, "WAIT_SECONDS_MAX", self.seconds)
+        monkeypatch.setattr(running, "TEST_SECONDS_MAX", self.seconds + BREACH_SECONDS_MAX)
+        monkeypatch.setattr(running, "LEFT_SECONDS_MAX", BREACH_SECONDS_MAX)
+        message = complaint(self.test, self.harness)
+        assert message is not None
+        assert re.search(self.says, message), message
 
 
-def notices(test: Callable[..., object], harness: type[TransportHarness]) -> bool:
-    """Whether a test of the suite fails on a transport, as it is patched now."""
+def complaint(test: Callable[..., object], harness: Callable[[str], TransportHarness]) -> str | None:
+    """With what message a test of the suite fails on a transport, as it is patched now; None: it passes."""
+    gc.freeze()  # so that only what the test made is looked through
     with warnings.catch_warnings():
         # A test that fails half-way leaves sockets behind; they go here, and not in somebody else's test.
         warnings.simplefilter("ignore", ResourceWarning)
         try:
-            test(None, harness("asyncio"))  # type: ignore[call-arg]
-        except (AssertionError, pytest.fail.Exception, OSError, LookupError, RuntimeError, ValueError, TypeError):
-            return True
+            test(None, harness("asyncio"))
+        except (
+            AssertionError,
+            pytest.fail.Exception,
+            OSError,
+            LookupError,
+            RuntimeError,
+            ValueError,
+            TypeError,
+        ) as error:
+            return str(error)
         finally:
             gc.collect()
-    return False
+            gc.unfreeze()
+    return None
 
 
 def covers(breaches: Sequence[Breach], *suites: type) -> None:
@@ -315,3 +341,248 @@ def hold_nothing(decoder: FrameDecoder, data: bytes, start: int, payloads: list[
 
 
 never_inside = property(lambda _: False)
+
+
+# ---------------------------------------------------------------------------- calls within calls, and the loop
+
+
+def send_and_drain(link: MemoryLink, payloads: Sequence[Payload], *, urgent: bool = False) -> None:
+    send(link, payloads, urgent=urgent)
+    if link._handler is not None:
+        link._tell(link._handler.on_drained)
+
+
+def close_and_tell(link: MemoryLink, reason: str = "") -> None:
+    close(link, reason)
+    link._leave(reason)
+
+
+def pause_with_a_last_frame(link: MemoryLink) -> None:
+    if link._handler is not None:
+        link._tell(link._handler.on_frames, [b"one more"])
+    link._paused = True
+
+
+def resume_at_once(link: MemoryLink) -> None:
+    link._paused = False
+    link._read_again()
+    link.other._pump()
+
+
+def pause_from_the_next_frame(link: MemoryLink) -> None:
+    if link._inbox or link.other._queue or link._handler is None:
+        link._paused = True
+    else:
+        link._loop.call_later(0.003, setattr, link, "_paused", True)
+
+
+def tell_on_a_thread(link: BaseLink[Any], callback: Callable[..., None], *arguments: Any) -> None:
+    thread = threading.Thread(target=callback, args=arguments)
+    thread.start()
+    thread.join()
+
+
+def send_and_wait(link: MemoryLink, payloads: Sequence[Payload], *, urgent: bool = False) -> None:
+    send(link, payloads, urgent=urgent)
+    threading.Event().wait(60)
+
+
+def close_and_wait(link: MemoryLink, reason: str = "") -> None:
+    close(link, reason)
+    threading.Event().wait(60)
+
+
+async def dial_and_block(transport: MemoryTransport, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
+    threading.Event().wait(60)
+    return await dial(transport, address, accept)
+
+
+# -------------------------------------------------------------------------------------- more of frames and flow
+
+
+def raise_limit_to_two_mebibytes(link: MemoryLink, limit: int) -> None:
+    link._limit = min(limit, 2 << 20)
+
+
+def whole_without_its_end(payload: Payload) -> bytes:
+    whole = b"".join(payload) if isinstance(payload, tuple) else payload
+    return whole if len(whole) < 4 << 20 else whole[:-1] + b"!"
+
+
+memory_take = MemoryLink.take
+
+
+def take_without_the_200th(link: MemoryLink, payloads: list[bytes]) -> None:
+    kept = []
+    for payload in payloads:
+        link.taken = getattr(link, "taken", 0) + 1  # type: ignore[attr-defined]
+        if link.taken % 200:  # type: ignore[attr-defined]
+            kept.append(payload)
+    memory_take(link, kept)
+
+
+def take_the_first_twice(link: MemoryLink, payloads: list[bytes]) -> None:
+    memory_take(link, [*payloads[:1], *payloads])
+
+
+def refuse_in_silence(link: MemoryLink, reason: str) -> None:
+    link.fail(reason)
+
+
+def refuse_and_stay(link: MemoryLink, reason: str) -> None:
+    link._is_broken = True
+    link._inbox.clear()
+    if link._handler is not None:
+        link._tell(link._handler.on_broken, reason)
+
+
+def refuse_and_hang_up(link: MemoryLink, reason: str) -> None:
+    if link._handler is not None:
+        link._tell(link._handler.on_broken, reason)
+    link.fail(reason)
+
+
+pump_soon = MemoryLink.pump_soon
+
+
+def pump_soon_and_tell(link: MemoryLink) -> None:
+    """Says that all is sent when it is only about to be."""
+    if link._was_high and link._handler is not None and not link.other.is_stalled():
+        link._was_high = False
+        link._loop.call_soon(link._tell, link._handler.on_drained)
+    pump_soon(link)
+
+
+note_sent = BaseLink._note_sent
+
+
+def note_sent_once(link: MemoryLink) -> None:
+    link._was_high = link._was_high and not getattr(link, "told", False)
+    before = link._was_high
+    note_sent(link)
+    if before and not link._was_high:
+        link.told = True  # type: ignore[attr-defined]
+
+
+note_pending = BaseLink._note_pending
+
+
+def note_pending_early(link: MemoryLink) -> None:
+    note_pending(link)
+    link._was_high |= link.pending > link._options.high_water // 2
+
+
+def send_urgent_without_limit(link: MemoryLink, payloads: Sequence[Payload], *, urgent: bool = False) -> None:
+    if not urgent:
+        send(link, payloads)
+    elif link._phase is LinkState.OPEN:
+        for payload in payloads:
+            link._queue.put(payload, size_unchecked(payload), urgent=True)
+        link.pump_soon()
+
+
+def vanish_with_a_goodbye(link: MemoryLink) -> None:
+    link._leave("")
+    link.other.be_cut_off("", at_once=True)
+
+
+class SilentLogger:
+    """Logs nothing."""
+
+    error = exception = nothing
+
+
+# ---------------------------------------------------------------------------------------- what links share
+
+new_link = MemoryLink.__init__
+new_tcp = TcpTransport.__init__
+end = BaseLink._end
+
+SHARED: SendQueue[Any] = SendQueue()
+
+
+def new_link_with_a_shared_queue(link: MemoryLink, *arguments: Any) -> None:
+    new_link(link, *arguments)
+    link._queue = SHARED
+
+
+def raise_limit_of_newcomers(link: MemoryLink, limit: int) -> None:
+    link._limit = limit
+    link._options.__dict__["frame_limit"] = limit
+
+
+def end_with_the_reason_before(link: BaseLink[Any], reason: str) -> None:
+    options = link._options.__dict__
+    options["told"] = options.get("told") or link._reason
+    end(link, options["told"] or reason)
+
+
+def new_tcp_that_holds_no_link(transport: TcpTransport, *arguments: Any) -> None:
+    new_tcp(transport, *arguments)
+    transport._dialed = weakref.WeakSet()  # type: ignore[assignment]
+
+
+new_listener = MemoryListener.__init__
+
+
+def new_listener_with_a_task(listener: MemoryListener, *arguments: Any) -> None:
+    async def look_after() -> None:
+        await asyncio.Event().wait()
+
+    new_listener(listener, *arguments)
+    listener.task = asyncio.ensure_future(look_after())  # type: ignore[attr-defined]
+
+
+def new_listener_with_a_thread(listener: MemoryListener, *arguments: Any) -> None:
+    new_listener(listener, *arguments)
+    # It ends by itself, long after the test was to notice it.
+    threading.Thread(target=threading.Event().wait, args=(4 * BREACH_SECONDS_MAX,), name="looks-after").start()
+
+
+# ----------------------------------------------------------------------------------------------- strangers
+
+
+def is_loopback_everywhere(_: TcpTransport, address: str) -> bool:
+    return True
+
+
+def is_loopback_by_its_beginning(_: TcpTransport, address: str) -> bool:
+    return address.startswith("127.")
+
+
+def is_loopback_nowhere(_: TcpTransport, address: str) -> bool:
+    return False
+
+
+async def dial_and_despair(transport: TcpTransport, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
+    raise RuntimeError("this is not what I expected")
+
+
+async def dial_and_keep(transport: TcpTransport, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
+    """Waits for a word of the other end; when it is cancelled, the connection stays."""
+    host, _, port = address.rpartition(":")
+    kept = await asyncio.open_connection(host, int(port))
+    KEPT.append(kept)
+    await kept[0].readexactly(1)
+    return await dial_tcp(transport, address, accept)
+
+
+KEPT: list[Any] = []
+
+establish = TcpListener._establish
+
+
+async def establish_in_its_own_time(listener: TcpListener, *arguments: Any) -> None:
+    listener._options = listener._options.model_copy(update={"handshake_timeout": 60.0})
+    await establish(listener, *arguments)
+
+
+@cache
+def _files() -> tuple[tempfile.TemporaryDirectory[str], dict[str, Path]]:
+    directory = tempfile.TemporaryDirectory()
+    return directory, write_certificates(Path(directory.name), "127.0.0.1")
+
+
+def tls_harness(loop: str) -> TransportHarness:
+    """A transport whose links begin with a handshake."""
+    return TlsHarness(loop, _files()[1])

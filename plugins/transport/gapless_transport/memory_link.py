@@ -35,6 +35,7 @@ class MemoryLink(BaseLink[Payload]):
         self._wire = wire
         self._limit = options.frame_limit
         self._inbox: deque[bytes] = deque()
+        self._is_broken = False
         self._cut_off: str | None = None
         self._loop = asyncio.get_running_loop()
         self._next_pump: asyncio.Handle | None = None
@@ -81,7 +82,7 @@ class MemoryLink(BaseLink[Payload]):
         self._phase = LinkState.CLOSING
         self._reason = reason
         self._inbox.clear()
-        self._timer = self._loop.call_later(self._options.close_timeout, self.fail, reason)
+        self._fail_later(reason)
         self.pump_soon()
         # What the other end could not hand over may go now: nowhere, because this end drops it.
         self.other.pump_soon()
@@ -123,11 +124,11 @@ class MemoryLink(BaseLink[Payload]):
 
     def is_stalled(self) -> bool:
         """Whether this end takes nothing at present."""
-        return self._phase is LinkState.OPEN and (self._paused or bool(self._inbox))
+        return self._phase is LinkState.OPEN and not self._is_broken and (self._paused or bool(self._inbox))
 
     def take(self, payloads: list[bytes]) -> None:
-        """Frames have crossed the wire; a closing end drops them."""
-        if self._phase is LinkState.OPEN:
+        """Frames have crossed the wire; a closing end drops them, and so does a broken one."""
+        if self._phase is LinkState.OPEN and not self._is_broken:
             self._inbox.extend(payloads)
             self._hand_over()
 
@@ -140,11 +141,25 @@ class MemoryLink(BaseLink[Payload]):
         while self._inbox and not self._paused and self._handler is not None:
             payloads = self._within_limit()
             if not payloads:
-                self.fail(f"a frame announced {len(self._inbox[0])} bytes; at most {self._limit} are allowed here")
+                self._refuse(f"a frame announced {len(self._inbox[0])} bytes; at most {self._limit} are allowed here")
                 return
             self._tell(self._handler.on_frames, payloads)
         if self._cut_off is not None and not self.is_stalled():
             self._leave(self._cut_off)
+
+    def _refuse(self, reason: str) -> None:
+        """What came is more than is taken: tells the handler, which closes."""
+        self._is_broken = True
+        self._inbox.clear()
+        self._fail_later(reason)
+        if self._handler is not None:
+            self._tell(self._handler.on_broken, reason)
+        self.other.pump_soon()
+
+    def _fail_later(self, reason: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(self._options.close_timeout, self.fail, reason)
 
     def _within_limit(self) -> list[bytes]:
         """Removes the frames up to the first one that is too long. It may be allowed when these were handled."""

@@ -16,11 +16,24 @@ from gapless_testing.transport.flow import FlowTests, UrgentTests
 from gapless_testing.transport.frames import FrameTests, LimitTests
 from gapless_testing.transport.handlers import HandlerTests
 from gapless_testing.transport.harness import TransportHarness
+from gapless_testing.transport.isolation import IsolationTests
 from gapless_testing.transport.listening import ListenTests
 from gapless_testing.transport.raw import ByteTests
+from gapless_testing.transport.strangers import StrangerTests
 
 __all__ = ["TransportHarness", "TransportSuite"]
 
 
-class TransportSuite(FrameTests, LimitTests, UrgentTests, FlowTests, CloseTests, HandlerTests, ListenTests, ByteTests):
-    """All of it. Override the fixture `harness`."""
+class TransportSuite(
+    ByteTests,
+    StrangerTests,
+    HandlerTests,
+    CloseTests,
+    IsolationTests,
+    FlowTests,
+    UrgentTests,
+    LimitTests,
+    ListenTests,
+    FrameTests,
+):
+    """All of it. Override the fixture `harness`. pytest begins with the class that is named last: the simplest."""

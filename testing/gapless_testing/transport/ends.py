@@ -1,33 +1,53 @@
-"""What the tests of the suite are made of: links whose handlers remember everything, in bounded time."""
+"""What the tests of the suite are made of: links whose handlers remember everything, and notice what is forbidden."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import TypeVar
 
 import pytest
 
-from gapless.spi import Link, Listener, Transport
+from gapless.spi import Link
+from gapless_testing.transport.comparing import difference
 from gapless_testing.transport.harness import TransportHarness
 
-TEST_SECONDS_MAX = 30.0
-"""After this a test has failed. Nothing here takes a thousandth of it, except closing what does not read."""
+WAIT_SECONDS_MAX = 5.0
+"""What has not happened by then does not happen. Little here takes a thousandth of it: closing, and handshakes."""
 
-Suite = TypeVar("Suite")
-
+BREACHES: ContextVar[list[str]] = ContextVar("BREACHES")
+"""What the ends of the running test noticed. Told before anything else: the rest often follows from it."""
 
 LARGE = 1 << 20
 """A limit for links that carry data."""
 PIECE = 16 << 10
 """The size of a frame of those that clog a link."""
 
+Result = TypeVar("Result")
+
 
 def numbered(start: int, count: int, size: int = PIECE) -> list[bytes]:
     """Payloads that can be told apart."""
     return [index.to_bytes(4, "big") + bytes(size - 4) for index in range(start, start + count)]
+
+
+async def within(work: Awaitable[Result], what: str) -> Result:
+    """The result of `work`; fails, saying `what` did not happen, when there is none in time."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait({task}, timeout=WAIT_SECONDS_MAX)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=WAIT_SECONDS_MAX)
+        raise AssertionError(f"{what} within {WAIT_SECONDS_MAX:g} s")
+    return task.result()
+
+
+async def settle() -> None:
+    """Gives what must not happen the time to happen: many turns of the loop."""
+    for _ in range(6):
+        await asyncio.sleep(0.001)
 
 
 class SuitePart:
@@ -39,76 +59,167 @@ class SuitePart:
         raise NotImplementedError("define a fixture `harness` in your test class")
 
 
+class WatchedLink:
+    """A link as a test uses it: its end knows which call is going on, and whether it is paused."""
+
+    def __init__(self, link: Link, end: End) -> None:
+        """`end` is the handler of `link`."""
+        self.bare = link
+        """The link itself: for the harness, and to compare it."""
+        self._end = end
+
+    @property
+    def peer(self) -> str:
+        """The other end's address."""
+        return self.bare.peer
+
+    @property
+    def secure(self) -> bool:
+        """Whether the link is encrypted."""
+        return self.bare.secure
+
+    @property
+    def pending(self) -> int:
+        """What has not left this process."""
+        return self.bare.pending
+
+    def send(self, payloads: Sequence[bytes | tuple[bytes, bytes]], *, urgent: bool = False) -> None:
+        """Sends each payload."""
+        self._call("send", lambda: self.bare.send(payloads, urgent=urgent))
+
+    def raise_limit(self, limit: int) -> None:
+        """Accepts longer frames."""
+        self._call("raise_limit", lambda: self.bare.raise_limit(limit))
+
+    def pause(self) -> None:
+        """Stops reading."""
+        self._call("pause", self.bare.pause)
+        self._end.paused = True
+
+    def resume(self) -> None:
+        """Reads again."""
+        self._end.paused = False
+        self._call("resume", self.bare.resume)
+
+    def close(self, reason: str = "") -> None:
+        """Closes."""
+        self._call("close", lambda: self.bare.close(reason))
+
+    def _call(self, name: str, call: Callable[[], None]) -> None:
+        outer, self._end.inside = self._end.inside, name
+        try:
+            call()
+        finally:
+            self._end.inside = outer
+
+
 class End:
     """A link handler that remembers everything, and the link it belongs to."""
 
-    def __init__(self) -> None:
-        self.link: Link
+    def __init__(self, breaches: list[str] | None = None) -> None:
+        """`breaches`: where to say what must not be; those of the running test if it is not given."""
+        self.link: WatchedLink
         self.received: list[bytes] = []
         """All payloads, in order."""
         self.drained = 0
         """How often `on_drained` came."""
+        self.broken: list[str] = []
+        """The reason of every `on_broken`."""
         self.closed: list[str] = []
         """The reason of every `on_closed`: one, if all is well."""
-        self.late = 0
-        """How many calls came after `on_closed`: none, if all is well."""
+        self.inside = ""
+        """The call of the link that has not returned yet."""
+        self.paused = False
         self.on_frames_do: Callable[[Sequence[bytes]], None] = lambda _: None
+        self.on_broken_do: Callable[[str], None] = self._close
         self.on_drained_do: Callable[[], None] = lambda: None
         self.on_closed_do: Callable[[], None] = lambda: None
+        self._breaches = BREACHES.get([]) if breaches is None else breaches
+        self._thread = threading.get_ident()
         self._changed = asyncio.Event()
 
     def accept(self, link: Link) -> End:
         """To be given to `dial`."""
-        self.link = link
+        self.link = WatchedLink(link, self)
         return self
 
     def on_frames(self, payloads: Sequence[bytes]) -> None:
         """Frames arrived."""
-        self._note()
+        self._note("on_frames")
+        if self.paused:
+            self._breaches.append(f"on_frames came with {len(payloads)} frames although the link is paused")
         self.received += payloads
         self.on_frames_do(payloads)
 
     def on_broken(self, reason: str) -> None:
         """What came is no frame."""
-        self._note()
-        self.link.close(reason)
+        self._note("on_broken")
+        self.broken.append(reason)
+        self.on_broken_do(reason)
 
     def on_drained(self) -> None:
         """What was pending is sent."""
-        self._note()
+        self._note("on_drained")
         self.drained += 1
         self.on_drained_do()
 
     def on_closed(self, reason: str) -> None:
         """The link is over."""
-        self._note()
+        self._note("on_closed")
         self.closed.append(reason)
         self.on_closed_do()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Waits for calls from the link until `condition()` holds."""
-        while not condition():
-            self._changed.clear()
-            await self._changed.wait()
+    async def until(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Waits for calls from the link until `condition()` holds; fails with `what()` when it does not in time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + WAIT_SECONDS_MAX
+        timer = loop.call_at(deadline, self._changed.set)
+        try:
+            while not condition():
+                assert loop.time() < deadline, f"{what()} within {WAIT_SECONDS_MAX:g} s"
+                self._changed.clear()
+                await self._changed.wait()
+        finally:
+            timer.cancel()
 
     async def frames(self, count: int) -> list[bytes]:
         """All payloads so far, as soon as there are `count`; fails if the link is over before."""
-        await self.until(lambda: len(self.received) >= count or bool(self.closed))
-        assert len(self.received) >= count, f"closed ({self.closed}) after {len(self.received)} frames"
+
+        def came() -> str:
+            return f"expected {count} frames, and {len(self.received)} came"
+
+        await self.until(lambda: len(self.received) >= count or bool(self.closed), came)
+        assert len(self.received) >= count, f"{came()} before the link was closed ({self.closed[0]!r})"
         return self.received
+
+    async def gets(self, expected: Sequence[bytes]) -> None:
+        """Fails unless exactly these payloads come, saying which are missing, and which came otherwise."""
+        await self.until(
+            lambda: len(self.received) >= len(expected) or bool(self.closed),
+            lambda: difference(self.received, expected),
+        )
+        wrong = difference(self.received, expected)
+        assert not wrong, f"{wrong}; the link was closed ({self.closed[0]!r})" if self.closed else wrong
 
     async def end(self) -> str:
         """The reason for which the link ended, as soon as it has."""
-        await self.until(lambda: bool(self.closed))
+        await self.until(lambda: bool(self.closed), lambda: "expected the end of the link, and on_closed did not come")
         return self.closed[0]
 
     def check_end(self) -> None:
-        """Fails unless the link has ended once, with nothing after that."""
+        """Fails unless the link has ended once."""
         assert len(self.closed) == 1, f"on_closed came {len(self.closed)} times: {self.closed}"
-        assert self.late == 0, "a call came after on_closed"
 
-    def _note(self) -> None:
-        self.late += bool(self.closed)
+    def _close(self, reason: str) -> None:
+        self.link.close(reason)
+
+    def _note(self, call: str) -> None:
+        if self.inside:
+            self._breaches.append(f"{call} came from within a call of {self.inside}(), which must return before")
+        if threading.get_ident() != self._thread:
+            self._breaches.append(f"{call} came on another thread than the loop's")
+        elif self.closed:
+            self._breaches.append(f"{call} came after on_closed")
         self._changed.set()
 
 
@@ -119,11 +230,12 @@ class Ends:
         """`prepare` is called with each new end before its `accept` returns."""
         self.all: list[End] = []
         self._prepare = prepare
+        self._breaches = BREACHES.get([])
         self._came = asyncio.Event()
 
     def accept(self, link: Link) -> End:
         """To be given to `listen`."""
-        end = End().accept(link)
+        end = End(self._breaches).accept(link)
         self.all.append(end)
         self._came.set()
         self._prepare(end)
@@ -133,151 +245,5 @@ class Ends:
         """The end of the link that came as number `index`, as soon as it has come."""
         while len(self.all) <= index:
             self._came.clear()
-            await self._came.wait()
+            await within(self._came.wait(), f"link {index + 1} was dialed, and the listener's accept was not called")
         return self.all[index]
-
-
-class Connection:
-    """A transport, a listener, and one link through it: `near` dialed, `far` was accepted."""
-
-    def __init__(self, transport: Transport, listener: Listener, ends: Ends, near: End, far: End) -> None:
-        self.transport = transport
-        self.listener = listener
-        self.ends = ends
-        self.near = near
-        self.far = far
-
-    async def another(self) -> tuple[End, End]:
-        """A further link through the same listener: its near and its far end."""
-        near = End()
-        count = len(self.ends.all)
-        await self.transport.dial(self.listener.address, near.accept)
-        return near, await self.ends.get(count)
-
-
-@contextlib.asynccontextmanager
-async def listening(
-    harness: TransportHarness, prepare: Callable[[End], None] = lambda _: None
-) -> AsyncIterator[tuple[Transport, Listener, Ends]]:
-    """A listener; afterwards every link that it accepted must have ended, once, with nothing after that."""
-    transport = harness.transport()
-    ends = Ends(prepare)
-    listener = await transport.listen(harness.address, ends.accept)
-    try:
-        yield transport, listener, ends
-    finally:
-        await listener.close()
-        for end in ends.all:
-            end.link.close()
-    for end in ends.all:
-        await end.end()
-    await settle()
-    for end in ends.all:
-        end.check_end()
-
-
-@contextlib.asynccontextmanager
-async def connected(
-    harness: TransportHarness, prepare: Callable[[End], None] = lambda _: None
-) -> AsyncIterator[Connection]:
-    """A link and its listener; afterwards both ends must have ended, once, with nothing after that."""
-    async with listening(harness, prepare) as (transport, listener, ends):
-        near = End()
-        link = await transport.dial(listener.address, near.accept)
-        assert link is near.link, "dial returns the link that it gave to accept"
-        yield Connection(transport, listener, ends, near, await ends.get(0))
-        near.link.close()
-        await near.end()
-    near.check_end()
-
-
-@contextlib.asynccontextmanager
-async def clogged(harness: TransportHarness) -> AsyncIterator[tuple[Connection, list[bytes]]]:
-    """A link whose far end does not read, full beyond its high-water mark; and the payloads under way."""
-
-    def prepare(end: End) -> None:
-        end.link.raise_limit(LARGE)
-        end.link.pause()
-
-    async with connected(harness, prepare) as connection:
-        sent: list[bytes] = []
-        while connection.near.link.pending <= harness.high_water:
-            assert len(sent) * PIECE < 64 << 20, "an end that does not read takes frames without end"
-            payloads = numbered(len(sent), 4)
-            connection.near.link.send(payloads)
-            sent += payloads
-            # What the network still takes, it shall take now.
-            await settle()
-        yield connection, sent
-
-
-async def settle() -> None:
-    """Gives what must not happen the time to happen: many turns of the loop."""
-    for _ in range(6):
-        await asyncio.sleep(0.001)
-
-
-async def hang_up(writer: asyncio.StreamWriter) -> None:
-    """Closes a raw connection, whatever has become of it."""
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
-
-
-def bounded(
-    test: Callable[[Suite, TransportHarness], Coroutine[Any, Any, None]],
-) -> Callable[[Suite, TransportHarness], None]:
-    """Makes a plain test of a coroutine: on the harness's loop, in bounded time.
-
-    Whatever the loop reports meanwhile (a callback that raised, a task whose error nobody saw) fails it.
-    """
-
-    @functools.wraps(test)
-    def run(self: Suite, harness: TransportHarness) -> None:
-        reports: list[dict[str, Any]] = []
-        loop = harness.new_loop()
-        loop.set_exception_handler(lambda _, report: reports.append(report))
-        try:
-            loop.run_until_complete(_within(test(self, harness)))
-        finally:
-            loop.run_until_complete(_leave_nothing())
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
-        assert reports == []
-
-    return run
-
-
-def bounded_on_bytes(
-    test: Callable[[Suite, TransportHarness], Coroutine[Any, Any, None]],
-) -> Callable[[Suite, TransportHarness], None]:
-    """As `bounded`, but skipped where there is no stream of bytes below the frames."""
-    run_bounded = bounded(test)
-
-    @functools.wraps(test)
-    def run(self: Suite, harness: TransportHarness) -> None:
-        if not harness.carries_bytes:
-            pytest.skip("no bytes below the frames of this transport")
-        run_bounded(self, harness)
-
-    return run
-
-
-async def _leave_nothing() -> None:
-    """Ends what a failed test has left running."""
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    if left:
-        await asyncio.wait(left, timeout=TEST_SECONDS_MAX)
-
-
-async def _within(work: Awaitable[None]) -> None:
-    task = asyncio.ensure_future(work)
-    done, _ = await asyncio.wait({task}, timeout=TEST_SECONDS_MAX)
-    if not done:
-        where = "".join(str(frame) for frame in task.get_stack())
-        task.cancel()
-        await asyncio.wait({task}, timeout=TEST_SECONDS_MAX)
-        pytest.fail(f"still waiting after {TEST_SECONDS_MAX} s: {where}")
-    task.result()

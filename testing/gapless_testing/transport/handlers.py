@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from gapless.spi import Link, LinkHandler
-from gapless_testing.transport.ends import End, SuitePart, bounded, clogged, connected, listening, settle
+from gapless_testing.transport.connections import clogged, connected, dial, listening
+from gapless_testing.transport.ends import End, SuitePart, settle, within
 from gapless_testing.transport.harness import TransportHarness
+from gapless_testing.transport.running import bounded
 
 
 class HandlerTests(SuitePart):
@@ -25,12 +28,14 @@ class HandlerTests(SuitePart):
         async with connected(harness) as connection:
             near, far = await connection.another()
             far.on_frames_do = fail
-            near.link.send([b"boom", b"more"])
-            assert await far.end() != ""
-            await near.end()
+            with logged() as lines:
+                near.link.send([b"boom", b"more"])
+                assert await far.end() != "", "the handler failed, and on_closed was given no reason"
+                await near.end()
+            assert lines, "the handler raised, and nothing was logged"
 
             connection.near.link.send([b"well"])
-            assert await connection.far.frames(1) == [b"well"]
+            await connection.far.gets([b"well"])
             third, _ = await connection.another()
             third.link.close()
 
@@ -45,7 +50,7 @@ class HandlerTests(SuitePart):
             connection.near.on_drained_do = fail
             connection.far.link.resume()
 
-            assert await connection.near.end() != ""
+            assert await connection.near.end() != "", "the handler failed, and on_closed was given no reason"
 
     @bounded
     async def test_a_handler_that_raises_when_closed_harms_nobody(self, harness: TransportHarness) -> None:
@@ -61,7 +66,7 @@ class HandlerTests(SuitePart):
             await far.end()
 
             connection.near.link.send([b"well"])
-            assert await connection.far.frames(1) == [b"well"]
+            await connection.far.gets([b"well"])
 
     @bounded
     async def test_an_accept_that_raises_refuses_one_link(self, harness: TransportHarness) -> None:
@@ -78,18 +83,20 @@ class HandlerTests(SuitePart):
         transport = harness.transport()
         listener = await transport.listen(harness.address, accept)
         refused, welcome = End(), End()
-        # The dialer may or may not be told before dial returns; either way its link is over.
-        with contextlib.suppress(OSError):
-            await transport.dial(listener.address, refused.accept)
-            await refused.end()
-        await transport.dial(listener.address, welcome.accept)
+        with logged() as lines:
+            # The dialer may or may not be told before dial returns; either way its link is over.
+            with contextlib.suppress(OSError):
+                await dial(transport, listener.address, refused.accept)
+                await refused.end()
+            await dial(transport, listener.address, welcome.accept)
+        assert lines, "accept raised, and nothing was logged"
         welcome.link.send([b"hello"])
         welcome.link.close()
         await welcome.end()
-        await ends[0].end()
-        await listener.close()
+        await within(listener.close(), "the listener's close did not return")
 
-        assert ends[0].received == [b"hello"]
+        await ends[0].end()
+        await ends[0].gets([b"hello"])
 
     @bounded
     async def test_an_accept_that_raises_makes_dial_raise(self, harness: TransportHarness) -> None:
@@ -100,8 +107,25 @@ class HandlerTests(SuitePart):
 
         async with listening(harness) as (transport, listener, ends):
             with pytest.raises(LookupError, match="on purpose"):
-                await transport.dial(listener.address, accept)
+                await dial(transport, listener.address, accept)
 
             await settle()
             for end in ends.all:
                 await end.end()
+
+
+@contextlib.contextmanager
+def logged() -> Iterator[list[str]]:
+    """What is logged meanwhile, from warnings on."""
+    lines: list[str] = []
+
+    class Keeper(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    keeper = Keeper(logging.WARNING)
+    logging.getLogger().addHandler(keeper)
+    try:
+        yield lines
+    finally:
+        logging.getLogger().removeHandler(keeper)

@@ -8,28 +8,39 @@ from collections.abc import Sequence
 
 from gapless.spi import Link, Transport
 
+LOOPBACK = "127.0.0.1:0"
+
 
 class TransportHarness(abc.ABC):
     """Your transport, as the suite sees it.
 
     Configure it small, so that the tests are quick, and say here how: the numbers are those that the
-    transport was really given.
+    transport was really given. If its links begin with a handshake, give that a timeout of about one second.
     """
 
     address: str
-    """Where to listen, so that two listeners at a time do not collide: `127.0.0.1:0`, an empty name, …"""
+    """Where to listen, so that two listeners at a time do not collide: `127.0.0.1:0`, an empty name, …
+
+    Where it ends in `127.0.0.1:0`, the suite also connects to that port by TCP, dials other people's ports, and asks
+    `is_loopback` of other hosts.
+    """
     malformed: Sequence[str] = ()
     """Addresses that are refused with ConfigurationError; empty if every text is an address."""
     frame_limit: int = 4096
     """The longest payload accepted before `raise_limit`."""
     high_water: int
-    """Above this `pending`, `on_drained` is owed."""
+    """Above this `pending`, `on_drained` is owed. At least 128 KiB."""
     low_water: int
     """At this `pending`, it is paid."""
     pending_max: int
-    """Above this `pending`, the link is closed. At least eight times `high_water`."""
+    """Above this `pending`, the link is closed. At least eight times `high_water`, and 9 MiB."""
     carries_bytes: bool = True
     """Whether there is a stream of bytes below the frames, which `dial_raw` can reach."""
+    tells_loss: bool = True
+    """Whether a link that lost its connection can tell that from a goodbye of the other end.
+
+    False over plain TCP: the system says goodbye for a process that died.
+    """
 
     @abc.abstractmethod
     def transport(self) -> Transport:
@@ -46,3 +57,9 @@ class TransportHarness(abc.ABC):
     def new_loop(self) -> asyncio.AbstractEventLoop:
         """The loop to run a test on."""
         return asyncio.new_event_loop()
+
+    def at(self, host: str, port: int = 0) -> str | None:
+        """The address of another host or port, or None where addresses are no hosts and ports."""
+        if not self.address.endswith(LOOPBACK):
+            return None
+        return f"{self.address.removesuffix(LOOPBACK)}{host}:{port}"

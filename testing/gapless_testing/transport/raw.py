@@ -8,8 +8,10 @@ import tracemalloc
 from collections.abc import Iterable, Iterator
 
 from gapless.core.wire.framing import encode_frame, encode_header
-from gapless_testing.transport.ends import End, SuitePart, bounded_on_bytes, hang_up, listening, settle
+from gapless_testing.transport.connections import dial, hang_up, listening
+from gapless_testing.transport.ends import End, SuitePart, settle, within
 from gapless_testing.transport.harness import TransportHarness
+from gapless_testing.transport.running import bounded_on_bytes
 
 
 class ByteTests(SuitePart):
@@ -26,7 +28,7 @@ class ByteTests(SuitePart):
                 await asyncio.sleep(0)
             far = await ends.get(0)
 
-            assert await far.frames(3) == payloads
+            await far.gets(payloads)
             await hang_up(writer)
 
     @bounded_on_bytes
@@ -36,7 +38,8 @@ class ByteTests(SuitePart):
             reader, writer = await harness.dial_raw(listener.address)
             expected = encode_frame(b"pair") + encode_frame(b"plain")
 
-            assert await reader.readexactly(len(expected)) == expected
+            came = await within(reader.readexactly(len(expected)), f"{len(expected)} bytes did not come")
+            assert came == expected, f"expected the bytes {expected.hex()}, and {came.hex()} came"
             await hang_up(writer)
 
     @bounded_on_bytes
@@ -59,7 +62,7 @@ class ByteTests(SuitePart):
                 await settle()
                 _, peak = tracemalloc.get_traced_memory()
 
-            assert peak - before < claimed // 16
+            assert peak - before < claimed // 16, f"{claimed} bytes were announced, and {peak - before} allocated"
             assert far.closed == []
             await hang_up(writer)
 
@@ -71,9 +74,9 @@ class ByteTests(SuitePart):
 
     @bounded_on_bytes
     async def test_a_flipped_bit_is_refused(self, harness: TransportHarness) -> None:
-        """In the checksum or in the payload."""
+        """In the checksum or in the payload, at either end of them."""
         frame = encode_frame(b"important")
-        places = range(4, len(frame))
+        places = (4, 7, 8, len(frame) - 1)
         await refuses_each(
             harness, (frame[:place] + bytes([frame[place] ^ 0x10]) + frame[place + 1 :] for place in places)
         )
@@ -85,10 +88,11 @@ class ByteTests(SuitePart):
             _, writer = await harness.dial_raw(listener.address)
             writer.write(encode_frame(b"good") + encode_header(b"bad") + b"BAD")
             far = await ends.get(0)
-
-            assert await far.end() != ""
-            assert far.received == [b"good"]
+            await breaks(far, "a wrong checksum")
             await hang_up(writer)
+
+            assert await far.end() != "", "the link broke, and on_closed was given no reason"
+            await far.gets([b"good"])
 
     @bounded_on_bytes
     async def test_an_end_in_the_middle_of_a_frame_is_no_ordinary_end(self, harness: TransportHarness) -> None:
@@ -100,8 +104,8 @@ class ByteTests(SuitePart):
                 far = await ends.get(0)
                 await hang_up(writer)
 
-                assert await far.end() != ""
-                assert far.received == []
+                assert await far.end() != "", f"{cut} bytes of a frame came and no more: that is no ordinary end"
+                assert far.received == [], "a frame that never came was handed over"
 
 
 async def refuses_each(harness: TransportHarness, data: Iterable[bytes]) -> None:
@@ -115,16 +119,22 @@ async def refuses(harness: TransportHarness, data: bytes) -> None:
         _, writer = await harness.dial_raw(listener.address)
         writer.write(data)
         far = await ends.get(0)
-
-        assert await far.end() != "", "the reason says what was wrong"
-        assert far.received == []
+        await breaks(far, f"{data[:16].hex()}")
         await hang_up(writer)
+
+        assert await far.end() != "", f"{data[:16].hex()} broke the link, and on_closed was given no reason"
+        assert far.received == [], f"{data[:16].hex()} was taken for {len(far.received)} frames"
         near = End()
-        await transport.dial(listener.address, near.accept)
+        await dial(transport, listener.address, near.accept)
         near.link.send([b"the listener lives"])
-        assert await (await ends.get(1)).frames(1) == [b"the listener lives"]
+        await (await ends.get(1)).gets([b"the listener lives"])
         near.link.close()
         await near.end()
+
+
+async def breaks(far: End, what: str) -> None:
+    """Waits until the handler is told that `what` came. Who sent it can hang up then: the close waits for that."""
+    await far.until(lambda: bool(far.broken or far.closed), lambda: f"{what} came, and on_broken did not")
 
 
 @contextlib.contextmanager

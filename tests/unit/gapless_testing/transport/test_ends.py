@@ -8,8 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from conformance.transports import MemoryHarness
-from gapless_testing.transport import TransportHarness, ends
-from gapless_testing.transport.ends import End, Ends, SuitePart, bounded, bounded_on_bytes, connected, numbered
+from gapless_testing.transport import TransportHarness, ends, running
+from gapless_testing.transport.connections import connected
+from gapless_testing.transport.ends import End, Ends, SuitePart, numbered
+from gapless_testing.transport.running import bounded, bounded_on_bytes
 
 
 class Part(SuitePart):
@@ -30,6 +32,10 @@ class Part(SuitePart):
     async def waits_for_ever(self, harness: TransportHarness) -> None:
         async with connected(harness) as connection:
             await connection.far.frames(1)
+
+    @bounded
+    async def hangs(self, harness: TransportHarness) -> None:
+        await asyncio.Event().wait()
 
     @bounded
     async def lets_a_callback_raise(self, harness: TransportHarness) -> None:
@@ -54,10 +60,11 @@ def test_a_good_test_passes(harness: TransportHarness) -> None:
     ("test", "complaint"),
     [
         (Part().fails, "this one"),
-        (Part().waits_for_ever, r"still waiting after 0.2 s: .*waits_for_ever"),
+        (Part().waits_for_ever, r"expected 1 frames, and 0 came within 0.2 s"),
+        (Part().hangs, r"still waiting after 0.2 s: .*hangs"),
         (Part().lets_a_callback_raise, "Exception in callback"),
     ],
-    ids=["fails", "waits", "callback"],
+    ids=["fails", "waits", "hangs", "callback"],
 )
 def test_a_bad_test_fails(
     harness: TransportHarness,
@@ -65,7 +72,8 @@ def test_a_bad_test_fails(
     test: Callable[[TransportHarness], None],
     complaint: str,
 ) -> None:
-    monkeypatch.setattr(ends, "TEST_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(ends, "WAIT_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(running, "TEST_SECONDS_MAX", 0.2 if test.__name__ == "hangs" else 5)
 
     with pytest.raises((AssertionError, pytest.fail.Exception), match=complaint):
         test(harness)
@@ -86,7 +94,9 @@ async def test_an_end_that_closes_too_early_says_what_came() -> None:
     end.on_frames([b"one"])
     end.on_closed("the reason")
 
-    with pytest.raises(AssertionError, match=r"closed \(\['the reason'\]\) after 1 frames"):
+    with pytest.raises(
+        AssertionError, match=r"expected 2 frames, and 1 came before the link was closed \('the reason'\)"
+    ):
         await end.frames(2)
     assert await end.end() == "the reason"
 
@@ -105,13 +115,14 @@ def test_an_end_ends_exactly_once(calls: list[str]) -> None:
     "late", [lambda end: end.on_frames([b"x"]), lambda end: end.on_drained()], ids=["frames", "drained"]
 )
 def test_nothing_comes_after_the_end(late: Callable[[End], None]) -> None:
-    end = End()
+    breaches: list[str] = []
+    end = End(breaches)
     end.on_closed("")
     end.check_end()
+    assert breaches == []
     late(end)
 
-    with pytest.raises(AssertionError, match="after on_closed"):
-        end.check_end()
+    assert [breach.partition(" came ")[2] for breach in breaches] == ["after on_closed"]
 
 
 async def test_ends_are_waited_for() -> None:

@@ -25,6 +25,37 @@ BREACHES = [
     Breach(
         TcpTransport, "dial", broken.dial_although_cancelled, Suite.test_a_cancelled_dial_leaves_no_link, TcpHarness
     ),
+    Breach(
+        MemoryTransport,
+        "dial",
+        broken.dial_and_block,
+        Suite.test_the_address_is_the_one_to_dial,
+        says="stood still for 0.5 s, in wait .*called by dial_and_block",
+    ),
+    Breach(
+        TcpTransport,
+        "is_loopback",
+        broken.is_loopback_everywhere,
+        Suite.test_only_loopback_is_loopback,
+        TcpHarness,
+        says=r"is_loopback\('0.0.0.0:7400'\) is true",
+    ),
+    Breach(
+        TcpTransport,
+        "is_loopback",
+        broken.is_loopback_by_its_beginning,
+        Suite.test_only_loopback_is_loopback,
+        TcpHarness,
+        says=r"is_loopback\('127.example:7400'\) is true",
+    ),
+    Breach(
+        TcpTransport,
+        "is_loopback",
+        broken.is_loopback_nowhere,
+        Suite.test_only_loopback_is_loopback,
+        TcpHarness,
+        says="is loopback, and is_loopback says no",
+    ),
     Breach(MemoryTransport, "_pair", broken.pair_of_strangers, Suite.test_what_links_say_of_themselves),
 ]
 
