@@ -44,9 +44,9 @@ def connect(
     Args:
         address: `gapless://HOST:PORT`, several hosts separated by commas, of which one after the other is
             tried; `gapless+tls://…`, with `?ca=FILE&certificate=FILE&key=FILE&server_name=NAME` behind the hosts
-            as far as needed; `embedded:PATH`, a broker in this process on the volume at PATH, shared
-            by all connections of this event loop that name it (and by all of `gapless.sync`); `embedded:`, one in
-            memory, this connection's own.
+            as far as needed; `gapless+NAME://ADDRESS`, through the transport plugin NAME, which is given no options;
+            `embedded:PATH`, a broker in this process on the volume at PATH, shared by all connections of this event
+            loop that name it (and by all of `gapless.sync`); `embedded:`, one in memory, this connection's own.
         client_id: The first half of the names of durable subscriptions.
         wait: Whether to go on trying when no broker answers at first. Once connected, a connection that is
             lost is always tried for again, and publishers and subscriptions go on by themselves.
