@@ -186,12 +186,11 @@ class DirectoryDisk:
         """The volume in the directory."""
         path = str(self._files / "data")
         self._volume = self._open_storage(path=path, identity=identity, options={}, create=Create.WHERE_NOTHING_IS)
-        return self._volume
+        return cast("LogVolume", _Noticed(self._volume, lambda: _put(self._files, self._synced)))
 
     def sync(self, volume: LogVolume, upto: int) -> None:
         """A sync ends; what there is now will survive."""
         volume.sync()
-        _put(self._files, self._synced)
 
     def kill(self) -> None:
         """The files stay as they are, whatever closing the volume would do to them."""
@@ -230,6 +229,26 @@ class DirectoryDisk:
         if self._volume is not None:
             self._volume.close()
             self._volume = None
+
+
+class _Noticed:
+    """A volume of which somebody hears when it is synced, by whomever: a start, a group commit, an orderly end."""
+
+    def __init__(self, volume: LogVolume, on_synced: Callable[[], None]) -> None:
+        self._volume = volume
+        self._on_synced = on_synced
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._volume, name)
+
+    def sync(self) -> None:
+        self._volume.sync()
+        self._on_synced()
+
+    def close(self) -> None:
+        """A volume that can syncs when it is closed."""
+        self._volume.close()
+        self._on_synced()
 
 
 def _holes(stream: LogStream) -> Iterator[tuple[int, int]]:

@@ -25,6 +25,8 @@ IDENTITY = VolumeIdentity("net", "node")
 PLAIN_DISK = {"sync_time", "read_time", "wipe"}
 """What may still be: how long a disk takes, and that an operator puts an empty one in its place."""
 SEED = 5
+AFTER_AN_ORDERLY_END = 13
+"""A seed in which the power goes before anything is synced behind an orderly end."""
 
 pytestmark = pytest.mark.timeout(120)  # real files, many syncs
 
@@ -88,10 +90,11 @@ def test_a_command_repeats_the_run_of_a_plan(plan: Plan, command: str) -> None:
 # --------------------------------------------------------------------------------- what comes of a run
 
 
-def test_a_sound_storage_keeps_every_promise_and_a_seed_is_one_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [SEED, AFTER_AN_ORDERLY_END])
+def test_a_sound_storage_keeps_every_promise_and_a_seed_is_one_run(tmp_path: Path, seed: int) -> None:
     plan = Plan(storage="sqlite")
 
-    first, second = (run_one(plan, SEED, "local") for _ in range(2))
+    first, second = (run_one(plan, seed, "local") for _ in range(2))
 
     assert first.failure is None
     assert first.digest == second.digest
@@ -117,7 +120,7 @@ def storage(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def after(storage: str, loss: Callable[[Disk], None]) -> list[int]:
+def after(storage: str, *happens: Callable[[Disk, LogVolume], object]) -> list[int]:
     """Which of three records are there after it: two were written before the last sync, one behind it."""
     with disks_on(storage) as new_disk:
         assert new_disk is not None
@@ -127,16 +130,27 @@ def after(storage: str, loss: Callable[[Disk], None]) -> list[int]:
         write(volume, 2)
         disk.sync(volume, disk.written)
         write(volume, 3)
-        loss(disk)
+        for happen in happens:
+            happen(disk, volume)
         return kept(disk.open(IDENTITY))
 
 
+def lose_power(disk: Disk, _volume: LogVolume) -> None:
+    disk.cut_power(0)
+
+
 def test_the_power_takes_what_was_written_since_the_last_sync(storage: str) -> None:
-    assert after(storage, lambda disk: disk.cut_power(0)) == [1, 2]
+    assert after(storage, lose_power) == [1, 2]
 
 
 def test_the_end_of_a_process_takes_no_more_than_that(storage: str) -> None:
-    assert after(storage, lambda disk: disk.kill()) in ([1, 2], [1, 2, 3])
+    assert after(storage, lambda disk, _: disk.kill()) in ([1, 2], [1, 2, 3])
+
+
+@pytest.mark.parametrize("what", ["sync", "close"])
+def test_the_power_takes_nothing_that_was_synced_by_whomever(storage: str, what: str) -> None:
+    """A start syncs by itself, and an orderly end does when it closes the volume: no group commit is in it."""
+    assert after(storage, lambda _, volume: getattr(volume, what)(), lose_power) == [1, 2, 3]
 
 
 def test_a_file_is_copied_as_it_is_holes_and_all(tmp_path: Path) -> None:
