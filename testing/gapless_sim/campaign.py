@@ -14,7 +14,7 @@ from gapless_sim.choices import Choices
 from gapless_sim.exhaustive import Outcome, Task, perform
 from gapless_sim.options import FAULTS, Options, draw_options, with_policies
 from gapless_sim.result import Failure, Result
-from gapless_sim.run import run_seed
+from gapless_sim.storages import SIMULATED, faults_on, options_on, run_on
 
 SEEDS_PER_PROCESS = 400
 """A worker is replaced after so many: what a run leaves in memory must not slow the others down."""
@@ -31,12 +31,27 @@ class Plan:
     workload: str | None = None
     """None: as the seed draws it."""
     faults: tuple[str, ...] = FAULTS
+    storage: str = SIMULATED
+    """The storage plugin of the brokers' volumes."""
 
     def options(self, seed: int, router: str) -> Options:
         """What a seed is made of."""
         choices = Choices(seed)
-        drawn = draw_options(seed, choices, router=router, workload=self.workload, faults=self.faults)
-        return with_policies(drawn, choices.stream("policies"))
+        faults = faults_on(self.storage, self.faults)
+        drawn = draw_options(seed, choices, router=router, workload=self.workload, faults=faults)
+        return options_on(self.storage, with_policies(drawn, choices.stream("policies")))
+
+    def command(self, seed: int, router: str) -> str:
+        """What shows the run of a seed on the command line."""
+        parts = [f"gapless simulate --router {router} --seed {seed}"]
+        if self.workload is not None:
+            parts.append(f"--workload {self.workload}")
+        if self.storage != SIMULATED:
+            parts.append(f"--storage {self.storage}")
+        possible = faults_on(self.storage, FAULTS)
+        if {*self.faults} & {*possible} != {*possible}:
+            parts.append(f"--faults {','.join(faults_on(self.storage, self.faults)) or 'none'}")
+        return " ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +91,7 @@ class Total:
 
 def run_one(plan: Plan, seed: int, router: str) -> Summary:
     """Runs one seed, in this process."""
-    return summary_of(run_seed(plan.options(seed, router)))
+    return summary_of(run_on(plan.storage, plan.options(seed, router)))
 
 
 def summary_of(result: Result) -> Summary:

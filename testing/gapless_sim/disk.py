@@ -6,6 +6,7 @@ as a `DirectoryDisk`, or as whatever else behaves like a `Disk`.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -17,6 +18,12 @@ from gapless.spi import Create
 
 if TYPE_CHECKING:
     from gapless.spi import LogStream, LogVolume, VolumeIdentity
+
+
+_PIECE = 1 << 24
+"""So many bytes of a file are copied at a time."""
+_COPIES_MAX = 1_000
+"""So often a directory is copied in which something changes meanwhile."""
 
 
 class Disk(Protocol):
@@ -179,23 +186,22 @@ class DirectoryDisk:
         """The volume in the directory."""
         path = str(self._files / "data")
         self._volume = self._open_storage(path=path, identity=identity, options={}, create=Create.WHERE_NOTHING_IS)
-        return self._volume
+        return cast("LogVolume", _Noticed(self._volume, lambda: _put(self._files, self._synced)))
 
     def sync(self, volume: LogVolume, upto: int) -> None:
         """A sync ends; what there is now will survive."""
         volume.sync()
-        _put(self._files, self._synced)
 
     def kill(self) -> None:
         """The files stay as they are, whatever closing the volume would do to them."""
         held = self._files.with_name("held")
         _put(self._files, held)
-        self._let_go()
+        self.close()
         _put(held, self._files)
 
     def cut_power(self, keep: int) -> None:
         """The files are as they were at the last sync."""
-        self._let_go()
+        self.close()
         _put(self._synced, self._files)
 
     def fail(self, what: str, how: str) -> None:
@@ -218,10 +224,31 @@ class DirectoryDisk:
     def restore(self, copy: object) -> None:
         """No copies were kept of it."""
 
-    def _let_go(self) -> None:
+    def close(self) -> None:
+        """Lets go of the volume; the files stay."""
         if self._volume is not None:
             self._volume.close()
             self._volume = None
+
+
+class _Noticed:
+    """A volume of which somebody hears when it is synced, by whomever: a start, a group commit, an orderly end."""
+
+    def __init__(self, volume: LogVolume, on_synced: Callable[[], None]) -> None:
+        self._volume = volume
+        self._on_synced = on_synced
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._volume, name)
+
+    def sync(self) -> None:
+        self._volume.sync()
+        self._on_synced()
+
+    def close(self) -> None:
+        """A volume that can syncs when it is closed."""
+        self._volume.close()
+        self._on_synced()
 
 
 def _holes(stream: LogStream) -> Iterator[tuple[int, int]]:
@@ -237,5 +264,42 @@ def _holes(stream: LogStream) -> Iterator[tuple[int, int]]:
 
 
 def _put(source: Path, target: Path) -> None:
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(source, target)
+    """Puts a directory in another one's place, as it is at one moment: threads of a storage may be at work in it."""
+    problem: Exception | None = None
+    for _ in range(_COPIES_MAX):
+        shutil.rmtree(target, ignore_errors=True)
+        try:
+            before = _state(source)
+            shutil.copytree(source, target, copy_function=_copy)
+            if _state(source) == before:
+                return
+        except (shutil.Error, FileNotFoundError) as error:
+            problem = error
+    raise OSError(f"{source} was never the same before and behind {_COPIES_MAX} attempts to copy it") from problem
+
+
+def _state(directory: Path) -> dict[str, tuple[int, int, int]]:
+    """What tells whether something in a directory has changed."""
+    states = ((str(path), path.stat()) for path in directory.rglob("*"))
+    return {path: (state.st_ino, state.st_size, state.st_mtime_ns) for path, state in states}
+
+
+def _copy(source: str, target: str) -> None:
+    """Copies a file without its holes: a storage may keep much room aside, and it is copied at each sync."""
+    if not hasattr(os, "SEEK_DATA"):
+        shutil.copy2(source, target)
+        return
+    with Path(source).open("rb", buffering=0) as old, Path(target).open("wb", buffering=0) as new:
+        size = os.fstat(old.fileno()).st_size
+        new.truncate(size)
+        at = 0
+        while at < size:
+            try:
+                begin = old.seek(at, os.SEEK_DATA)
+            except OSError:  # there is nothing but a hole
+                break
+            end = old.seek(begin, os.SEEK_HOLE)
+            old.seek(begin)
+            new.seek(begin)
+            at = begin + new.write(old.read(min(end - begin, _PIECE)))
+    shutil.copystat(source, target)

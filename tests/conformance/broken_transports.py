@@ -467,9 +467,9 @@ def note_sent_once(link: MemoryLink) -> None:
 note_pending = BaseLink._note_pending
 
 
-def note_pending_early(link: MemoryLink) -> None:
-    note_pending(link)
-    link._was_high |= link.pending > link._options.high_water // 2
+def note_pending_early(link: MemoryLink, pending: int) -> None:
+    note_pending(link, pending)
+    link._was_high |= pending > link._options.high_water // 2
 
 
 def send_urgent_without_limit(link: MemoryLink, payloads: Sequence[Payload], *, urgent: bool = False) -> None:

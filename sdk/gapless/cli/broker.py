@@ -46,6 +46,7 @@ def broker(
     It prints the URL to connect to once it serves, and logs to the standard error output. SIGTERM and
     Ctrl-C stop it in order.
     """
+    from gapless.node.assembly import is_everywhere
     from gapless.node.config import load_config
     from gapless.node.node import serve
 
@@ -57,9 +58,11 @@ def broker(
 
     def announce(node: Node) -> None:
         if as_json:
-            print_json({"url": node.url, "addresses": node.addresses, "pid": os.getpid()})
-        else:
-            print(f"gapless broker: serving on {node.url}; Ctrl-C stops it", flush=True)
+            print_json({"url": node.url, "urls": node.urls, "addresses": node.addresses, "pid": os.getpid()})
+            return
+        beyond = any(map(is_everywhere, node.addresses))
+        hint = " (from other machines, by this one's name)" if beyond else ""
+        print(f"gapless broker: serving on {' and '.join(node.urls) or node.url}{hint}; Ctrl-C stops it", flush=True)
 
     run(serve(settings, announce))
 

@@ -103,7 +103,7 @@ def doctor(
     else:
         settings = examine_configuration(examination, config)
         expected = settings is not None and examine_storage(examination, settings)
-    run(examine_broker(examination, url or DEFAULT_URL, wait, expected=expected))
+    run(examine_broker(examination, url or own_url(examination), wait, expected=expected))
     if as_json:
         print_json(examination.fields())
     else:
@@ -142,13 +142,13 @@ def examine_plugins(examination: Examination) -> None:
 
 def examine_configuration(examination: Examination, path: Path | None) -> NodeConfig | None:
     """The broker's configuration; None when something is wrong with it."""
-    from gapless.node.assembly import load_plugins
+    from gapless.node.assembly import dialable, load_plugins
     from gapless.node.config import load_config
 
     examination.facts["configuration"] = {"file": str(path) if path is not None else None}
     try:
         settings = load_config(path, os.environ)
-        load_plugins(settings)
+        loaded = load_plugins(settings)
     except ConfigurationError as error:
         examination.findings.append(f"configuration: {error}")
         return None
@@ -157,8 +157,16 @@ def examine_configuration(examination: Examination, path: Path | None) -> NodeCo
         "storage": settings.storage.plugin,
         "path": settings.storage.path,
         "listen": [listen.address for listen in settings.listen],
+        # Where the system is to choose a port, only the broker knows what to dial.
+        "urls": [dialable(*pair) for pair in loaded.listeners if not pair[0].address.endswith(":0")],
     }
     return settings
+
+
+def own_url(examination: Examination) -> str:
+    """Where the broker of the configuration that was looked at is reached; the default if that says nothing."""
+    urls: list[str] = examination.facts.get("configuration", {}).get("urls", [])
+    return urls[0] if urls else DEFAULT_URL
 
 
 def examine_storage(examination: Examination, settings: NodeConfig) -> bool:

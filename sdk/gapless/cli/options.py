@@ -11,7 +11,8 @@ DEFAULT_URL = "gapless://127.0.0.1:7400"
 URL_OPTION: Final = typer.Option(
     envvar="GAPLESS_URL",
     metavar="URL",
-    help="The broker: gapless://HOST:PORT, several hosts with commas, or embedded:DIRECTORY.",
+    help="The broker: gapless://HOST:PORT, several hosts with commas, gapless+tls://…, gapless+NAME://… by another"
+    " transport, or embedded:DIRECTORY.",
 )
 Url: TypeAlias = Annotated[str, URL_OPTION]
 ClientId: TypeAlias = Annotated[

@@ -46,6 +46,7 @@ def connect(
             `gapless://HOST:PORT`; several hosts, separated by commas, are tried one after the other.
             `gapless+tls://…`: with TLS. After the hosts it takes
             `?ca=FILE&certificate=FILE&key=FILE&server_name=NAME`, each as far as needed.
+            `gapless+NAME://ADDRESS`: through the transport plugin NAME, which gets no options.
             `embedded:PATH`: a broker in this process, on the volume at PATH. All connections of this event loop to the
             same PATH share it (and so do all of `gapless.sync`).
             `embedded:`: a broker in memory, for this connection alone.

@@ -5,10 +5,12 @@ What is wrong with the configuration comes out here, before anything is opened o
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -78,6 +80,43 @@ def check_exposure(address: str, transport: Transport, authenticator: Authentica
             f"address {address!r} can be reached from other machines, which needs {' and '.join(missing)};"
             " to do without, set insecure = true in [node]"
         )
+
+
+def dialable(listen: ListenSection, transport: Transport, address: str = "") -> str:
+    """What a client connects to in order to reach a listener, by the transport that the listener has.
+
+    `address`: the one really bound, if it is open; else the configured one. One that stands for every interface cannot
+    be dialled from everywhere: then this machine's own loopback stands in its place, the one that surely leads there.
+    """
+    address = address or listen.address
+    loopback = _unspecified(address)
+    if loopback is not None:
+        address = loopback + address[len(_host(address)) :]
+    if listen.transport == "tcp":
+        return f"{'gapless+tls' if transport.encrypts else 'gapless'}://{address}"
+    return f"gapless+{listen.transport}://{address}"
+
+
+def is_everywhere(address: str) -> bool:
+    """Whether an address stands for every interface of the machine: 0.0.0.0 or [::]."""
+    return _unspecified(address) is not None
+
+
+def _host(address: str) -> str:
+    """What stands in front of a port or a path, IPv6 in brackets; of addresses of another kind, whatever it is."""
+    match = re.match(r"\[[^\]]*\]|[^:/]*", address)
+    return match[0] if match else ""
+
+
+def _unspecified(address: str) -> str | None:
+    """The loopback address of the same kind, when the host of `address` stands for every interface."""
+    try:
+        host = ip_address(_host(address).strip("[]"))
+    except ValueError:
+        return None
+    if not host.is_unspecified:
+        return None
+    return "127.0.0.1" if host.version == 4 else "[::1]"
 
 
 def open_volume(loaded: Loaded, create: Create) -> tuple[LogVolume, NodeIdentity]:

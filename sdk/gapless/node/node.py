@@ -36,7 +36,7 @@ from gapless.errors import (
     VolumeForeignError,
     VolumeFullError,
 )
-from gapless.node.assembly import Loaded, load_plugins, make_machine, open_volume
+from gapless.node.assembly import Loaded, dialable, load_plugins, make_machine, open_volume
 from gapless.node.gauges import SERVING
 from gapless.node.shell import AsyncShell, Clock, system_clock
 from gapless.spi import Create
@@ -119,11 +119,16 @@ class Node:
         return self._listeners[0].address
 
     @property
+    def urls(self) -> list[str]:
+        """What a client on this machine connects to, one for each listener."""
+        listeners = zip(self._loaded.listeners, self.addresses)  # noqa: B905 - fewer are bound while it starts
+        return [dialable(listen, transport, address) for (listen, transport), address in listeners]
+
+    @property
     def url(self) -> str:
-        """What a client connects to."""
-        address = self.address
-        _, transport = self._loaded.listeners[0]
-        return f"{'gapless+tls' if transport.encrypts else 'gapless'}://{address}"
+        """What a client on this machine connects to: the first listener. Raises ConfigurationError as `address`."""
+        urls = self.urls
+        return urls[0] if urls else self.address  # which says why there is none
 
     @property
     def serving(self) -> bool:
@@ -180,7 +185,7 @@ class Node:
         for listen, transport in self._loaded.listeners:
             self._listeners.append(await transport.listen(listen.address, self._accept))
         node = self._loaded.config.node
-        log.info("node %r serves on %s", node.name, ", ".join(self.addresses) or "no address")
+        log.info("node %r serves on %s", node.name, ", ".join(self.urls) or "no address")
 
     async def _close_listeners(self) -> None:
         listeners = [*self._listeners, *([self._internal[1]] if self._internal else [])]

@@ -25,33 +25,33 @@ def replay(plan: Plan, seed: int, *, page: Path | None, regression: Path | None,
     from rich.console import Console
 
     from gapless_sim.regression import write_regression
-    from gapless_sim.run import run_seed
+    from gapless_sim.storages import run_on
 
     console = Console(stderr=as_json)
     status = 0
     for router in plan.routers:
         options = plan.options(seed, router)
         console.print(f"seed {seed}, router {router}: {options.describe()}", soft_wrap=True, highlight=False)
-        result = run_seed(options, keep=True)
+        result = run_on(plan.storage, options, keep=True)
         small = None
         if result.violation is not None:
             status = 1
-            small = _shrunk(console, result) if shrink else None
-        _show(console, result, small, as_json=as_json)
+            small = _shrunk(console, result, plan.storage) if shrink else None
+        _show(console, result, small, plan.storage, as_json=as_json)
         shown = small.smallest if small is not None else result
         if page is not None:
             left_out = small.left_out if small is not None else ()
-            _write_page(console, shown, left_out, _named(page, router, plan))
+            _write_page(console, shown, left_out, _named(page, router, plan), plan.command(seed, router))
         if regression is not None and shown.violation is not None:
             path = write_regression(regression, shown, str(shown.violation))
             console.print(f"The regression is {path}", soft_wrap=True, highlight=False)
     return status
 
 
-def _shrunk(console: Console, failing: Result) -> Shrunk:
-    from gapless_sim.run import run_seed
+def _shrunk(console: Console, failing: Result, storage: str) -> Shrunk:
     from gapless_sim.shrink import Progress
     from gapless_sim.shrink import shrink as shrink_run
+    from gapless_sim.storages import run_on
 
     with console.status("looking for a smaller run that fails alike") as status:
         smallest = failing.steps
@@ -62,21 +62,21 @@ def _shrunk(console: Console, failing: Result) -> Shrunk:
             status.update(f"{progress.runs} runs, {smallest:,} steps left; {progress.left_out}")
 
         def run(options: Options, choice_sequences: ChoiceSequences | None) -> Result:
-            return run_seed(options, choice_sequences, steps_max=max(300, smallest * 5 // 4))
+            return run_on(storage, options, choice_sequences, steps_max=max(300, smallest * 5 // 4))
 
         shrunk = shrink_run(run, failing, runs_max=RUNS_MAX, on_progress=report)
-        told = run_seed(shrunk.smallest.options, shrunk.smallest.choice_sequences, keep=True)
+        told = run_on(storage, shrunk.smallest.options, shrunk.smallest.choice_sequences, keep=True)
         return replace(shrunk, smallest=told)
 
 
-def _show(console: Console, result: Result, small: Shrunk | None, *, as_json: bool) -> None:
+def _show(console: Console, result: Result, small: Shrunk | None, storage: str, *, as_json: bool) -> None:
     from gapless_sim.lanes import lanes_text
 
     shown = small.smallest if small is not None else result
     if as_json:
         from gapless.cli.output import print_json
 
-        print_json(fields(result, small))
+        print_json({**fields(result, small), "storage": storage})
         return
     if shown.violation is not None:
         if small is not None:
@@ -114,9 +114,8 @@ def _named(page: Path, router: str, plan: Plan) -> Path:
     return page if len(plan.routers) == 1 else page.with_stem(f"{page.stem}-{router}")
 
 
-def _write_page(console: Console, result: Result, left_out: Sequence[str], page: Path) -> None:
+def _write_page(console: Console, result: Result, left_out: Sequence[str], page: Path, command: str) -> None:
     from gapless_sim.page import page_html
 
-    command = f"gapless simulate --router {result.options.router} --seed {result.options.seed}"
     page.write_text(page_html(result, command=command, left_out=left_out), encoding="utf-8")
     console.print(f"The page is {page}", soft_wrap=True, highlight=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -22,6 +23,7 @@ SECOND = 1_000_000_000
 RARE = 10
 """So many of the rarest hits are shown."""
 ROUTERS = ("local", "hostile")
+ALL_FAULTS = "network,disk,process,clock,operator"
 
 app = typer.Typer(add_completion=False)
 
@@ -40,7 +42,11 @@ def simulate(
     ] = None,
     faults: Annotated[
         str, typer.Option(metavar="KINDS", help="Only these kinds: network,disk,process,clock,operator, or none.")
-    ] = "network,disk,process,clock,operator",
+    ] = ALL_FAULTS,
+    storage: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The plugin of the brokers' volumes; `memory`: with a simulated disk."),
+    ] = "memory",
     workload: Annotated[
         str | None, typer.Option(help="churn, scenarios or ranges; else the seed draws one of the first two.")
     ] = None,
@@ -79,13 +85,16 @@ def simulate(
     if exhaustive is not None:
         from gapless_sim.cli import exhaust
 
+        if storage != "memory":
+            raise ConfigurationError("--exhaustive: its faults are those of the simulated disk, so leave --storage out")
         chosen = exhaust.scopes_of(scopes, scope or ())
         if strike:
             raise typer.Exit(exhaust.replay_case(chosen, strike))
         wanted = exhaust.Wanted(exhaustive, chosen, stride, exhaust.part_of(part), processes)
         raise typer.Exit(exhaust.exhaust_scopes(wanted, as_json=as_json))
-    plan = Plan(tuple(router or ROUTERS), workload, _kinds(faults))
+    plan = Plan(tuple(router or ROUTERS), workload, _kinds(faults, storage), storage)
     _check(plan)
+    _say_storage(plan)
     if seed is not None:
         from gapless_sim.cli.replay import replay
 
@@ -97,24 +106,39 @@ def simulate(
         raise typer.Exit(1)
 
 
-def _kinds(faults: str) -> tuple[str, ...]:
+def _kinds(faults: str, storage: str) -> tuple[str, ...]:
     from gapless_sim.options import FAULTS
+    from gapless_sim.storages import faults_on
 
     kinds = tuple(kind.strip() for kind in faults.split(",") if kind.strip() not in {"", "none"})
     for kind in kinds:
         if kind not in FAULTS:
             raise ConfigurationError(f"--faults: there is no kind {kind!r}; there are {', '.join(FAULTS)}")
-    return kinds
+    possible = faults_on(storage, kinds)
+    if faults != ALL_FAULTS and possible != kinds:
+        raise ConfigurationError(f"--faults: on the storage {storage!r} no disk is simulated, so leave 'disk' out")
+    return possible
 
 
 def _check(plan: Plan) -> None:
     from gapless import plugins
+    from gapless_sim.storages import check_storage
     from gapless_sim.workloads import WORKLOADS
 
+    check_storage(plan.storage)
     for router in plan.routers:
         plugins.load("routing", router)
     if plan.workload is not None and plan.workload not in WORKLOADS:
         raise ConfigurationError(f"--workload: there is no {plan.workload!r}; there are {', '.join(WORKLOADS)}")
+
+
+def _say_storage(plan: Plan) -> None:
+    from gapless_sim.storages import not_simulated_on
+
+    missing = not_simulated_on(plan.storage)
+    if missing:
+        print(f"The volumes are on the storage {plan.storage!r}, in real files. Not simulated:", file=sys.stderr)
+        print("".join(f"  - {what}\n" for what in missing), end="", file=sys.stderr)
 
 
 def _seeds(first: int, seeds: int, minutes: float | None) -> Iterator[int]:
@@ -143,15 +167,15 @@ def _run(plan: Plan, seeds: Iterator[int], processes: int | None, expected: int 
         for summary in campaign(plan, seeds, processes=processes):
             total.add(summary)
             if summary.failure is not None:
-                _show_failure(console, summary)
+                _show_failure(console, plan, summary)
             progress.update(task, advance=1, description=_rate(total, time.monotonic() - began))
     elapsed = time.monotonic() - began
     if as_json:
         from gapless.cli.output import print_json
 
-        print_json(_fields(total, elapsed))
+        print_json(_fields(plan, total, elapsed))
     else:
-        _show(total, elapsed)
+        _show(plan, total, elapsed)
     return total
 
 
@@ -159,18 +183,23 @@ def _rate(total: Total, elapsed: float) -> str:
     return f"{total.runs / elapsed:.1f} runs/s, {total.simulated / SECOND / 3600:.1f} h simulated"
 
 
-def _show_failure(console: Console, summary: Summary) -> None:
+def _show_failure(console: Console, plan: Plan, summary: Summary) -> None:
     assert summary.failure is not None
     console.print(
         f"[bold red]{summary.failure.oracle}[/] seed {summary.seed}, router {summary.router}: {summary.failure.what}",
         soft_wrap=True,
         highlight=False,
     )
-    console.print(f"  to look at it: gapless simulate --router {summary.router} --seed {summary.seed}", highlight=False)
+    command = plan.command(summary.seed, summary.router)
+    console.print(f"  to look at it: {command}", soft_wrap=True, highlight=False)
 
 
-def _fields(total: Total, elapsed: float) -> dict[str, Any]:
+def _fields(plan: Plan, total: Total, elapsed: float) -> dict[str, Any]:
+    from gapless_sim.storages import not_simulated_on
+
     return {
+        "storage": plan.storage,
+        "not_simulated": not_simulated_on(plan.storage),
         "runs": total.runs,
         "failures": [
             {"seed": run.seed, "router": run.router, "oracle": run.failure.oracle, "what": run.failure.what}
@@ -194,9 +223,12 @@ def never(total: Total) -> list[str]:
     return [assertion for assertion in DECLARED if not total.hits[assertion]]
 
 
-def _show(total: Total, elapsed: float) -> None:
+def _show(plan: Plan, total: Total, elapsed: float) -> None:
+    from gapless_sim.storages import SIMULATED
+
     verdict = f"{len(total.failures)} broke a promise" if total.failures else "no promise was broken"
-    print(f"{total.runs:,} runs, {verdict}.")
+    where = "" if plan.storage == SIMULATED else f" on the storage {plan.storage!r}"
+    print(f"{total.runs:,} runs{where}, {verdict}.")
     print(
         f"{total.simulated / SECOND / 3600:.1f} hours of virtual time, {total.steps:,} node events in {elapsed:.0f} s:"
         f" {total.runs / elapsed:.1f} runs/s, {total.steps / elapsed:,.0f} node events/s"

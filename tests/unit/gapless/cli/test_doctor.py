@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import pytest
 
 from gapless import AlarmInfo, CheckpointToken, PluginError, PubendInfo, SubscriptionInfo, plugins
-from gapless.cli import doctor as doctor_module
 from gapless.cli.doctor import abandoned, absent, alarming, keeping_of, pins_of
 from gapless.core.stream.ticks import SECOND, tick_at_time
 from unit.gapless.cli.conftest import Gapless
@@ -93,7 +92,7 @@ def test_without_a_file_the_broker_makes_the_volume(
     gapless: Gapless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(doctor_module, "DEFAULT_URL", NOBODY)
+    monkeypatch.setenv("GAPLESS_LISTEN__0__ADDRESS", NOBODY.removeprefix("gapless://"))
     said = json.loads(gapless("doctor", "--json").stdout)
 
     assert said["volume"]["state"] == "not there yet: the broker makes it"

@@ -11,7 +11,15 @@ import pytest
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.errors import ConfigurationError, PluginError, VolumeForeignError
-from gapless.node.assembly import check_exposure, claim, load_plugins, make_machine, open_volume
+from gapless.node.assembly import (
+    check_exposure,
+    claim,
+    dialable,
+    is_everywhere,
+    load_plugins,
+    make_machine,
+    open_volume,
+)
 from gapless.node.config import NodeConfig, make_config
 from gapless.node.gauges import SESSIONS
 from gapless.spi import Create
@@ -132,6 +140,47 @@ def test_a_plugin_that_refuses_its_options_names_the_file_and_the_section(instal
     installed["auth", "anonymous"] = refuse("no option 'x'")
     with pytest.raises(ConfigurationError, match=r"^gapless\.toml: auth: no option 'x'"):
         load_plugins(config())
+
+
+@pytest.mark.parametrize(
+    ("transport", "bound", "url"),
+    [
+        ("tcp", "127.0.0.1:4711", "gapless://127.0.0.1:4711"),
+        ("tcp", "broker.example:4711", "gapless://broker.example:4711"),
+        ("tcp", "0.0.0.0:4711", "gapless://127.0.0.1:4711"),
+        ("tcp", "[::]:4711", "gapless://[::1]:4711"),
+        ("tcp", "[0:0::0]:4711", "gapless://[::1]:4711"),
+        ("tcp", "[fe80::1]:4711", "gapless://[fe80::1]:4711"),
+        ("pigeon", "the-loft", "gapless+pigeon://the-loft"),
+        ("pigeon", "/var/run/loft.sock", "gapless+pigeon:///var/run/loft.sock"),
+        ("pigeon", "[]", "gapless+pigeon://[]"),
+        ("pigeon", "0.0.0.0:80/loft", "gapless+pigeon://127.0.0.1:80/loft"),
+        ("pigeon", "0.0.0.0", "gapless+pigeon://127.0.0.1"),
+        ("pigeon", "0.0.0.0.example", "gapless+pigeon://0.0.0.0.example"),
+    ],
+)
+def test_a_listener_is_dialled_by_the_name_of_its_transport(transport: str, bound: str, url: str) -> None:
+    [listen] = config(listen=[{"transport": transport, "address": "127.0.0.1:0"}]).listen
+
+    assert dialable(listen, FakeTransport(), bound) == url
+
+
+def test_a_listener_that_is_not_open_is_dialled_as_it_is_configured() -> None:
+    [listen] = config(listen=[{"address": "0.0.0.0:7500"}]).listen
+
+    assert dialable(listen, FakeTransport()) == "gapless://127.0.0.1:7500"
+
+
+def test_tls_is_said_of_tcp_alone_for_another_transport_knows_by_itself() -> None:
+    tcp, pigeon = config(listen=[{}, {"transport": "pigeon", "address": "loft"}]).listen
+
+    assert dialable(tcp, TlsTransport()) == "gapless+tls://127.0.0.1:7400"
+    assert dialable(pigeon, TlsTransport()) == "gapless+pigeon://loft"
+
+
+@pytest.mark.parametrize(("address", "everywhere"), [("0.0.0.0:1", True), ("[::]:1", True), ("10.0.0.0:1", False)])
+def test_an_address_for_every_interface_is_known(address: str, everywhere: bool) -> None:
+    assert is_everywhere(address) is everywhere
 
 
 def shell(now: int) -> Any:

@@ -120,6 +120,7 @@ async def test_a_node_says_where_it_is_reached(world: World) -> None:
     assert node.address == "127.0.0.1:4711"
     assert node.addresses == ["127.0.0.1:4711"]
     assert node.url == "gapless://127.0.0.1:4711"
+    assert node.urls == [node.url]
     assert node.serving
     gauges = list(node.gauges())
     assert value_of(gauges, SERVING, node="broker") == 1

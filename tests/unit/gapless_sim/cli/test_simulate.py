@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from gapless_sim.campaign import Summary
 from gapless_sim.cli import simulate
 from gapless_sim.result import Failure
 from unit.gapless.cli.conftest import Gapless
+from unit.gapless_sim.storage_plugins import install
 
 
 @pytest.fixture
@@ -69,10 +71,65 @@ def test_time_is_the_limit_on_several_cores_too(gapless: Gapless) -> None:
         (("--faults", "network,gremlins"), "there is no kind 'gremlins'"),
         (("--workload", "idle"), "there is no 'idle'"),
         (("--router", "teleport"), "teleport"),
+        (("--storage", "paper"), "no storage plugin is called 'paper'; installed: memory, rocksdb"),
+        (("--storage", "rocksdb", "--faults", "process,disk"), "on the storage 'rocksdb' no disk is simulated"),
+        (("--storage", "rocksdb", "--exhaustive", "1"), "--exhaustive: its faults are those of the simulated disk"),
     ],
 )
 def test_what_does_not_exist_is_refused(gapless: Gapless, arguments: tuple[str, ...], said: str) -> None:
     assert said in gapless("simulate", *arguments, status=2).stderr
+
+
+# Storages.
+
+
+def test_a_seed_is_run_on_rocksdb(gapless: Gapless) -> None:
+    """And shown: what the storage lacks is said to people, and not to programs that read what is printed."""
+    arguments = ("simulate", "--storage", "rocksdb", "--router", "local", "--seed", "5", "--faults", "process")
+
+    result = gapless(*arguments, "--json")
+
+    report = json.loads(result.stdout)
+    assert (report["storage"], report["violation"]) == ("rocksdb", None)
+    assert "process." in report["options"]
+    assert "The volumes are on the storage 'rocksdb', in real files. Not simulated:" in result.stderr
+    assert "a loss of power leaves the files as they were when the last sync returned" in result.stderr
+
+
+def test_the_storage_of_somebody_is_run(gapless: Gapless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "site", monkeypatch)
+    arguments = ("simulate", "--storage", "sqlite", "--router", "local", "--processes", "1", "--seeds", "1")
+
+    report = json.loads(gapless(*arguments, "--json").stdout)
+    printed = gapless(*arguments).stdout
+
+    assert (report["storage"], report["runs"], report["failures"]) == ("sqlite", 1, [])
+    assert len(report["not_simulated"]) == 3
+    assert printed.startswith("1 runs on the storage 'sqlite', no promise was broken.")
+
+
+@pytest.mark.timeout(120)
+def test_what_somebodys_storage_breaks_is_named_with_the_storage(
+    gapless: Gapless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", monkeypatch)
+    arguments = ("simulate", "--storage", "forgetful", "--router", "local", "--processes", "1", "--faults", "process")
+
+    result = gapless(*arguments, "--first", "5", "--seeds", "1", status=1)
+
+    command = "gapless simulate --router local --seed 5 --storage forgetful --faults process"
+    assert f"  to look at it: {command}\n" in result.stderr
+    again = gapless(*command.split()[1:], "--no-shrink", "--page", tmp_path / "page.html", status=1)
+    assert "on the storage 'forgetful'" in again.stderr
+    assert command in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_the_simulated_disk_is_said_to_be_nothing_else(gapless: Gapless) -> None:
+    result = gapless("simulate", "--seeds", "1", "--router", "local", "--processes", "1", "--json")
+
+    report = json.loads(result.stdout)
+    assert (report["storage"], report["not_simulated"]) == ("memory", [])
+    assert "real files" not in result.stderr
 
 
 def test_a_sometimes_assertion_that_never_holds_is_a_finding() -> None:

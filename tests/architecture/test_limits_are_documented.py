@@ -1,0 +1,334 @@
+"""docs/reference/limits.md has the limits that the code has, and where and how one meets them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel
+from typing_extensions import Self
+
+from documents import ROOT
+from gapless import errors
+from gapless.client import keyed, messages, options, ranges
+from gapless.client.messages import Encoder, Message
+from gapless.client.options import check_name
+from gapless.core import alarms
+from gapless.core.client import reading, subscribing
+from gapless.core.network import facts, frames
+from gapless.core.server import SessionLimits, handshake, publishing
+from gapless.core.server.limits import HELLO_BYTES_MAX
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.ticks import FOREVER
+from gapless.core.wire import framing, tokens
+from gapless.core.wire.framing import encode_header
+from gapless.core.wire.messages import checks
+from gapless.core.wire.tokens import CheckpointToken
+from gapless.node.config import LimitsSection, NodeSection, make_config
+from gapless.selectors import lexer, parser, topics
+from gapless.selectors.selector import Selector
+from gapless.selectors.topics import check_patterns, check_topic
+from gapless.spi import VolumeIdentity
+from gapless_phb.config import NAME, PhbSection, PubendSection
+from gapless_phb.core import rows as phb_rows
+from gapless_phb.core import validation
+from gapless_phb.core.records import encode_record
+from gapless_shb.core import expiry
+from gapless_shb.core import rows as shb_rows
+from gapless_shb.core.ranges import reads
+from gapless_storage import memory_volume
+from gapless_storage._rocksdb import layout
+from gapless_storage.memory import MemoryDisk
+from gapless_transport.tcp_options import TcpOptions
+
+LONG = (1 << 63) - 1
+
+
+class Row(NamedTuple):
+    """A line of a table."""
+
+    limit: str
+    value: str
+    set_by: str
+    beyond: str
+
+
+def documented() -> dict[str, list[Row]]:
+    """The rows of each section."""
+    text = (ROOT / "docs/reference/limits.md").read_text("utf-8")
+    sections = (section.partition("\n") for section in text.split("\n## ")[1:])
+    return {
+        title: [
+            Row(*(cell.strip() for cell in line.split("|")[1:-1])) for line in rest.splitlines() if line[:2] == "| "
+        ][1:]
+        for title, _, rest in sections
+    }
+
+
+def size(number: int) -> str:
+    """Bytes as the page writes them: in whole units where there are many."""
+    for unit, shift in (("MiB", 20), ("KiB", 10)):
+        if number >= 1 << 16 and number % (1 << shift) == 0:
+            return f"{number >> shift} {unit}"
+    return f"{number:,} bytes"
+
+
+def default(model: type[BaseModel], name: str) -> Any:
+    """What a key is if nobody sets it."""
+    return model.model_fields[name].get_default(call_default_factory=True)
+
+
+def bound(model: type[BaseModel], name: str, kind: str) -> Any:
+    """The bound of a key: "ge", "le" or "max_length"."""
+    [value] = [getattr(entry, kind) for entry in model.model_fields[name].metadata if hasattr(entry, kind)]
+    return value
+
+
+def one(*values: int) -> int:
+    """What several places of the code agree on."""
+    assert len(set(values)) == 1, values
+    return values[0]
+
+
+NAMES = {
+    "name of a client, a publisher, a producer, a subscription, the owner of a lease": size(
+        one(checks.NAME_BYTES_MAX, options.NAME_BYTES_MAX, validation.NAME_BYTES_MAX)
+    ),
+    "name of a publisher without one": "`~` and what is drawn",
+    "name of a node": f"{bound(NodeSection, 'name', 'max_length')} characters",
+    "name of a pubend": f"{1 + int(re.findall(r'{0,([0-9]+)}', NAME)[0])} characters",
+    "id of a pubend (`name@epoch`) in a request": size(checks.PUBEND_BYTES_MAX),
+    "pubends of one `[[phb.pubends]]` entry": f"{bound(PubendSection, 'count', 'le'):,}",
+}
+SELECTING = {
+    "topic, or pattern of topics": size(topics.TOPIC_BYTES_MAX),
+    "patterns of a subscription": f"{topics.TOPICS_MAX:,}",
+    "selector": f"{parser.CHARACTERS_MAX:,} characters",
+    "parentheses and right-hand sides within one another, in a selector": f"{parser.NESTING_MAX}",
+    "integer in a selector": f"{lexer.EXACT_LITERAL_MAX.bit_length()} bits",
+}
+EVENTS = {
+    "event: topic, properties, headers and body": size(
+        one(default(LimitsSection, "max_event_bytes"), SessionLimits().event_bytes)
+    ),
+    "… at most": size(bound(LimitsSection, "max_event_bytes", "le")),
+    "key and value of a property": "the event's",
+    "integer of a property": f"{messages.INTEGER_MAX.bit_length() + 1} bits, with its sign",
+    "number of a property": "finite",
+    "priority": "0 to 9",
+    "expiration": "before the year 10000",
+    "batch of `send_batch`, with its frame": size(default(LimitsSection, "max_frame_bytes")),
+}
+PUBLISHERS = {
+    "batches that a publisher may have unanswered": f"{default(LimitsSection, 'window_batches')}",
+    "… at most": f"{bound(LimitsSection, 'window_batches', 'le')}",
+    "bytes that it may have unanswered": size(default(LimitsSection, "window_bytes")),
+    "publishers of a session": f"{default(LimitsSection, 'publishers'):,}",
+    "publishers that a pubend knows": f"{default(PhbSection, 'max_publishers'):,}",
+    "batches that wait for the disk, of a pubend": size(default(PhbSection, "max_pending_bytes")),
+    "epoch and index of keyed publishing": f"{keyed.KEY_MAX:,}",
+    "keyed batches that a session may have unanswered": f"{publishing.UNANSWERED_MAX}",
+}
+SUBSCRIBERS = {
+    "events on their way to a subscription, or not taken yet": f"{subscribing.WINDOW_EVENTS:,}",
+    "… and their bytes": size(subscribing.WINDOW_BYTES),
+    "events of a range that is read, likewise": f"{reading.WINDOW_EVENTS:,}",
+    "… and the bytes of these": size(reading.WINDOW_BYTES),
+    "ranges that a session reads at a time": f"{reads.READS_MAX}",
+    "`wait` of `heads`": f"{ranges.WAIT_MOST:g} seconds",
+    "text of a token": f"{tokens.TEXT_MAX:,} characters",
+    "pubends that a request may have positions of": f"{checks.POSITIONS_MAX:,}",
+    "subscriptions given up by their lease, of which the position is remembered": f"{expiry.LAPSED_MAX:,}",
+}
+LIMITS = SessionLimits()
+CONNECTIONS = {
+    "connections of clients": f"{one(default(LimitsSection, 'connections'), LIMITS.links):,}",
+    "connections of a listener with `tcp`": "nine tenths of the open-file limit",
+    "frame before a client is known": f"{HELLO_BYTES_MAX:,} bytes",
+    "… as the transport takes it": f"{default(TcpOptions, 'frame_limit'):,} bytes",
+    "frame behind that": size(one(default(LimitsSection, "max_frame_bytes"), LIMITS.frame_bytes)),
+    "… at least": f"{bound(LimitsSection, 'max_frame_bytes', 'ge'):,} bytes, and 1,024 more than an event",
+    "… at most": size(bound(LimitsSection, "max_frame_bytes", "le")),
+    "frame of the framing over streams of bytes, and of `memory`": f"{framing.PAYLOAD_BYTES_MAX:,} bytes",
+    "frame with nothing in it": "none",
+    "times that a client is asked who it is": f"{handshake.ROUNDS_MAX}",
+    "time to say who it is": f"{default(LimitsSection, 'handshake'):g} seconds",
+    "silence of either side": f"{LIMITS.heartbeats_missed} times {default(LimitsSection, 'heartbeat'):g} seconds",
+    "bytes that wait for a client, above which it is not listened to": size(LIMITS.pending_bytes),
+    "… above which it is disconnected": size(LIMITS.pending_bytes_max),
+    "bytes that wait for one link with `tcp`": size(default(TcpOptions, "pending_max")),
+    "unfinished frames of a listener with `tcp`": size(default(TcpOptions, "unfinished_max")),
+}
+PLUGINS = {
+    "index of a record": f"1 to {one(FOREVER, layout.INDEX_MAX, memory_volume._INDEX_MAX):,}",
+    "record of a log": f"a publisher's batch, and less than 1 KiB: {size(default(LimitsSection, 'max_frame_bytes'))}",
+    "key of a row": size(shb_rows._SID.size + checks.PUBEND_BYTES_MAX),
+    "streams of a volume with `rocksdb`": f"{layout.STREAM_ID_MAX:,}",
+    "frame of a router": size(frames.FRAME_BYTES_MAX),
+    "address in a router's envelope": f"{frames.ADDRESS_MAX:,} parts",
+    "mail from role to role": size(facts.MAIL_BYTES_MAX),
+    "alarms that a broker remembers": f"{alarms.ALARMS_MAX}",
+    "text of an alarm": f"{alarms.TEXT_MAX:,} characters",
+}
+EXPECTED: Mapping[str, Mapping[str, str]] = {
+    "Names": NAMES,
+    "Topics and selectors": SELECTING,
+    "Events": EVENTS,
+    "Publishers": PUBLISHERS,
+    "Subscribers and tokens": SUBSCRIBERS,
+    "Connections and frames": CONNECTIONS,
+    "For plugins": PLUGINS,
+}
+
+
+@pytest.mark.parametrize("section", EXPECTED)
+def test_the_page_has_the_values_of_the_code(section: str) -> None:
+    found = {row.limit: row.value for row in documented()[section]}
+
+    assert found == EXPECTED[section]
+
+
+def test_the_page_has_no_other_section() -> None:
+    assert list(documented()) == list(EXPECTED)
+
+
+def test_what_sets_a_limit_is_a_key_of_the_configuration() -> None:
+    models: dict[str, type[BaseModel]] = {"limits": LimitsSection, "phb": PhbSection}
+
+    for row in (row for rows in documented().values() for row in rows if row.set_by):
+        [key, *_] = re.findall(r"`([a-z_.]+)`", row.set_by)
+        section, _, name = key.rpartition(".")
+        elsewhere: type[BaseModel] = TcpOptions if "[[listen]]" in row.set_by else PubendSection
+        model = models.get(section, elsewhere)
+        assert name in model.model_fields, row
+
+
+def test_an_error_that_the_page_names_is_one() -> None:
+    named = {name for rows in documented().values() for row in rows for name in re.findall(r"`(\w+Error)`", row.beyond)}
+
+    ours = {error for error in named if issubclass(getattr(errors, error, int), errors.GaplessError)}
+    assert named - ours == {"ValueError", "AssertionError"}
+
+
+# What happens at a limit and beyond it, as far as no broker is needed for that.
+
+
+def select(expression: str) -> None:
+    Selector(expression)
+
+
+def encode(**fields: Any) -> None:
+    Encoder("t").encode(Message(fields.pop("body", b""), **fields), default(LimitsSection, "max_event_bytes"))
+
+
+def encode_event_of(length: int) -> None:
+    """An event of exactly so many bytes."""
+    around = len(encode_event("t", {}, None, b"x" * (1 << 20))) - (1 << 20)  # so long a body has a head of five bytes
+    assert len(encode_event("t", {}, None, b"x" * (length - around))) == length
+    encode(body=b"x" * (length - around))
+
+
+def token_of(length: int) -> str:
+    """The text of a token that has exactly so many characters, if it may have."""
+    around = len(str(CheckpointToken("n", {"p" * 2000: 0}))) - 2000
+    return str(CheckpointToken("n", {"p" * (length - around): 0}))
+
+
+def put(index: int) -> None:
+    volume = MemoryDisk().open(VolumeIdentity("net", "node"))
+    volume.stream("log").put(index, b"")
+
+
+def configure(key: str) -> Callable[[int], object]:
+    return lambda value: make_config({"limits": {"max_frame_bytes": 64 << 20, key: value}})
+
+
+class Payload(bytes):
+    """As long as it says, and takes no memory."""
+
+    def __new__(cls, length: int) -> Self:
+        made = super().__new__(cls)
+        made.length = length
+        return made
+
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+
+BEYOND: Mapping[str, tuple[Callable[[int], object], int]] = {
+    next(iter(NAMES)): (lambda n: check_name("ä" * (n // 2) + "a" * (n % 2), "the name"), checks.NAME_BYTES_MAX),
+    "topic, or pattern of topics": (lambda n: check_topic("a" * n), topics.TOPIC_BYTES_MAX),
+    "patterns of a subscription": (lambda n: check_patterns(["a"] * n), topics.TOPICS_MAX),
+    "selector": (lambda n: select("a" * (n - 5) + " = 1 "), parser.CHARACTERS_MAX),
+    "parentheses and right-hand sides within one another, in a selector": (
+        lambda n: select("(" * (n - 1) + "a" + ")" * (n - 1)),
+        parser.NESTING_MAX,
+    ),
+    "integer in a selector": (lambda n: select(f"a = {n}"), LONG),
+    "event: topic, properties, headers and body": (encode_event_of, default(LimitsSection, "max_event_bytes")),
+    "integer of a property": (lambda n: encode(properties={"a": n}), messages.INTEGER_MAX),
+    "priority": (lambda n: encode(priority=n), 9),
+    "text of a token": (token_of, tokens.TEXT_MAX),
+    "frame of the framing over streams of bytes, and of `memory`": (
+        lambda n: encode_header(Payload(n)),
+        framing.PAYLOAD_BYTES_MAX,
+    ),
+    "index of a record": (put, LONG),
+}
+
+
+@pytest.mark.parametrize("limit", BEYOND)
+def test_a_limit_is_where_the_page_says_and_so_is_the_error(limit: str) -> None:
+    [row] = [row for rows in documented().values() for row in rows if row.limit == limit]
+    act, most = BEYOND[limit]
+
+    act(most)
+    with pytest.raises((errors.GaplessError, ValueError)) as caught:
+        act(most + 1)
+
+    assert f"`{type(caught.value).__name__}`" in row.beyond
+
+
+@pytest.mark.parametrize(
+    ("section", "limit", "key"),
+    [
+        ("Events", "… at most", "max_event_bytes"),
+        ("Publishers", "… at most", "window_batches"),
+        ("Connections and frames", "… at most", "max_frame_bytes"),
+    ],
+)
+def test_a_setting_beyond_its_own_limit_is_refused_at_start_up(section: str, limit: str, key: str) -> None:
+    [row] = [row for row in documented()[section] if row.limit == limit]
+    most = bound(LimitsSection, key, "le")
+
+    configure(key)(most)
+    with pytest.raises(errors.ConfigurationError):
+        configure(key)(most + 1)
+
+    assert row.beyond == "`ConfigurationError` at start-up"
+
+
+def test_a_record_is_hardly_more_than_its_batch() -> None:
+    columns = EventColumns.of([encode_event("t", {}, None, b"x" * 100)] * 10, [100] * 10)
+    record = encode_record(1, "p" * 255, LONG, LONG, LONG, 0, columns, 1)
+
+    assert len(record) - columns.size < 1 << 10
+
+
+def test_no_row_of_a_role_has_a_longer_key() -> None:
+    longest = shb_rows._SID.size + checks.PUBEND_BYTES_MAX
+
+    assert len(phb_rows.key(1, "p" * checks.NAME_BYTES_MAX)) <= longest
+
+
+def test_text_of_a_token_has_room_for_about_150_pubends() -> None:
+    token = CheckpointToken(
+        "5f0c9b1e2a77d341", {f"default-{number}@tro8w1r39d6": number << 40 for number in range(140)}
+    )
+
+    assert len(str(token)) <= tokens.TEXT_MAX
