@@ -52,10 +52,7 @@ class MemoryLink(BaseLink[Payload]):
         """Sends each payload as a frame; see `Link.send`."""
         if self._phase is not LinkState.OPEN:
             return
-        sizes = [len(payload) if isinstance(payload, bytes) else sum(map(len, payload)) for payload in payloads]
-        for size in sizes:  # all of them are judged before one is taken
-            if not 0 < size <= PAYLOAD_BYTES_MAX:
-                raise LocalProtocolError(f"a frame's payload has 1 to {PAYLOAD_BYTES_MAX} bytes, not {size}")
+        sizes = [_size(payload) for payload in payloads]  # all of them are judged before one is taken
         for payload, size in zip(payloads, sizes, strict=True):
             self._queue.put(payload, size, urgent=urgent)
         self._note_pending(self._queue.size + self._wire.size)
@@ -104,8 +101,7 @@ class MemoryLink(BaseLink[Payload]):
             return
         now = self._loop.time()
         try:
-            leaving = self._queue.take(BATCH_BYTES)  # of two parts, one may be shared by many links until here
-            self._wire.put([part if isinstance(part, bytes) else b"".join(part) for part in leaving], now)
+            self._wire.put([_whole(payload) for payload in self._queue.take(BATCH_BYTES)], now)
         except LinkResetError:
             self.fail("the link was reset")
             return
@@ -192,3 +188,15 @@ class MemoryLink(BaseLink[Payload]):
                 handle.cancel()
         self._inbox.clear()
         self._end(reason)
+
+
+def _size(payload: Payload) -> int:
+    size = len(payload) if isinstance(payload, bytes) else sum(map(len, payload))
+    if not 0 < size <= PAYLOAD_BYTES_MAX:
+        raise LocalProtocolError(f"a frame's payload has 1 to {PAYLOAD_BYTES_MAX} bytes, not {size}")
+    return size
+
+
+def _whole(payload: Payload) -> bytes:
+    """A frame in one piece. Of two parts, one may be shared by many links until here."""
+    return payload if isinstance(payload, bytes) else b"".join(payload)
