@@ -164,7 +164,7 @@ class FlowTests(SuitePart):
     async def test_who_sends_when_drained_can_send_without_end(self, harness: TransportHarness) -> None:
         """The way to send much in bounded memory."""
         async with clogged(harness) as (connection, sent):
-            more = numbered(len(sent), 200)
+            more = numbered(len(sent), 100)
             left = list(more)
 
             def send_on() -> None:
@@ -174,7 +174,7 @@ class FlowTests(SuitePart):
             connection.near.on_drained_do = send_on
             connection.far.link.resume()
             await connection.near.until(
-                lambda: not left, lambda: f"{len(left)} of 200 frames wait for an on_drained that did not come"
+                lambda: not left, lambda: f"{len(left)} of 100 frames wait for an on_drained that did not come"
             )
 
             await connection.far.gets([*sent, *more])

@@ -40,7 +40,7 @@ class ListenTests(SuitePart):
             end.on_frames_do = end.link.send
 
         async with connected(harness, echo) as connection:
-            pairs = [await connection.another() for _ in range(16)]
+            pairs = [await connection.another() for _ in range(8)]
             for index, (near, _) in enumerate(pairs):
                 near.link.send(numbered(index, 3, size=100))
 

@@ -23,8 +23,8 @@ TEST_SECONDS_MAX = 20.0
 LEFT_SECONDS_MAX = 1.0
 """How long tasks and threads may take to end, once all links and listeners are closed."""
 
-PERIOD_SECONDS = 0.05
-PERIODS_MAX = 10
+PERIOD_SECONDS = 0.1
+PERIODS_MAX = 5
 """So many periods without a turn of the loop are too many. A machine that is short of time delays the count as well."""
 
 
