@@ -32,6 +32,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gapless.core.network.facts import BrokerId, FrameArrived, LinkId
+from gapless.core.stream.ticks import FOREVER
 from gapless.errors import RemoteProtocolError
 
 PROTOCOL: Final = 1
@@ -62,7 +63,7 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 Word: TypeAlias = Annotated[str, Meta(max_length=64)]
 Nonce: TypeAlias = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 Digest: TypeAlias = Annotated[bytes, Meta(max_length=32)]
-Number: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 63)]
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=FOREVER)]
 
 
 # ------------------------------------------------------------------------------- what the ends say
