@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import gapless
+from gapless.node.gauges import SERVING
 from integration.broker_process import CLI, PATIENCE, bounded, clean_environment, to_toml, until
 
 pytestmark = pytest.mark.timeout(120)
@@ -112,7 +113,8 @@ async def test_all_nodes_come_up_with_a_line_each_and_one_interrupt_ends_them(tm
         await command.until_up()
         for name, up in command.up.items():
             async with gapless.connect(up["url"]) as connection:
-                assert await bounded(connection.pubends()) is not None or name
+                status = await bounded(connection.status())
+            assert SERVING.gauge(1, name) in status.gauges
         command.process.send_signal(signal.SIGINT)
         assert await command.ended() == 0
         assert not any(map(_runs, command.up.values()))

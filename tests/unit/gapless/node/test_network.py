@@ -137,8 +137,8 @@ BUNDLES = 'bundles = [["origin", "middle"], ["edge", "middle"]]'
         (
             [('name = "ib1"', 'name = "ib1"\nroles = ["shb"]')],
             (
-                "the cell 'middle' holds 'ib2', 'ib1', and 'ib1' has the role 'shb': a node with a role stands alone in its"
-                " cell"
+                "the cell 'middle' holds 'ib2', 'ib1', and 'ib1' has the role 'shb': a node with a role stands alone"
+                " in its cell"
             ),
         ),
         (
@@ -151,8 +151,8 @@ BUNDLES = 'bundles = [["origin", "middle"], ["edge", "middle"]]'
         (
             [("127.0.0.1:7503", "0.0.0.0:7503")],
             (
-                "the node 'ib2': address '0.0.0.0:7503' is none that other nodes can dial; where it listens is said in its"
-                " own configuration (network.listen)"
+                "the node 'ib2': address '0.0.0.0:7503' is none that other nodes can dial; where it listens is said in"
+                " its own configuration (network.listen)"
             ),
         ),
         (
