@@ -14,7 +14,7 @@ from zlib import crc32
 
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
-from gapless.core.network.links import PART_BYTES, LinkIdentity
+from gapless.core.network.greeting import PART_BYTES, LinkIdentity
 from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
 from gapless.core.ports import AllowAll, Authorizer, Role, RoleContext

@@ -6,9 +6,6 @@
       │ ── Proof ────────────────────────────────────────▶ │   up, if no other link between the two survives
    up │ ◀──────────────────────────────────────── Accepted │
 
-A proof is an HMAC under the network's secret over both introductions: both names, the network, both nonces, and which
-end says it. Where nodes have certificates, the name in the one that the transport saw must be the name that is claimed.
-
 Every payload begins with what it is and with the number of the link, which follows from the nonces: what was said on an
 earlier link is not believed on a later one. A router's frame that is larger than `PART_BYTES` travels in parts: what is
 urgent overtakes between them, and each part that arrives shows that the link lives.
@@ -22,20 +19,32 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
-from hashlib import sha256
 from struct import Struct as Layout
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from gapless.core.network.facts import BrokerId, FrameArrived, LinkId
-from gapless.core.stream.ticks import FOREVER
+from gapless.core.network.greeting import (
+    PART_BYTES,
+    REASON_MAX,
+    Accepted,
+    Answer,
+    Bye,
+    Control,
+    Hello,
+    LinkIdentity,
+    Proof,
+    RefusedPeerError,
+    Transcript,
+    check_introduction,
+    decode_control,
+    encode_control,
+)
 from gapless.errors import RemoteProtocolError
 
-PROTOCOL: Final = 1
 SECOND: Final = 1_000_000_000
 BEAT: Final = SECOND // 2
 BEATS_MISSED_MAX: Final = 3
@@ -44,14 +53,10 @@ GREETING_TIME: Final = 5 * SECOND
 """How long a link may take from the dial, or from its acceptance, until both ends are proven."""
 GREETING_BYTES_MAX: Final = 4096
 """So much is taken in all from whoever has not proven who it is."""
-PART_BYTES: Final = 64 << 10
-"""Larger frames travel in parts of this size."""
 REPORT_BYTES: Final = 128 << 10
 """Who has received so much says so before its next beat."""
 UNDERWAY_BYTES: Final = 1 << 20
 """So much may be on its way without being said to wait."""
-NONCE_BYTES: Final = 16
-REASON_MAX: Final = 300
 
 _HEAD = Layout("<BQ")
 _COUNT = Layout("<Q")
@@ -59,61 +64,6 @@ HEAD_BYTES: Final = _HEAD.size
 _CONTROL, _BEAT, _LAST, _PART, _LAST_URGENT, _PART_URGENT = range(6)
 
 Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
-Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
-Word: TypeAlias = Annotated[str, Meta(max_length=64)]
-Nonce: TypeAlias = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
-Digest: TypeAlias = Annotated[bytes, Meta(max_length=32)]
-Number: TypeAlias = Annotated[int, Meta(ge=0, le=FOREVER)]
-
-
-# ------------------------------------------------------------------------------- what the ends say
-
-
-class Hello(Struct, array_like=True, frozen=True, tag=1):
-    """Who says it, and whom it wants."""
-
-    protocol: Number
-    network: Name
-    node: Name
-    to: Name
-    roles: Annotated[tuple[Word, ...], Meta(max_length=16)]
-    incarnation: Number
-    router: Word
-    map_digest: Digest
-    """Of the map that its router was given."""
-    frame_bytes: Number
-    """The largest frame of a router that it takes."""
-    nonce: Nonce
-
-
-class Answer(Struct, array_like=True, frozen=True, tag=2):
-    """The listener's introduction, and its proof."""
-
-    hello: Hello
-    proof: Digest
-
-
-class Proof(Struct, array_like=True, frozen=True, tag=3):
-    """The dialer's proof."""
-
-    proof: Digest
-
-
-class Accepted(Struct, array_like=True, frozen=True, tag=4):
-    """The link is up."""
-
-
-class Bye(Struct, array_like=True, frozen=True, tag=5):
-    """The link is over, and why. With `duplicate` there is another link between the two, and nothing is wrong."""
-
-    reason: Annotated[str, Meta(max_length=REASON_MAX)]
-    duplicate: bool = False
-
-
-Control: TypeAlias = Hello | Answer | Proof | Accepted | Bye
-_decode = msgspec.msgpack.Decoder(Control).decode
-_encode = msgspec.msgpack.Encoder().encode
-
 
 # ------------------------------------------------------------------------- what a link core asks for
 
@@ -155,43 +105,6 @@ class Waiting(Struct, frozen=True, gc=False):
     pending: int
 
 
-# ------------------------------------------------------------------------------------- the two ends
-
-
-@dataclass(frozen=True, slots=True)
-class LinkIdentity:
-    """Who this node is, and what it takes."""
-
-    network: str
-    node: BrokerId
-    roles: frozenset[str]
-    incarnation: int
-    """Of this process, and of no other."""
-    router: str
-    """Which router plugin it has."""
-    map_digest: bytes = b""
-    secret: bytes = field(default=b"", repr=False)
-    """Of the network. Empty: a proof shows nothing, and all stands on certificates, or on nobody else being near."""
-    certified: bool = False
-    """Whether a peer's certificate must bear its name."""
-    frame_bytes: int = (4 << 20) + PART_BYTES
-
-    def hello(self, to: BrokerId, nonce: bytes) -> Hello:
-        """Its introduction to a peer."""
-        return Hello(
-            PROTOCOL,
-            self.network,
-            self.node,
-            to,
-            tuple(sorted(self.roles)),
-            self.incarnation,
-            self.router,
-            self.map_digest,
-            self.frame_bytes,
-            nonce,
-        )
-
-
 class LinkPhase(Enum):
     """Where a link stands."""
 
@@ -203,25 +116,8 @@ class LinkPhase(Enum):
     OVER = "over"
 
 
-class RefusedPeerError(RemoteProtocolError):
-    """The other end is not who it should be. `told` is what it may know of that."""
-
-    def __init__(self, reason: str, told: str) -> None:
-        """`reason`: for the operator of this node."""
-        super().__init__(reason)
-        self.told = told
-
-
 class DeadLinkError(RemoteProtocolError):
     """Nothing gets through in one direction, or in none."""
-
-
-class _Other(NamedTuple):
-    """What a hello gets wrong: whether it does, what this node's operator is told, and what the other end."""
-
-    wrong: bool
-    reason: str
-    told: str
 
 
 class BrokerLink:
@@ -260,7 +156,7 @@ class BrokerLink:
         self._emit = emit
         self._ours: Hello | None = None
         self._session = 0
-        self._transcript = b""
+        self._transcript: Transcript | None = None
         self._greeted = 0
         """Bytes taken from an end that is not proven."""
         self._queues: dict[bool, list[Payload]] = {True: [], False: []}
@@ -357,7 +253,7 @@ class BrokerLink:
 
     def _on_control(self, payload: bytes) -> Control | None:
         try:
-            message: Control = _decode(memoryview(payload)[HEAD_BYTES:])
+            message: Control = decode_control(memoryview(payload)[HEAD_BYTES:])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise RemoteProtocolError(f"it said what is no message of links: {error}") from error
         expected = Bye, self._expected()
@@ -396,57 +292,17 @@ class BrokerLink:
         self._control(Proof(self._proof(b"dialer")))
 
     def _take_introduction(self, theirs: Hello) -> None:
-        for wrong, reason, told in self._differences(theirs):
-            if wrong:
-                raise RefusedPeerError(reason, told)
+        check_introduction(self._me, self._nodes, theirs, self.peer if self.dialed else theirs.node, self.certificate)
         self.theirs = theirs
 
-    def _differences(self, theirs: Hello) -> list[_Other]:
-        me, node = self._me, theirs.node
-        roles = self._nodes.get(node)
-        return [
-            _Other(
-                theirs.protocol != PROTOCOL,
-                f"it speaks version {theirs.protocol} of the links' protocol, this node version {PROTOCOL}",
-                f"this node speaks version {PROTOCOL} of the links' protocol",
-            ),
-            _Other(
-                theirs.network != me.network,
-                f"it is in the network {theirs.network!r}, not in {me.network!r}",
-                "this node is in another network",
-            ),
-            _Other(node == me.node, f"it calls itself {node!r}, as this node does", "this node has that name itself"),
-            _Other(roles is None, f"it calls itself {node!r}, which the map does not have", "the map has no such node"),
-            _Other(theirs.to != me.node, f"it wants the node {theirs.to!r}", "this is another node"),
-            _Other(
-                self.dialed and node != self.peer,
-                f"the node {node!r} answers where {self.peer!r} should be",
-                "another node was dialed",
-            ),
-            _Other(
-                me.certified and self.certificate != node,
-                f"it calls itself {node!r}, and its certificate is of {self.certificate!r}",
-                "the certificate is of another node",
-            ),
-            _Other(
-                frozenset(theirs.roles) != (roles or frozenset()),
-                f"the node {node!r} has the roles {list(theirs.roles)}, and on this node's map {sorted(roles or ())}",
-                "the node has other roles on the map",
-            ),
-            _Other(
-                theirs.router != me.router,
-                f"the node {node!r} has the router {theirs.router!r}, this node {me.router!r}",
-                "this node has another router",
-            ),
-        ]
-
     def _know_both(self, dialer: Hello, listener: Hello) -> None:
-        self._transcript = sha256(_encode([dialer, listener])).digest()
-        self._session = int.from_bytes(sha256(b"session" + self._transcript).digest()[:8], "little") or 1
+        self._transcript = Transcript.of(dialer, listener, self._me.secret)
+        self._session = self._transcript.session
         self.phase = LinkPhase.PROVING
 
     def _proof(self, end: bytes) -> bytes:
-        return hmac.digest(self._me.secret, end + self._transcript, "sha256")
+        assert self._transcript is not None
+        return self._transcript.proof(end)
 
     def _check_proof(self, proof: bytes, end: bytes) -> None:
         if not hmac.compare_digest(proof, self._proof(end)):
@@ -463,7 +319,7 @@ class BrokerLink:
         parts = self._parts[kind >= _LAST_URGENT]
         if len(parts) + len(payload) - HEAD_BYTES > self._me.frame_bytes:
             raise RemoteProtocolError(f"it sent a frame of more than {self._me.frame_bytes} bytes")
-        if kind in {_PART, _PART_URGENT}:
+        if kind & 1:  # there is more to come of it
             parts += memoryview(payload)[HEAD_BYTES:]
             return
         frame = payload[HEAD_BYTES:]
@@ -499,4 +355,4 @@ class BrokerLink:
 
     def _control(self, message: Control, *, session: int | None = None) -> None:
         head = _HEAD.pack(_CONTROL, self._session if session is None else session)
-        self._queues[True].append(head + _encode(message))
+        self._queues[True].append(head + encode_control(message))

@@ -20,22 +20,24 @@ from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import BrokerId, LinkDown, LinkId, LinkUp
+from gapless.core.network.greeting import (
+    NONCE_BYTES,
+    Accepted,
+    Bye,
+    Control,
+    LinkIdentity,
+    Proof,
+    RefusedPeerError,
+)
 from gapless.core.network.links import (
     BEAT,
     GREETING_TIME,
-    NONCE_BYTES,
     SECOND,
-    Accepted,
     BrokerLink,
-    Bye,
     CloseLink,
     Connect,
-    Control,
     DeadLinkError,
-    LinkIdentity,
     LinkPhase,
-    Proof,
-    RefusedPeerError,
 )
 from gapless.errors import RemoteProtocolError
 

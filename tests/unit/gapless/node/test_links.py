@@ -10,7 +10,8 @@ import pytest
 
 from gapless.core.alarms import Alarm
 from gapless.core.network import facts as routing
-from gapless.core.network.links import GREETING_TIME, LinkIdentity, LinkPhase
+from gapless.core.network.greeting import LinkIdentity
+from gapless.core.network.links import GREETING_TIME, LinkPhase
 from gapless.core.network.peers import STRANGERS_MAX, BrokerLinks
 from gapless.node.links import NodeLinks
 from gapless.node.machine import Machine

@@ -8,15 +8,8 @@ from typing import Any
 
 from gapless.core.alarms import Alarm
 from gapless.core.network.facts import FrameArrived, LinkDown, LinkUp
-from gapless.core.network.links import (
-    CloseLink,
-    Connect,
-    LinkIdentity,
-    Payload,
-    RaiseLimit,
-    SendPayloads,
-    Waiting,
-)
+from gapless.core.network.greeting import LinkIdentity
+from gapless.core.network.links import CloseLink, Connect, Payload, RaiseLimit, SendPayloads, Waiting
 from gapless.core.network.peers import BrokerLinks
 from wire import joined
 

@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.network.links import (
-    GREETING_BYTES_MAX,
-    HEAD_BYTES,
-    PART_BYTES,
-    PROTOCOL,
-    UNDERWAY_BYTES,
-    Answer,
-    LinkIdentity,
-    SendPayloads,
-    Waiting,
-)
+from gapless.core.network.greeting import PART_BYTES, PROTOCOL, Answer, LinkIdentity
+from gapless.core.network.links import GREETING_BYTES_MAX, HEAD_BYTES, UNDERWAY_BYTES, SendPayloads, Waiting
 from unit.gapless.core.network.link_world import SECOND, LinkNode, World
 from wire import joined
 
