@@ -85,8 +85,9 @@ class NodeLinks:
 
     def flush(self) -> None:
         """Does what the core asks for: after each turn of the machine, and after whatever happens on a link."""
-        if self._over:
-            return
+        self._happened(lambda _: None)
+
+    def _flush(self) -> None:
         while effects := self._core.take_effects():
             for effect in effects:
                 self._act[type(effect)](effect)
@@ -128,7 +129,7 @@ class NodeLinks:
             return
         try:
             take(*arguments, self._now())
-            self.flush()
+            self._flush()
         except Exception as error:  # noqa: BLE001 - whatever it is, these links cannot go on
             self._shell.machine.fail(error)
 

@@ -1,7 +1,7 @@
 """How two nodes come to know each other: what each says of itself, what is refused of it, and the proofs.
 
 A proof is an HMAC under the network's secret over both introductions: so over both names, the network, both nonces,
-and which end says it. Nobody learns from a proof what could be said on another link (protocol: links).
+and which end says it. Nobody learns from a proof what could be said on another link (protocol: greeting).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ urgent overtakes between them, and each part that arrives shows that the link li
 
 Each end says every `BEAT` how many bytes it has received. A link is over when three beats of one's own pass in which
 nothing came, or three of the peer's that say that nothing reaches it. What was sent and is not said to have been
-received waits there, whatever kernel or proxy holds it: so a router is told how full a link is (protocol: links).
+received waits there, whatever kernel or proxy holds it: so a router is told how full a link is (protocol: beats).
 """
 
 from __future__ import annotations

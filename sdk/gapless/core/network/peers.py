@@ -6,7 +6,7 @@ comes first in the alphabet stays, as soon as its peer has answered it; before t
 node that comes again as another process has its older link closed; as the same process it is refused until the older
 link is over, which beats find out.
 
-Time is monotonic nanoseconds; nonces and pauses are drawn from the seed that is given (protocol: links).
+Time is monotonic nanoseconds; nonces and pauses are drawn from the seed that is given (protocol: crossing-dials).
 """
 
 from __future__ import annotations

@@ -262,3 +262,32 @@ def test_waiting_is_said_when_it_changes_and_not_else() -> None:
     a.links.on_send(a.link_to("b"), b"x", urgent=False, now=world.now)
 
     assert not [effect for effect in a.links.take_effects() if isinstance(effect, Waiting)]
+
+
+def test_a_link_is_over_when_the_peer_says_three_times_that_nothing_arrives() -> None:
+    world, a, b = linked()
+    b.links.on_send(b.link_to("a"), b"x", urgent=False, now=world.now)
+    session = said(b)[0][1:HEAD_BYTES]
+    nothing, something = (b"\x01" + session + count.to_bytes(8, "little") for count in (0, HEAD_BYTES + 1))
+    world.cuts.add(("a", "b"))
+    a.send("b", b"y", b"z")
+
+    for beat in (nothing, nothing, something, nothing, nothing):
+        a.receive(a.link_to("b"), [beat])
+    assert a.peers == ["b"]
+    a.receive(a.link_to("b"), [nothing])
+
+    assert a.up == {}
+    assert "it says that nothing arrives there: the link works one way only" in a.closed.values()
+    assert a.alarms == []
+
+
+def test_a_peer_with_nothing_to_hear_may_say_so_for_ever() -> None:
+    world, a, b = linked()
+    b.links.on_send(b.link_to("a"), b"x", urgent=False, now=world.now)
+    nothing = b"\x01" + said(b)[0][1:HEAD_BYTES] + (0).to_bytes(8, "little")
+
+    for _ in range(10):
+        a.receive(a.link_to("b"), [nothing])
+
+    assert a.peers == ["b"]

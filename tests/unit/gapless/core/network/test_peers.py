@@ -202,16 +202,24 @@ def test_a_peer_that_restarts_takes_the_place_of_its_older_process() -> None:
     assert again.peers == ["a"]
 
 
-def test_the_same_process_does_not_push_its_own_link_away() -> None:
+def test_a_peer_that_has_lost_its_end_is_refused_until_the_other_end_is_over_too() -> None:
     world, a, b = linked()
-    before = a.link_to("b")
+    world.advance(6)
+    old = b.link_to("a")
+    world.cuts |= {("a", "b"), ("b", "a")}
+    a.links.on_closed(a.link_to("b"), "connection reset", world.now)  # of which `b` hears nothing
+    a.settle()
+    world.run()
+    world.cuts.clear()
 
-    number = b.links.on_accepted("a:50001", "", world.now)
-    assert number is not None
-    b.links.on_dial("a", world.now)
-    world.advance(3)
+    world.advance(0.3)
+    assert b.link_to("a") == old
+    assert DUPLICATE in b.closed.values()
+    world.advance(5)
 
-    assert a.link_to("b") == before
+    assert b.closed[old] == "nothing was heard of it for 1.5 s"
+    assert (a.peers, b.peers) == (["b"], ["a"])
+    assert a.alarms == b.alarms == []
 
 
 def test_a_link_that_breaks_is_dialed_again_soon() -> None:
