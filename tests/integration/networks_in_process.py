@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,15 @@ SECRET = "a secret of some length"
 ROLES = {"phb": ["phb"], "ib": [], "shb": ["shb"]}
 
 plugins.add("routing", "hostile", hostile)  # honest without rates, and a full mesh
+
+
+def free_addresses(count: int) -> list[str]:
+    """Addresses of loopback that nobody listens at."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{sock.getsockname()[1]}" for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    return addresses
 
 
 class NodeProxy:

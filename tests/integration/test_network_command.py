@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,19 +17,11 @@ import pytest
 import gapless
 from gapless.node.gauges import SERVING
 from integration.broker_process import CLI, PATIENCE, bounded, clean_environment, to_toml, until
+from integration.networks_in_process import free_addresses
 
 pytestmark = pytest.mark.timeout(120)
 PATIENCE_OF_ALL = 3 * PATIENCE
 """Several interpreters start at once."""
-
-
-def free_addresses(count: int) -> list[str]:
-    """Addresses of loopback that nobody listens at."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{sock.getsockname()[1]}" for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return addresses
 
 
 def write_network(directory: Path, **options: Mapping[str, Any]) -> Path:

@@ -13,8 +13,8 @@ import gapless
 from gapless.core.gauges import value_of
 from gapless.core.network.peers import LINK_WAITING, LINKS_ENDED
 from gapless.core.wire.framing import encode_frame
-from integration.broker_process import bounded, until
-from integration.networks_in_process import TestNetwork, network_of
+from integration.broker_process import BrokerProcess, bounded, to_toml, until
+from integration.networks_in_process import TestNetwork, free_addresses, network_of
 
 
 @pytest.fixture
@@ -259,3 +259,63 @@ async def test_a_node_without_a_network_says_nothing_of_one(tmp_path: Path) -> N
     async with network_of(tmp_path, "phb") as network:
         await network.start("phb")
         assert network.nodes["phb"].nodes_address.startswith("127.0.0.1:")
+
+
+HOSTILE = (
+    "-c",
+    (
+        "from gapless import plugins; from gapless_sim import hostile; plugins.add('routing', 'hostile', hostile);"
+        " from gapless.cli.app import app; app()"
+    ),
+)
+"""The command line, in a process that knows the simulator's router."""
+
+
+@pytest.mark.timeout(180)
+async def test_processes_that_are_killed_find_each_other_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    addresses = dict(zip(("phb", "shb"), free_addresses(2), strict=True))
+    nodes = [{"name": name, "roles": [name], "address": address, "cell": name} for name, address in addresses.items()]
+    network = {"name": "flights", "secret": "a secret of some length", "router": "hostile"}
+    (tmp_path / "network.toml").write_text(
+        f'bundles = [["phb", "shb"]]\n{to_toml({"network": network, "node": nodes})}', "utf-8"
+    )
+    brokers = {
+        name: BrokerProcess(tmp_path / name, program=HOSTILE, network={"file": "../network.toml", "node": name})
+        for name in addresses
+    }
+    received: list[bytes] = []
+
+    async with brokers["phb"] as phb, brokers["shb"] as shb:
+        async with gapless.connect(shb.url) as reader, reader.session() as reading:
+            async with reading.subscribe("t", name="all") as subscription:
+                token = subscription.token
+        for killed in (shb, phb, shb):
+            async with (
+                gapless.connect(phb.url) as writer,
+                gapless.connect(shb.url) as reader,
+                writer.session() as writing,
+                reader.session() as reading,
+                reading.subscribe("t", name="all", start=token) as subscription,
+            ):
+                publisher = writing.publisher("t", name="loader")
+                begun = (await bounded(publisher.recover(), LONG)).sequence
+                receiving = asyncio.ensure_future(_take(subscription, received, begun + 200))
+                for number in range(begun, begun + 100):
+                    await bounded(publisher.send(b"%d" % number), LONG)
+                await killed.restart()
+                for number in range(begun + 100, begun + 200):
+                    await bounded(publisher.send(b"%d" % number), LONG)
+                await bounded(receiving, LONG)
+                token = subscription.token
+
+    assert received == [b"%d" % number for number in range(600)]
+
+
+LONG = 50.0
+"""Seconds, with two starts of a process in them."""
+
+
+async def _take(subscription: AsyncIterator[gapless.Event], received: list[bytes], count: int) -> None:
+    """Receives until there are so many."""
+    while len(received) < count:
+        received.append((await anext(subscription)).body)
