@@ -17,6 +17,7 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.peer = "127.0.0.1:5555"
+        self.peer_name = ""
         self.secure = False
         self.pending = 0
         self.calls: list[Any] = []

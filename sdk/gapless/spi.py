@@ -248,6 +248,10 @@ class Link(Protocol):
         """The other end's address, for logs and messages."""
 
     @property
+    def peer_name(self) -> str:
+        """The common name of the certificate that the other end has shown and that was verified; "" without one."""
+
+    @property
     def secure(self) -> bool:
         """Whether the link is encrypted, or never leaves this process."""
 

@@ -191,6 +191,7 @@ class ClientLink:
     """A client's connection to a broker. The broker's engine has it as its `Link`."""
 
     secure = False
+    peer_name = ""
 
     def __init__(self, network: Network, serial: int, client: SimClient, number: int, broker: SimBroker) -> None:
         self.network = network

@@ -11,10 +11,12 @@ from gapless.node.config import (
     AuthSection,
     LimitsSection,
     ListenSection,
+    NetworkSection,
     NodeSection,
     RoutingSection,
     StorageSection,
 )
+from gapless.node.network import NetworkSettings, NetworkTls, NodeSettings
 from gapless_phb.config import PhbSection, PubendSection
 from gapless_shb.config import ShbConfig
 from gapless_storage.rocksdb import RocksdbOptions
@@ -44,6 +46,8 @@ def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("## `[[listen]]`") == keys(ListenSection)
     assert documented("### `[[listen]]` with TCP") == keys(TcpOptions) - DIALING
     assert documented("## `[auth]` and `[routing]`") == keys(AuthSection, RoutingSection)
+    assert documented("## `[network]`") == keys(NetworkSection)
+    assert documented("### The network's file") == keys(NetworkSettings, NetworkTls, NodeSettings)
     assert documented("## `[limits]`") == keys(LimitsSection)
     assert documented("## `[phb]`") == keys(PhbSection) - {"pubends"}
     assert documented("### `[[phb.pubends]]`") == keys(PubendSection)

@@ -74,6 +74,8 @@ class BaseLink(Generic[Item]):
 
     def __init__(self, peer: str, options: LinkOptions, *, secure: bool) -> None:
         self.peer = peer
+        self.peer_name = ""
+        """Whose certificate the other end has shown; "" where there is none."""
         self.secure = secure
         self.refusal: Exception | None = None
         """What `accept` raised, if it did."""

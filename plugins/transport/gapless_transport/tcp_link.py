@@ -11,6 +11,7 @@ from typing import TypeAlias, cast
 from gapless.core.wire.framing import FrameDecoder, encode_header
 from gapless.errors import RemoteProtocolError
 from gapless.spi import Link, LinkHandler
+from gapless_transport import tls
 from gapless_transport.links import BaseLink, LinkState
 from gapless_transport.options import LinkOptions
 from gapless_transport.room import Room
@@ -167,6 +168,7 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         # 1, not 0: with TLS, 0 means that the protocol is paused even by an empty buffer.
         self._transport.set_write_buffer_limits(high=1, low=0)
         prepare(transport.get_extra_info("socket"))
+        self.peer_name = tls.name_in(transport.get_extra_info("peercert"))
         self.begun = True
         self.begin(self, self._accept)
         if self._kept:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gapless.errors import ConfigurationError
 
@@ -40,6 +42,16 @@ def dialing_context(ca: Path | None, certificate: Path | None, key: Path | None)
     if certificate is not None:
         _load_certificate(context, certificate, key)
     return context
+
+
+def name_in(certificate: Mapping[str, Any] | None) -> str:
+    """The common name of a peer's certificate, as `getpeercert` tells it; "" without one, or if it has several.
+
+    What was not verified is not told: Python shows such a certificate as an empty one.
+    """
+    subject = (certificate or {}).get("subject", ())
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    return str(names[0]) if len(names) == 1 else ""
 
 
 def _load_authorities(context: ssl.SSLContext, path: Path, option: str) -> None:

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 import gapless
-from gapless.cli import broker, doctor, extending, listings, publish, retire, scrub, selector, subscribe
+from gapless.cli import broker, doctor, extending, listings, network, publish, retire, scrub, selector, subscribe
 from gapless.errors import (
     ConfigurationError,
     GaplessError,
@@ -68,6 +68,7 @@ app = typer.Typer(
 )
 
 app.command("broker")(broker.broker)
+app.command("network")(network.network)
 app.command("publish")(publish.publish)
 app.command("subscribe")(subscribe.subscribe)
 app.command("unsubscribe")(listings.unsubscribe)

@@ -71,6 +71,21 @@ class AlarmCode(Enum):
         "The router cannot do part of its work; what it should bring is late, and nothing is lost.",
         "Do what the text says; check the links between the brokers, and that all were given the same network.",
     )
+    NODE_UNREACHABLE = (
+        "node_unreachable",
+        "There is no link to another node of the network; what goes that way is late, and nothing is lost.",
+        "Do what the text says; look whether that node runs, and at what is between the two.",
+    )
+    NODE_REFUSED = (
+        "node_refused",
+        "Somebody who is no node of this network, or did not say what a node says, was refused a link.",
+        "Look who it is: a node with another secret, certificate or network file, or a stranger on the nodes' address.",
+    )
+    MAPS_DIFFER = (
+        "maps_differ",
+        "Another node was started with another network file; routers of the two may disagree on the way.",
+        "Give both nodes the same file, and restart the one that has the older.",
+    )
     SUBSCRIPTION_EXPIRED = (
         "subscription_expired",
         "A durable subscription was given up: nobody consumed it for its whole lease.",
@@ -109,7 +124,14 @@ class AlarmCode(Enum):
 
 
 _LASTING: Final = frozenset(
-    {AlarmCode.CLOCK_SUSPECT, AlarmCode.CLOCK_DOUBTFUL, AlarmCode.CLOCK_BEHIND, AlarmCode.DISK_LOW}
+    {
+        AlarmCode.CLOCK_SUSPECT,
+        AlarmCode.CLOCK_DOUBTFUL,
+        AlarmCode.CLOCK_BEHIND,
+        AlarmCode.NODE_UNREACHABLE,
+        AlarmCode.MAPS_DIFFER,
+        AlarmCode.DISK_LOW,
+    }
 )
 
 
@@ -120,7 +142,7 @@ class Alarm(Struct, frozen=True, gc=False):
     text: str
     """What happened, for people; it stands alone."""
     about: str = ""
-    """The pubend, subscription or client that it is about: of each the latest alarm is kept."""
+    """The pubend, subscription, client or node that it is about: of each the latest alarm is kept."""
     over: bool = False
     """Whether what was told of before is over now."""
 
@@ -131,7 +153,7 @@ class RaisedAlarm(Struct, frozen=True, array_like=True, tag=2):
     code: str
     """The label of an `AlarmCode`; a newer broker may know more of them."""
     about: str
-    """The pubend, subscription or client that it is about; "": the broker."""
+    """The pubend, subscription, client or node that it is about; "": the broker."""
     text: str
     """What was said the last time."""
     count: int

@@ -16,11 +16,15 @@ from zlib import crc32
 
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
+from gapless.core.network.greeting import PART_BYTES, LinkIdentity
+from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
 from gapless.core.ports import AllowAll, Authorizer, Role, RoleContext
 from gapless.core.server import BrokerIdentity
 from gapless.errors import ConfigurationError, VolumeCorruptError, VolumeForeignError
+from gapless.node.links import LinksShell, NodeLinks
 from gapless.node.machine import ROUTER_TABLE, Machine, Shell
+from gapless.node.network import TRANSPORT
 from gapless.node.recovery import VolumeReader
 from gapless.spi import Create, VolumeIdentity
 
@@ -40,6 +44,8 @@ class Loaded:
     open_storage: Any
     open_routing: Any
     open_roles: Mapping[str, Any]
+    nodes_transport: Transport | None = None
+    """Makes links to other nodes, where the configuration names a network."""
 
 
 def load_plugins(config: NodeConfig) -> Loaded:
@@ -57,8 +63,31 @@ def load_plugins(config: NodeConfig) -> Loaded:
     with said_of(config, "routing"):
         open_routing = plugins.load("routing", config.routing.plugin)
     with said_of(config, "node.roles"):
+        if not config.node.roles and config.membership is None:
+            raise ConfigurationError("a node that is in no network needs a role, or it has nothing to do")
         open_roles = {name: plugins.load("role", name) for name in config.node.roles}
-    return Loaded(config, authenticator, AllowAll(), tuple(listeners), open_storage, open_routing, open_roles)
+    return Loaded(
+        config,
+        authenticator,
+        AllowAll(),
+        tuple(listeners),
+        open_storage,
+        open_routing,
+        open_roles,
+        _nodes_transport(config),
+    )
+
+
+def _nodes_transport(config: NodeConfig) -> Transport | None:
+    membership = config.membership
+    if membership is None:
+        return None
+    network = membership.network
+    with said_of(config, "network"):
+        options = network.transport_options(membership.node.name)
+        transport: Transport = plugins.load("transport", TRANSPORT)(options=options)
+        network.check_listening(membership.listen, transport)
+    return transport
 
 
 @contextmanager
@@ -177,9 +206,35 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     )
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}
     # Any seed will do, as long as no start before had it, with this volume or another one.
-    network = NetworkMap({name: NetworkNode(frozenset(loaded.open_roles))})  # [later] the other nodes
+    if config.membership is not None:
+        network = config.membership.network.map()
+    else:
+        network = NetworkMap({name: NetworkNode(frozenset(loaded.open_roles))})
     machine.start(now, wall, RouterContext(name, identity.start, network, config.routing.options, saved))
     return machine
+
+
+def make_links(loaded: Loaded, shell: LinksShell) -> NodeLinks | None:
+    """The links to other nodes for one machine, which a peer tells from the one before; None in no network."""
+    membership, transport = loaded.config.membership, loaded.nodes_transport
+    if membership is None or transport is None:
+        return None
+    network, node = membership.network, membership.node
+    me = LinkIdentity(
+        network=network.name,
+        node=node.name,
+        roles=frozenset(node.roles),
+        incarnation=secrets.randbits(62),
+        router=network.file.network.router,
+        map_digest=network.digest,
+        secret=network.secret,
+        certified=transport.encrypts,
+        frame_bytes=loaded.config.limits.max_frame_bytes + PART_BYTES,
+    )
+    roles = {other.name: frozenset(other.roles) for other in network.file.node}
+    addresses = {other.name: other.address for other in network.file.node}
+    core = BrokerLinks(me, roles, addresses, secrets.token_bytes(SECRET_BYTES))
+    return NodeLinks(core, transport, shell)
 
 
 # Who a node is: kept in its volume, and checked against the configuration at every start.

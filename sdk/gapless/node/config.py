@@ -5,6 +5,7 @@
     [[listen]]  transport, address, and what else the transport takes (certificate, key, …)
     [auth]      plugin, and what else it takes
     [routing]   plugin, and what else it takes
+    [network]   file, node, listen: which node this is of a network that is described
     [limits]    what clients are allowed
     [phb] [shb] what the roles take; a role of another name has a section of that name
 
@@ -17,34 +18,23 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from gapless.core.server import SessionLimits
 from gapless.errors import ConfigurationError
+from gapless.node.network import Membership, join
+from gapless.node.settings import Section, parsed, read_toml, suggestion
 from gapless.spi import Create
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 PREFIX = "GAPLESS_"
 SERVICE_VARIABLE = r"(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\w+)"
 """What Kubernetes puts into the environment for a service; one may be called gapless-storage."""
 SECOND = 1_000_000_000
 MEBIBYTE = 1 << 20
-
-
-class Section(BaseModel):
-    """A section of which every key is known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PluginSection(BaseModel):
@@ -65,7 +55,8 @@ class NodeSection(Section):
     """Unique in the network; a volume belongs to the node that created it."""
     network: str = Field(default="", max_length=255)
     """"": the one that the volume belongs to, and a new one for a new volume."""
-    roles: tuple[str, ...] = Field(default=("phb", "shb"), min_length=1)
+    roles: tuple[str, ...] = ("phb", "shb")
+    """None of them: the node only stands between others of its network."""
     insecure: bool = False
     """Whether to listen beyond loopback although not everything that should protect it is there."""
     min_free_bytes: int = Field(default=64 * MEBIBYTE, ge=0)
@@ -97,6 +88,16 @@ class RoutingSection(PluginSection):
     """How roles reach each other."""
 
     plugin: str = "local"
+
+
+class NetworkSection(Section):
+    """Which node of a described network this is: its name, roles, network and router are those of the file."""
+
+    file: Path
+    """Relative to the file that says so, or to the working directory."""
+    node: str
+    listen: str = ""
+    """Where other nodes' links are taken, if that is not the address that they dial."""
 
 
 class LimitsSection(Section):
@@ -145,6 +146,8 @@ class NodeConfig(BaseModel):
     auth: AuthSection = AuthSection()
     routing: RoutingSection = RoutingSection()
     limits: LimitsSection = LimitsSection()
+    network: NetworkSection | None = None
+    _membership: Membership | None = PrivateAttr(default=None)
     _source: str = PrivateAttr(default="")
     _create: Create = PrivateAttr(default=Create.WHERE_NOTHING_IS)
 
@@ -152,6 +155,11 @@ class NodeConfig(BaseModel):
     def source(self) -> str:
         """The file it was read from; "" when there is none."""
         return self._source
+
+    @property
+    def membership(self) -> Membership | None:
+        """The network that is described, and which node of it this is; None: a node by itself."""
+        return self._membership
 
     @property
     def create(self) -> Create:
@@ -184,7 +192,7 @@ def load_config(
     `create`: the volume may be made where there is none, as `gapless broker --create` wants it.
     Raises ConfigurationError, which names the file or the variable, the key, and what is wrong with it.
     """
-    settings = _read_file(Path(path)) if path is not None else {}
+    settings = read_toml(Path(path)) if path is not None else {}
     variables = _apply_environment(settings, environment or {})
     otherwise = Create.WHERE_NOTHING_IS if path is None else Create.NO
     source = str(path) if path is not None else ""
@@ -201,33 +209,19 @@ def make_config(
     create: Create = Create.WHERE_NOTHING_IS,
 ) -> NodeConfig:
     """The configuration of these settings, from `source`. Raises ConfigurationError."""
-    try:
-        config = NodeConfig.model_validate(settings)
-    except ValidationError as error:
-        problems = [_problem(detail, source, variables or {}) for detail in error.errors()]
-        raise ConfigurationError("\n".join(problems)) from None
+    membership = None
+    if "network" in settings:
+        own = parsed(NetworkSection, settings["network"], f"{source or 'configuration'}: network")
+        membership = Membership.of(Path(source).parent / own.file, own.node, own.listen)
+        settings = join(settings, membership, source or "configuration")
+    config = parsed(NodeConfig, settings, source, variables)
     config._source = source  # noqa: SLF001 - of this very module
+    config._membership = membership  # noqa: SLF001 - and this
     config._create = create  # noqa: SLF001 - and this
     return config
 
 
-def suggestion(name: str, known: list[str]) -> str:
-    """A question in brackets when something known looks alike, or nothing."""
-    close = get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
 # ------------------------------------------------------------------------------------------ sources
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        settings: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: is not TOML: {error}") from error
-    return settings
 
 
 def _apply_environment(settings: dict[str, Any], environment: Mapping[str, str]) -> dict[tuple[str, ...], str]:
@@ -282,23 +276,3 @@ def _value(variable: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise ConfigurationError(f"{variable}: is not JSON: {error}") from error
-
-
-def _problem(detail: Any, source: str, variables: Mapping[tuple[str, ...], str]) -> str:
-    """One line: where it was set, which key it is, and what is wrong."""
-    location = tuple(str(part) for part in detail["loc"])
-    where = variables.get(location) or source or "configuration"
-    if not location:
-        return f"{where}: {detail['msg'].removeprefix('Value error, ')}"
-    key = ".".join(location)
-    if detail["type"] == "extra_forbidden":
-        return f"{where}: there is no key {key!r}{suggestion(location[-1], _known_keys(location[:-1]))}"
-    shown = f", not {detail['input']!r}" if detail["type"] not in {"missing", "value_error"} else ""
-    return f"{where}: {key}: {detail['msg'].removeprefix('Value error, ')}{shown}"
-
-
-def _known_keys(location: tuple[str, ...]) -> list[str]:
-    model: Any = NodeConfig
-    for part in location:
-        model = model.model_fields[part].annotation
-    return list(model.model_fields)

@@ -21,6 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gapless import plugins
@@ -36,7 +37,7 @@ from gapless.errors import (
     VolumeForeignError,
     VolumeFullError,
 )
-from gapless.node.assembly import Loaded, dialable, load_plugins, make_machine, open_volume
+from gapless.node.assembly import Loaded, dialable, load_plugins, make_links, make_machine, open_volume
 from gapless.node.gauges import SERVING
 from gapless.node.shell import AsyncShell, Clock, system_clock
 from gapless.spi import Create
@@ -71,6 +72,8 @@ class Node:
         self._loaded = loaded
         self._clock = clock
         self._listeners: list[Listener] = []
+        self._nodes_listener: Listener | None = None
+        """Takes the links of other nodes."""
         self._internal: tuple[Any, Listener] | None = None
         self._shell: AsyncShell | None = None
         self._began = 0.0
@@ -123,6 +126,11 @@ class Node:
         """What a client on this machine connects to, one for each listener."""
         listeners = zip(self._loaded.listeners, self.addresses)  # noqa: B905 - fewer are bound while it starts
         return [dialable(listen, transport, address) for (listen, transport), address in listeners]
+
+    @property
+    def nodes_address(self) -> str:
+        """Where other nodes' links are taken; "" where the node is in no network."""
+        return "" if self._nodes_listener is None else self._nodes_listener.address
 
     @property
     def url(self) -> str:
@@ -184,11 +192,16 @@ class Node:
     async def _listen(self) -> None:
         for listen, transport in self._loaded.listeners:
             self._listeners.append(await transport.listen(listen.address, self._accept))
-        node = self._loaded.config.node
+        node, membership = self._loaded.config.node, self._loaded.config.membership
         log.info("node %r serves on %s", node.name, ", ".join(self.urls) or "no address")
+        if membership is not None and self._loaded.nodes_transport is not None:
+            self._nodes_listener = await self._loaded.nodes_transport.listen(membership.listen, self._accept_node)
+            log.info("node %r takes the links of other nodes on %s", node.name, self.nodes_address)
 
     async def _close_listeners(self) -> None:
         listeners = [*self._listeners, *([self._internal[1]] if self._internal else [])]
+        if self._nodes_listener is not None:
+            listeners.append(self._nodes_listener)
         for listener in listeners:
             await listener.close()
 
@@ -198,6 +211,12 @@ class Node:
         reason = f"the broker is recovering{self._cause}"
         link.send([encode(0, HelloRefused(Code.RETRY, reason))])
         link.close(reason)
+        return NullHandler()
+
+    def _accept_node(self, link: Link) -> LinkHandler:
+        if self._shell is not None and self._shell.alive and self._shell.links is not None:
+            return self._shell.links.accept(link)
+        link.close("the node is recovering")  # which the other end learns from the link's end: it dials again
         return NullHandler()
 
     # One machine after another.
@@ -214,7 +233,13 @@ class Node:
         try:
             min_free_bytes = self._loaded.config.node.min_free_bytes
             shell = AsyncShell(
-                volume, make, self._on_failed, self._alarms, min_free_bytes=min_free_bytes, clock=self._clock
+                volume,
+                make,
+                self._on_failed,
+                self._alarms,
+                min_free_bytes=min_free_bytes,
+                clock=self._clock,
+                make_links=partial(make_links, self._loaded),
             )
         except BaseException:
             volume.close()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gapless.core.alarms import Alarm, AlarmBook, RaisedAlarm
     from gapless.core.gauges import Gauge
     from gapless.core.ports import Operation
+    from gapless.node.links import NodeLinks
     from gapless.node.machine import Cookie, LinkOwner, Machine, Network, Tap
     from gapless.spi import Link, LogVolume
 
@@ -73,8 +74,9 @@ class AsyncShell:
         *,
         min_free_bytes: int = 0,
         clock: Clock = system_clock,
+        make_links: Callable[[AsyncShell], NodeLinks | None] = lambda _: None,
     ) -> None:
-        """`make` recovers the machine; raises what it raises.
+        """`make` recovers the machine; raises what it raises. `make_links`: those to other nodes, if it has any.
 
         `on_failed` is called once, if the machine or the storage fails; `alarms` is of all shells of the node.
         """
@@ -84,6 +86,8 @@ class AsyncShell:
         self._alarms = alarms
         self.clock = clock
         machine = self.machine = make(self)
+        self.links = make_links(self)
+        """To other nodes; None where there are no others."""
         self._commit = GroupCommit(volume, self._begin_sync, machine.on_durable, machine.fail)
         # What is kept in memory is as durable at once as it will ever be: a thread would only cost time.
         self._threads = SyncThreads(volume, self._loop, SYNCS_MAX) if volume.capabilities.durable else None
@@ -119,13 +123,15 @@ class AsyncShell:
         yield from self._upkeep.gauges()
         yield SYNCS.gauge(self._syncs)
         yield SYNC_SECONDS.gauge(self._sync_ns / 1e9)
+        if self.links is not None:
+            yield from self.links.gauges()
         yield from self._alarms.gauges()
 
     # What happened.
 
     def start(self) -> None:
         """Carries out what the machine asked for while it was made, and begins to look after the disk."""
-        self.machine.turn()
+        self._turn()
         if self.alive:
             self._upkeep.start()
 
@@ -149,9 +155,9 @@ class AsyncShell:
         await _at_most(timeout, self._idle())
         if self.alive:
             self.machine.close(reason)
-            self.machine.turn()
+            self._turn()
             await _at_most(timeout, self._no_links.wait())
-            self.machine.turn()
+            self._turn()
             await _at_most(timeout, self._idle())
         self.abandon(reason)
         await _at_most(timeout, self.closed())
@@ -164,6 +170,8 @@ class AsyncShell:
                 owners[number].link.send([payload], urgent=True)
         for owner in owners.values():
             owner.link.close(reason)
+        if self.links is not None:
+            self.links.close(reason)
         self._commit.failed = True
         self._upkeep.stop()
         if self._timer is not None:
@@ -174,6 +182,8 @@ class AsyncShell:
         assert not self.alive
         await self._idle()
         await self._upkeep.idle()
+        if self.links is not None:
+            await self.links.closed()
         if self._threads is not None:
             self._threads.close()
         self._volume.close()
@@ -182,7 +192,7 @@ class AsyncShell:
 
     def schedule(self) -> None:
         """A turn, in the next iteration of the loop."""
-        self._loop.call_soon(self.machine.turn)
+        self._loop.call_soon(self._turn)
 
     def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
         """Writes now; syncs in a thread."""
@@ -209,8 +219,11 @@ class AsyncShell:
         self._timer = self._loop.call_later(max((due - now) / 1e9, TIMER_GRAIN), self._on_timer)
 
     def to_network(self, effect: Network) -> None:
-        """There are no links to other brokers yet."""
-        log.warning("the router asks for %s, but this node has no links to brokers", type(effect).__name__)
+        """For a link to another node; without any, a router has nobody to dial."""
+        if self.links is not None:
+            self.links.to_network(effect)
+        else:
+            log.warning("the router asks for %s, but this node is in no network", type(effect).__name__)
 
     def alarm(self, alarm: Alarm) -> None:
         """For the operator."""
@@ -228,7 +241,13 @@ class AsyncShell:
 
     def _on_timer(self) -> None:
         self._timer = None
+        self._turn()
+
+    def _turn(self) -> None:
+        """A turn of the machine; what it has said to other nodes leaves right after."""
         self.machine.turn()
+        if self.links is not None:
+            self.links.flush()
 
     # Syncs.
 

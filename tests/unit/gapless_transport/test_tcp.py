@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import trustme
 
 from gapless.core.wire.framing import encode_frame
 from gapless.errors import ConfigurationError
+from gapless.spi import Link
 from gapless_testing.transport.ends import End
 from gapless_transport import tcp
 from unit.gapless_transport.conftest import Listen, Open
@@ -48,8 +50,8 @@ def test_wrong_options_are_named(options: Mapping[str, object], complaint: str) 
 
 async def exchange(
     listening: Mapping[str, object], dialing: Mapping[str, object], listen: Listen, open_tcp: Open
-) -> None:
-    """A frame each way, between transports with these options."""
+) -> tuple[Link, Link]:
+    """A frame each way, between transports with these options. Returns the dialer's end and the listener's."""
     listener, ends = await listen(open_tcp(**listening))
     near = End()
     link = await open_tcp(**dialing).dial(listener.address, near.accept)
@@ -61,6 +63,7 @@ async def exchange(
     assert link.secure is far.link.secure is bool(listening.get("certificate"))
     link.close()
     await near.end()
+    return link, far.link
 
 
 async def test_ipv6_addresses_stand_in_brackets(listen: Listen, open_tcp: Open) -> None:
@@ -268,3 +271,29 @@ async def test_what_a_link_sends_are_frames(listen: Listen, open_tcp: Open) -> N
     assert await reader.readexactly(len(expected)) == expected
     writer.close()
     await writer.wait_closed()
+
+
+async def test_each_end_tells_the_name_in_the_other_s_certificate(
+    tmp_path: Path, listen: Listen, open_tcp: Open
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for name in ("here", "there"):
+        issued = authority.issue_cert("127.0.0.1", common_name=name)
+        issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / f"{name}.pem"))
+    ca = tmp_path / "ca.pem"
+    listening = {"certificate": tmp_path / "there.pem", "client_ca": ca}
+
+    near, far = await exchange(
+        listening, {"tls": True, "ca": ca, "certificate": tmp_path / "here.pem"}, listen, open_tcp
+    )
+
+    assert (near.peer_name, far.peer_name) == ("there", "here")
+
+
+async def test_who_shows_no_certificate_has_no_name(certificates: Files, listen: Listen, open_tcp: Open) -> None:
+    listening = {"certificate": certificates["certificate"], "key": certificates["key"]}
+
+    _, far = await exchange(listening, {"tls": True, "ca": certificates["ca"]}, listen, open_tcp)
+
+    assert far.peer_name == ""

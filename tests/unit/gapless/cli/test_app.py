@@ -20,7 +20,7 @@ from unit.gapless.cli.conftest import Gapless
 
 COMMANDS = {
     "broker", "publish", "subscribe", "unsubscribe", "subscriptions", "pubends", "selector", "doctor",
-    "retire", "scrub", "repair",
+    "retire", "scrub", "repair", "network",
 }  # fmt: skip
 ADDED = {"demo", "simulate"}
 """Commands that come in by the entry points `gapless.cli`, and need nothing that is not always there."""

@@ -15,6 +15,7 @@ class FakeLink:
     """The client's end of a link."""
 
     peer = "fake"
+    peer_name = ""
     secure = True
     pending = 0
 

@@ -98,7 +98,6 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
         ("[node]\nname = 7", "node.name: Input should be a valid string, not 7"),
         ("[node]\nmin_free_bytes = -1", "node.min_free_bytes: Input should be greater than or equal to 0, not -1"),
         ("[node]\nmin_free_bytes = 1.5", "node.min_free_bytes: Input should be a valid integer"),
-        ("[node]\nroles = []", "node.roles: Tuple should have at least 1 item"),
         ("[node]\ninsecure = 'perhaps'", "node.insecure: Input should be a valid boolean"),
         ("[storage]\npath = 3", "storage.path: Input should be a valid string, not 3"),
         ("node = 3", "node: Input should be a valid dictionary or instance of NodeSection, not 3"),

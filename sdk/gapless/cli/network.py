@@ -1,0 +1,278 @@
+"""`gapless network`: checks the file that describes a network, or runs all its nodes on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gapless.cli.connecting import run
+from gapless.cli.options import AsJson
+from gapless.cli.output import one_line, print_json
+from gapless.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from gapless.node.network import NetworkDescription, NodeSettings
+
+CLI = ("-m", "gapless.cli")
+STOP_SECONDS = 15.0
+"""How long a node may take to end in order; then it is killed."""
+LOG_LINES = 5
+"""So many of a node's last words are shown when it dies."""
+LOG_BYTES = 4096
+MADE = "made"
+"""A file in a node's directory: its volume was made, and is not made again when it is missing."""
+
+
+def network(
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The network's description, in TOML.")],
+    check: Annotated[bool, typer.Option("--check", help="Only check the file, and draw its cells.")] = False,
+    directory: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Where volumes and logs go: by default ./gapless-network/NAME."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run all nodes of a network on this machine, each as a process of its own; with --check only check its file.
+
+    A line is printed for each node that is up. Ctrl-C ends all of them in order. If one ends by itself, the others
+    are stopped and the exit status is 1.
+    """
+    from gapless import plugins
+    from gapless.node.network import load_network
+
+    description = load_network(file)
+    plugins.load("routing", description.file.network.router)
+    if check:
+        show(description, as_json=as_json)
+        return
+    home = directory or Path("gapless-network") / description.name
+    if not run(run_all(Processes(description, file, home, as_json=as_json))):
+        raise typer.Exit(1)
+
+
+# ---------------------------------------------------------------------------------------------- check
+
+
+def show(description: NetworkDescription, *, as_json: bool) -> None:
+    """Prints what a file describes."""
+    if as_json:
+        print_json(summary(description))
+        return
+    nodes = description.file.node
+    cells = description.cells
+    print(
+        f"network {one_line(description.name)}: {len(nodes)} nodes in {len(cells)} cells,"
+        f" router {description.file.network.router}, {_security(description)}"
+    )
+    for line in tree(description):
+        print(line)
+
+
+def summary(description: NetworkDescription) -> dict[str, Any]:
+    """The same for programs."""
+    settings = description.file.network
+    return {
+        "network": description.name,
+        "router": settings.router,
+        "secret": bool(description.secret),
+        "tls": settings.tls is not None,
+        "nodes": [
+            {"name": node.name, "roles": list(node.roles), "cell": node.cell, "address": node.address}
+            for node in description.file.node
+        ],
+        "bundles": [list(bundle) for bundle in description.file.bundles],
+    }
+
+
+def tree(description: NetworkDescription) -> Iterator[str]:
+    """The cells, from the one of the first PHB on, each below its neighbour."""
+    nodes = {node.name: node for node in description.file.node}
+    neighbours: dict[str, list[str]] = {cell: [] for cell in description.cells}
+    for one, other in description.file.bundles:
+        neighbours[one].append(other)
+        neighbours[other].append(one)
+    roots = [node.cell for node in description.file.node if "phb" in node.roles] or [description.file.node[0].cell]
+
+    def below(cell: str, above: str, indent: str) -> Iterator[str]:
+        children = [other for other in neighbours[cell] if other != above]
+        for number, child in enumerate(children):
+            last = number == len(children) - 1
+            yield f"{indent}{'└── ' if last else '├── '}{_cell(child, description.cells[child], nodes)}"
+            yield from below(child, cell, indent + ("    " if last else "│   "))
+
+    yield _cell(roots[0], description.cells[roots[0]], nodes)
+    yield from below(roots[0], "", "")
+
+
+def _cell(name: str, members: Sequence[str], nodes: Mapping[str, NodeSettings]) -> str:
+    return f"{one_line(name)}: " + ", ".join(
+        f"{member} ({'+'.join(nodes[member].roles) or 'between'}, {nodes[member].address})" for member in members
+    )
+
+
+def _security(description: NetworkDescription) -> str:
+    with_tls = description.file.network.tls is not None
+    parts = [*(["TLS"] if with_tls else []), *(["a secret"] if description.secret else [])]
+    return " and ".join(parts) or "neither TLS nor a secret"
+
+
+# ------------------------------------------------------------------------------------------------ run
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A node's process."""
+
+    name: str
+    process: Process
+    log: Path
+
+
+class Processes:
+    """The nodes of a network as processes of this machine, each with a directory of its own."""
+
+    def __init__(self, description: NetworkDescription, file: Path, home: Path, *, as_json: bool) -> None:
+        """`file`: what each of them reads again by itself."""
+        self._description = description
+        self._file = file.resolve()
+        self._home = home.resolve()
+        self._as_json = as_json
+        self._children: list[Child] = []
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ends all of them in order; for signal handlers."""
+        self._stopping.set()
+
+    async def start(self) -> None:
+        """Starts all; raises ConfigurationError when a directory cannot be made."""
+        for node in self._description.file.node:
+            directory = self._home / node.name
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                self._write_configuration(directory, node)
+                self._children.append(await self._spawn(directory, node.name))
+            except OSError as error:
+                raise ConfigurationError(f"{directory}: {error.strerror}") from error
+
+    async def watch(self) -> bool:
+        """Says which are up, and waits until all are to end, or one has. Returns whether none ended by itself."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        announcing = [asyncio.ensure_future(self._announce(child)) for child in self._children]
+        ending = {asyncio.ensure_future(child.process.wait()): child for child in self._children}
+        try:
+            await asyncio.wait([stopping, *ending], return_when=asyncio.FIRST_COMPLETED)
+            dead = [child for ended, child in ending.items() if ended.done()]
+            if stopping.done():
+                return True
+            for child in dead:
+                self._report_death(child)
+            return False
+        finally:
+            for task in (stopping, *announcing, *ending):
+                task.cancel()
+            await asyncio.wait([stopping, *announcing, *ending])
+
+    async def end(self) -> None:
+        """Ends all in order, and kills who takes too long."""
+        for child in self._children:
+            if child.process.stdin is not None:
+                child.process.stdin.close()
+        waiting = [asyncio.ensure_future(child.process.wait()) for child in self._children]
+        if waiting:
+            await asyncio.wait(waiting, timeout=STOP_SECONDS)
+        for child in self._children:
+            if child.process.returncode is None:
+                print(f"gapless: node {child.name} did not end in {STOP_SECONDS:g} s, and is killed", file=sys.stderr)
+                with suppress(ProcessLookupError):
+                    child.process.kill()
+        if waiting:
+            await asyncio.wait(waiting)
+
+    def _write_configuration(self, directory: Path, node: NodeSettings) -> None:
+        """What the node reads: which node it is, and where its volume and its clients are if its options do not say."""
+        lines = ["[network]", f"file = {json.dumps(str(self._file))}", f"node = {json.dumps(node.name)}"]
+        storage = node.options.get("storage", {})
+        if node.roles and "path" not in storage and storage.get("plugin") != "memory":
+            lines += ["[storage]", f"path = {json.dumps(str(directory / 'volume'))}"]
+        if "listen" not in node.options:
+            lines += ["[[listen]]", 'address = "127.0.0.1:0"']
+        (directory / "gapless.toml").write_text("\n".join([*lines, ""]), "utf-8")
+
+    async def _spawn(self, directory: Path, name: str) -> Child:
+        log = directory / "broker.log"
+        arguments = ["broker", "--config", str(directory / "gapless.toml"), "--json", "--until-stdin-closes"]
+        if not (directory / MADE).exists():
+            arguments.append("--create")
+        with log.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *CLI,
+                *arguments,
+                cwd=directory,
+                env={name: value for name, value in os.environ.items() if not _is_setting(name)},
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for us: it ends them in order, and tells none of them twice
+            )
+        return Child(name, process, log)
+
+    async def _announce(self, child: Child) -> None:
+        assert child.process.stdout is not None
+        line = await child.process.stdout.readline()
+        if not line:
+            return  # it has died, which is reported by itself
+        up = json.loads(line)
+        (self._home / child.name / MADE).touch()
+        node = self._description.node(child.name)
+        if self._as_json:
+            print_json({"node": child.name, "nodes_address": node.address, "log": str(child.log), **up})
+        else:
+            roles = "+".join(node.roles) or "between others"
+            print(f"{child.name} ({roles}): {up['url']}, for nodes {node.address}, log {child.log}", flush=True)
+
+    def _report_death(self, child: Child) -> None:
+        status = child.process.returncode
+        how = f"was ended by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+        print(f"gapless: node {child.name} {how}; the end of {child.log}:", file=sys.stderr)
+        for line in last_lines(child.log):
+            print(f"    {one_line(line)}", file=sys.stderr)
+
+
+def _is_setting(variable: str) -> bool:
+    """Whether it would go before the configuration of every node."""
+    return variable.startswith("GAPLESS_") and "__" in variable
+
+
+async def run_all(processes: Processes) -> bool:
+    """Runs all nodes until a signal ends them. Returns whether none ended by itself."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, processes.stop)
+    try:
+        await processes.start()
+        return await processes.watch()
+    finally:
+        await processes.end()
+
+
+def last_lines(log: Path) -> list[str]:
+    """The last few lines of a log."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
+        text = file.read().decode("utf-8", "replace")
+    return text.splitlines()[-LOG_LINES:]

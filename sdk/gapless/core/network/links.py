@@ -1,0 +1,358 @@
+"""A link between two brokers, pure: who is at the other end, whether it lives, and the router's frames on it.
+
+    dialer                                             listener
+      │ ── Hello(who I am, whom I want, nonce) ──────────▶ │
+      │ ◀───────────── Answer(who I am, nonce; its proof) ─│
+      │ ── Proof ────────────────────────────────────────▶ │   up, if no other link between the two survives
+   up │ ◀──────────────────────────────────────── Accepted │
+
+Every payload begins with what it is and with the number of the link, which follows from the nonces: what was said on an
+earlier link is not believed on a later one. A router's frame that is larger than `PART_BYTES` travels in parts: what is
+urgent overtakes between them, and each part that arrives shows that the link lives.
+
+Each end says every `BEAT` how many bytes it has received. A link is over when three beats of one's own pass in which
+nothing came, or three of the peer's that say that nothing reaches it. What was sent and is not said to have been
+received waits there, whatever kernel or proxy holds it: so a router is told how full a link is (protocol: beats).
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from struct import Struct as Layout
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from gapless.core.network.facts import BrokerId, FrameArrived, LinkId
+from gapless.core.network.greeting import (
+    PART_BYTES,
+    REASON_MAX,
+    Accepted,
+    Answer,
+    Bye,
+    Control,
+    Hello,
+    LinkIdentity,
+    Proof,
+    RefusedPeerError,
+    Transcript,
+    check_introduction,
+    decode_control,
+    encode_control,
+)
+from gapless.errors import RemoteProtocolError
+
+SECOND: Final = 1_000_000_000
+BEAT: Final = SECOND // 2
+BEATS_MISSED_MAX: Final = 3
+"""So many beats in a row may miss that anything came, or say that nothing arrives; then the link is over."""
+GREETING_TIME: Final = 5 * SECOND
+"""How long a link may take from the dial, or from its acceptance, until both ends are proven."""
+GREETING_BYTES_MAX: Final = 4096
+"""So much is taken in all from whoever has not proven who it is."""
+REPORT_BYTES: Final = 128 << 10
+"""Who has received so much says so before its next beat."""
+UNDERWAY_BYTES: Final = 1 << 20
+"""So much may be on its way without being said to wait."""
+
+_HEAD = Layout("<BQ")
+_COUNT = Layout("<Q")
+HEAD_BYTES: Final = _HEAD.size
+_CONTROL, _BEAT, _LAST, _PART, _LAST_URGENT, _PART_URGENT = range(6)
+
+Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
+
+# ------------------------------------------------------------------------- what a link core asks for
+
+
+class Connect(Struct, frozen=True, gc=False):
+    """Dial a peer; answered by `on_connected`, or by `on_closed`."""
+
+    link: LinkId
+    peer: BrokerId
+    address: str
+
+
+class SendPayloads(Struct, frozen=True, gc=False):
+    """Send these on a link, in this order; urgent ones overtake what has not left."""
+
+    link: LinkId
+    payloads: Sequence[Payload]
+    urgent: bool
+
+
+class RaiseLimit(Struct, frozen=True, gc=False):
+    """From now on take payloads of up to so many bytes."""
+
+    link: LinkId
+    limit: int
+
+
+class CloseLink(Struct, frozen=True, gc=False):
+    """Give up a dial, or close a link once what was sent on it has left. Nothing more of it is to be said."""
+
+    link: LinkId
+    reason: str
+
+
+class Waiting(Struct, frozen=True, gc=False):
+    """So many bytes wait on a link that is up."""
+
+    link: LinkId
+    pending: int
+
+
+class LinkPhase(Enum):
+    """Where a link stands."""
+
+    DIALING = "dialing"
+    GREETING = "greeting"
+    PROVING = "proving"
+    """The own proof is sent; the peer's, or its acceptance, is to come."""
+    UP = "up"
+    OVER = "over"
+
+
+class DeadLinkError(RemoteProtocolError):
+    """Nothing gets through in one direction, or in none."""
+
+
+class BrokerLink:
+    """One link's life. What is wrong with it is raised as RemoteProtocolError: its table ends it."""
+
+    def __init__(
+        self,
+        number: LinkId,
+        me: LinkIdentity,
+        nodes: Mapping[BrokerId, frozenset[str]],
+        nonce: bytes,
+        emit: Callable[[Any], None],
+        *,
+        dialed: BrokerId = "",
+        address: str = "",
+        certificate: str = "",
+    ) -> None:
+        """`nodes`: the roles of each node of the map. `dialed`: whom this end dials; "": the other end has dialed."""
+        self.number = number
+        self.phase = LinkPhase.DIALING if dialed else LinkPhase.GREETING
+        self.peer = dialed
+        """Whom it is to; a listener believes it from PROVING on, and stands on it when UP."""
+        self.dialed = bool(dialed)
+        self.address = address
+        """Of the other end, for people."""
+        self.certificate = certificate
+        """Whose name the transport saw in the other end's certificate."""
+        self.theirs: Hello | None = None
+        self.began: int | None = None
+        """When it came up."""
+        self.pending = 0
+        """How many bytes wait on it."""
+        self._me = me
+        self._nodes = nodes
+        self._nonce = nonce
+        self._emit = emit
+        self._ours: Hello | None = None
+        self._session = 0
+        self._transcript: Transcript | None = None
+        self._greeted = 0
+        """Bytes taken from an end that is not proven."""
+        self._queues: dict[bool, list[Payload]] = {True: [], False: []}
+        self._parts: dict[bool, bytearray] = {True: bytearray(), False: bytearray()}
+        self._sent = self._heard_of = 0
+        """Bytes sent, and how many of them the peer says it has received."""
+        self._received = self._reported = 0
+        self._silent = self._unheard = 0
+        self._received_before = 0
+
+    # What happened.
+
+    def on_connected(self, certificate: str) -> None:
+        """The dial was answered."""
+        self.certificate = certificate
+        self.phase = LinkPhase.GREETING
+        self._ours = self._me.hello(self.peer, self._nonce)
+        self._control(self._ours)
+
+    def on_payload(self, payload: bytes) -> Control | None:
+        """Takes in what arrived; a control message that is left to the table is returned."""
+        if len(payload) < HEAD_BYTES:
+            raise RemoteProtocolError(f"a payload of {len(payload)} bytes has no head")
+        kind, session = _HEAD.unpack_from(payload)
+        if self.phase is not LinkPhase.UP:
+            self._greeted += len(payload)
+            if self._greeted > GREETING_BYTES_MAX:
+                raise RemoteProtocolError(f"it said more than {GREETING_BYTES_MAX} bytes before it was known")
+        if session != self._session:
+            return None  # of an earlier link between the two
+        if kind == _CONTROL:
+            return self._on_control(payload)
+        if self.phase is not LinkPhase.UP:
+            raise RemoteProtocolError("it must first say who it is")
+        self._received += len(payload)
+        if kind == _BEAT:
+            self._on_beat(payload)
+        else:
+            self._on_data(kind, payload)
+            if self._received - self._reported >= REPORT_BYTES:
+                self._report()
+        return None
+
+    def on_beat_due(self) -> None:
+        """Half a second has passed. Raises DeadLinkError when nothing comes any more."""
+        self._silent = 0 if self._received > self._received_before else self._silent + 1
+        self._received_before = self._received
+        if self._silent >= BEATS_MISSED_MAX:
+            raise DeadLinkError(f"nothing was heard of it for {BEATS_MISSED_MAX * BEAT / SECOND:g} s")
+        self._report()
+
+    # Commands.
+
+    def send(self, frame: bytes, *, urgent: bool) -> None:
+        """Sends a router's frame, with the others of its turn."""
+        assert self.phase is LinkPhase.UP
+        queue = self._queues[urgent]
+        last, part = (_LAST_URGENT, _PART_URGENT) if urgent else (_LAST, _PART)
+        upto = len(frame)
+        if upto > PART_BYTES:
+            head = _HEAD.pack(part, self._session)
+            cut = (upto - 1) // PART_BYTES * PART_BYTES
+            queue += [(head, frame[at : at + PART_BYTES]) for at in range(0, cut, PART_BYTES)]
+            self._sent += cut + cut // PART_BYTES * HEAD_BYTES
+            frame = frame[cut:]
+        queue.append((_HEAD.pack(last, self._session), frame))
+        self._sent += HEAD_BYTES + len(frame)
+
+    def flush(self) -> None:
+        """Asks for what was sent to be sent, urgent first."""
+        for urgent, queue in self._queues.items():
+            if queue:
+                self._queues[urgent] = []
+                self._emit(SendPayloads(self.number, queue, urgent))
+        if self.phase is LinkPhase.UP:
+            self._say_pending()
+
+    def say_accepted(self) -> None:
+        """The listener's last word of the handshake."""
+        self._control(Accepted())
+
+    def say_bye(self, reason: str, *, duplicate: bool = False) -> None:
+        """Why this end closes."""
+        if self.phase is not LinkPhase.DIALING:
+            self._control(Bye(reason[:REASON_MAX], duplicate))
+
+    def come_up(self, now: int) -> None:
+        """Both ends are proven."""
+        self.phase = LinkPhase.UP
+        self.began = now
+        self._emit(RaiseLimit(self.number, HEAD_BYTES + PART_BYTES))
+
+    # The handshake.
+
+    def _on_control(self, payload: bytes) -> Control | None:
+        try:
+            message: Control = decode_control(memoryview(payload)[HEAD_BYTES:])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise RemoteProtocolError(f"it said what is no message of links: {error}") from error
+        expected = Bye, self._expected()
+        if type(message) not in expected:
+            raise RemoteProtocolError(f"it said {type(message).__name__} where {expected[1].__name__} was to come")
+        if type(message) is Hello:
+            self._on_hello(message)
+        elif type(message) is Answer:
+            self._on_answer(message)
+        elif type(message) is Proof:
+            self._check_proof(message.proof, b"dialer")
+            return message
+        else:
+            return message
+        return None
+
+    def _expected(self) -> type:
+        if self.phase is LinkPhase.GREETING:
+            return Answer if self.dialed else Hello
+        if self.phase is LinkPhase.PROVING:
+            return Accepted if self.dialed else Proof
+        return Bye
+
+    def _on_hello(self, theirs: Hello) -> None:
+        self._take_introduction(theirs)
+        self.peer = theirs.node
+        ours = self._ours = self._me.hello(theirs.node, self._nonce)
+        self._know_both(theirs, ours)
+        self._control(Answer(ours, self._proof(b"listener")), session=0)
+
+    def _on_answer(self, message: Answer) -> None:
+        assert self._ours is not None
+        self._take_introduction(message.hello)
+        self._know_both(self._ours, message.hello)
+        self._check_proof(message.proof, b"listener")
+        self._control(Proof(self._proof(b"dialer")))
+
+    def _take_introduction(self, theirs: Hello) -> None:
+        check_introduction(self._me, self._nodes, theirs, self.peer if self.dialed else theirs.node, self.certificate)
+        self.theirs = theirs
+
+    def _know_both(self, dialer: Hello, listener: Hello) -> None:
+        self._transcript = Transcript.of(dialer, listener, self._me.secret)
+        self._session = self._transcript.session
+        self.phase = LinkPhase.PROVING
+
+    def _proof(self, end: bytes) -> bytes:
+        assert self._transcript is not None
+        return self._transcript.proof(end)
+
+    def _check_proof(self, proof: bytes, end: bytes) -> None:
+        if not hmac.compare_digest(proof, self._proof(end)):
+            raise RefusedPeerError(
+                f"it calls itself {self.peer!r} and does not know the network's secret",
+                "the proof is wrong: the secrets differ",
+            )
+
+    # Frames and beats.
+
+    def _on_data(self, kind: int, payload: bytes) -> None:
+        if kind > _PART_URGENT:
+            raise RemoteProtocolError(f"it sent a payload of the kind {kind}, which there is not")
+        parts = self._parts[kind >= _LAST_URGENT]
+        if len(parts) + len(payload) - HEAD_BYTES > self._me.frame_bytes:
+            raise RemoteProtocolError(f"it sent a frame of more than {self._me.frame_bytes} bytes")
+        if kind & 1:  # there is more to come of it
+            parts += memoryview(payload)[HEAD_BYTES:]
+            return
+        frame = payload[HEAD_BYTES:]
+        if parts:
+            frame = bytes(parts) + frame
+            parts.clear()
+        self._emit(FrameArrived(self.number, frame))
+
+    def _on_beat(self, payload: bytes) -> None:
+        if len(payload) != HEAD_BYTES + _COUNT.size:
+            raise RemoteProtocolError(f"it sent a beat of {len(payload)} bytes")
+        (heard,) = _COUNT.unpack_from(payload, HEAD_BYTES)
+        if heard > self._sent:
+            raise RemoteProtocolError(f"it says that {heard} bytes arrived, of {self._sent} that were sent")
+        if heard > self._heard_of or self._sent == heard:
+            self._heard_of, self._unheard = heard, 0
+        else:
+            self._unheard += 1
+            if self._unheard >= BEATS_MISSED_MAX:
+                raise DeadLinkError("it says that nothing arrives there: the link works one way only")
+        self._say_pending()
+
+    def _report(self) -> None:
+        self._reported = self._received
+        self._queues[True].append(_HEAD.pack(_BEAT, self._session) + _COUNT.pack(self._received))
+        self._sent += HEAD_BYTES + _COUNT.size
+
+    def _say_pending(self) -> None:
+        pending = max(0, self._sent - self._heard_of - UNDERWAY_BYTES)
+        if pending != self.pending:
+            self.pending = pending
+            self._emit(Waiting(self.number, pending))
+
+    def _control(self, message: Control, *, session: int | None = None) -> None:
+        head = _HEAD.pack(_CONTROL, self._session if session is None else session)
+        self._queues[True].append(head + encode_control(message))

@@ -1,0 +1,409 @@
+"""The links of one node to the others, pure: whom to dial and when, which of two links stays, and who is let in.
+
+A router's `Dial` is a wish that lasts until it hangs up: who is not there is dialed again after a pause that grows, and
+so is one whose link went down. Two nodes have one link at most. Where both dial at once, the dial of the one whose name
+comes first in the alphabet stays, as soon as its peer has answered it; before that, whichever comes through is taken. A
+node that comes again as another process has its older link closed; as the same process it is refused until the older
+link is over, which beats find out.
+
+Time is monotonic nanoseconds; nonces and pauses are drawn from the seed that is given (protocol: crossing-dials).
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.deadlines import Deadlines
+from gapless.core.gauges import Family, Gauge
+from gapless.core.network.facts import BrokerId, LinkDown, LinkId, LinkUp
+from gapless.core.network.greeting import (
+    NONCE_BYTES,
+    Accepted,
+    Bye,
+    Control,
+    LinkIdentity,
+    Proof,
+    RefusedPeerError,
+)
+from gapless.core.network.links import (
+    BEAT,
+    GREETING_TIME,
+    SECOND,
+    BrokerLink,
+    CloseLink,
+    Connect,
+    DeadLinkError,
+    LinkPhase,
+)
+from gapless.errors import RemoteProtocolError
+
+REDIAL_FIRST: Final = SECOND // 10
+REDIAL_MOST: Final = 5 * SECOND
+"""How long a peer is let be after a dial that failed: doubling, and up to half of it less, as drawn."""
+STEADY: Final = 5 * SECOND
+"""A link that was up for so long has gone well, and earlier failures are forgotten."""
+UNREACHABLE_AFTER: Final = 5 * SECOND
+"""So long after a link was asked for, or lost, the operator is told."""
+STRANGERS_MAX: Final = 64
+"""So many may be on their way in at a time."""
+COMPLAINT_PERIOD: Final = 60 * SECOND
+"""So long the same trouble with the same node is not told again."""
+DUPLICATE: Final = "there is another link between the two nodes"
+
+LINK_UP = Family("gapless_broker_link_up", "Whether there is a link to a node.", ("node",))
+LINK_WAITING = Family("gapless_broker_link_waiting_bytes", "Bytes that wait on a link to a node.", ("node",))
+LINKS_ENDED = Family(
+    "gapless_broker_links_ended_total",
+    "Links to a node that went down, and dials that failed.",
+    ("node",),
+    counter=True,
+)
+
+Timer: TypeAlias = "tuple[str, LinkId | BrokerId]"
+
+
+@dataclass(slots=True)
+class Peer:
+    """Another node of the map."""
+
+    name: BrokerId
+    address: str
+    wanted: bool = False
+    """Whether the router has asked for a link, and not hung up since."""
+    link: LinkId | None = None
+    """The one that is up."""
+    dial: LinkId | None = None
+    """The own dial that is under way."""
+    failures: int = 0
+    """In a row."""
+    ended: int = 0
+    reason: str = "nobody has answered yet"
+    """Why the last link, or dial, is over."""
+    missed: bool = False
+    """Whether the operator was told that it is not there."""
+    differs: bool = False
+    """Whether the operator was told that it has another map."""
+
+
+class BrokerLinks:
+    """All links of a node to other nodes.
+
+    `on_…` says what happened; `take_effects` says what to do: what `gapless.core.network.links` asks for, and the
+    facts and alarms that are the router's and the operator's.
+    """
+
+    def __init__(
+        self, me: LinkIdentity, nodes: Mapping[BrokerId, frozenset[str]], addresses: Mapping[BrokerId, str], seed: bytes
+    ) -> None:
+        """`nodes`: of the map, each with its roles. `addresses`: of the nodes that can be dialed. `seed`: a secret."""
+        self._me = me
+        self._nodes = nodes
+        self._peers = {name: Peer(name, addresses.get(name, "")) for name in nodes if name != me.node}
+        self._draws = Draws(seed)
+        self._links: dict[LinkId, BrokerLink] = {}
+        self._last = 0
+        self._timers: Deadlines[Timer] = Deadlines()
+        self._effects: list[Any] = []
+        self._touched: dict[LinkId, None] = {}
+        """The links on which something is to be sent, or may be."""
+        self._complaints = _Complaints()
+        self._closed = False
+
+    # Getters.
+
+    def deadline(self) -> int | None:
+        """When `on_deadline` wants to be called, or None."""
+        return self._timers.next()
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Which nodes there are links to, and what waits there."""
+        for name, peer in self._peers.items():
+            if peer.wanted or peer.link is not None or peer.ended:
+                yield LINK_UP.gauge(peer.link is not None, name)
+                yield LINK_WAITING.gauge(0 if peer.link is None else self._links[peer.link].pending, name)
+                yield LINKS_ENDED.gauge(peer.ended, name)
+
+    def take_effects(self) -> Sequence[Any]:
+        """What to do, in order; emptied by the call."""
+        touched, self._touched = self._touched, {}
+        for number in touched:
+            link = self._links.get(number)
+            if link is not None:
+                link.flush()
+        effects, self._effects = self._effects, []
+        return effects
+
+    # What the router wants.
+
+    def on_dial(self, name: BrokerId, now: int) -> None:
+        """A link to a node is wished for."""
+        peer = self._peers.get(name)
+        if peer is None or not peer.address or self._closed:
+            return
+        if not peer.wanted:
+            peer.wanted = True
+            self._timers.set(("missed", name), now + UNREACHABLE_AFTER)
+        if peer.link is None and peer.dial is None and ("dial", name) not in self._timers:
+            self._dial(peer, now)
+
+    def on_hangup(self, number: LinkId, now: int) -> None:
+        """A link is not wanted any more, nor another one to that node until it is asked for."""
+        link = self._links.get(number)
+        if link is not None and link.phase is LinkPhase.UP:
+            self._peers[link.peer].wanted = False
+            self._end(link, "the router has hung up", now)
+
+    def on_send(self, number: LinkId, frame: bytes, *, urgent: bool, now: int) -> None:
+        """A frame is to be sent. One for a link that is not up any more is lost."""
+        link = self._links.get(number)
+        if link is None or link.phase is not LinkPhase.UP or link.theirs is None:
+            return
+        if len(frame) > link.theirs.frame_bytes:
+            limit = link.theirs.frame_bytes
+            text = f"a frame of {len(frame):,} bytes was not sent to the node {link.peer!r}, which takes {limit:,}"
+            self._complain(AlarmCode.ROUTING_IMPAIRED, link.peer, text, now)
+            return
+        link.send(frame, urgent=urgent)
+        self._touched[number] = None
+
+    # What the transport says.
+
+    def on_connected(self, number: LinkId, certificate: str, now: int) -> bool:
+        """A dial was answered, by whom the certificate names. False: nobody wants that link any more."""
+        link = self._links.get(number)
+        if link is None or link.phase is not LinkPhase.DIALING:
+            return False
+        link.on_connected(certificate)
+        self._touched[number] = None
+        return True
+
+    def on_accepted(self, address: str, certificate: str, now: int) -> LinkId | None:
+        """Somebody has connected: the number of his link, or None if there are too many, and he is to be sent away."""
+        if self._closed or sum(link.phase is not LinkPhase.UP for link in self._links.values()) >= STRANGERS_MAX:
+            self._complain(AlarmCode.NODE_REFUSED, "", f"too many are on their way in; the latest was {address}", now)
+            return None
+        return self._make(now, address=address, certificate=certificate).number
+
+    def on_payloads(self, number: LinkId, payloads: Sequence[bytes], now: int) -> None:
+        """Payloads arrived."""
+        for payload in payloads:
+            link = self._links.get(number)
+            if link is None:
+                return
+            try:
+                said = link.on_payload(payload)
+                if said is not None:
+                    self._on_control(link, said, now)
+            except RemoteProtocolError as error:
+                self._on_error(link, error, now)
+        self._touched[number] = None
+
+    def on_broken(self, number: LinkId, reason: str, now: int) -> None:
+        """What came on a link breaks the framing, or is too much."""
+        link = self._links.get(number)
+        if link is not None:
+            self._on_error(link, RemoteProtocolError(reason), now)
+
+    def on_closed(self, number: LinkId, reason: str, now: int) -> None:
+        """A link is gone, or a dial has failed."""
+        link = self._links.get(number)
+        if link is not None:
+            self._end(link, reason or "the other end closed the link", now, told=None)
+
+    def on_deadline(self, now: int) -> None:
+        """The deadline has come."""
+        for kind, about in self._timers.take_expired(now):
+            if kind == "link":
+                self._on_link_deadline(self._links[int(about)], now)
+            elif kind == "dial":
+                self._dial(self._peers[str(about)], now)
+            else:
+                self._on_missed(self._peers[str(about)])
+
+    def close(self, reason: str, now: int) -> None:
+        """Ends all links in order, and makes no more."""
+        self._closed = True
+        self._timers.clear_all()
+        for link in list(self._links.values()):
+            self._end(link, reason, now)
+
+    # One link.
+
+    def _make(self, now: int, *, dialed: BrokerId = "", address: str = "", certificate: str = "") -> BrokerLink:
+        self._last += 1
+        link = BrokerLink(
+            self._last,
+            self._me,
+            self._nodes,
+            self._draws.draw()[:NONCE_BYTES],
+            self._effects_append,
+            dialed=dialed,
+            address=address,
+            certificate=certificate,
+        )
+        self._links[link.number] = link
+        self._timers.set(("link", link.number), now + GREETING_TIME)
+        return link
+
+    def _effects_append(self, effect: Any) -> None:
+        self._effects.append(effect)
+
+    def _dial(self, peer: Peer, now: int) -> None:
+        self._timers.clear(("dial", peer.name))
+        if peer.wanted and peer.link is None and peer.dial is None:
+            peer.dial = self._make(now, dialed=peer.name, address=peer.address).number
+            self._effects.append(Connect(peer.dial, peer.name, peer.address))
+
+    def _on_control(self, link: BrokerLink, said: Control, now: int) -> None:
+        if type(said) is Bye:
+            reason = said.reason if said.duplicate else f"it closed the link: {said.reason}"
+            self._end(link, reason, now, told=None)
+        elif type(said) is Accepted:
+            self._come_up(link, now)
+        elif type(said) is Proof:
+            self._on_proven(link, now)
+
+    def _on_proven(self, link: BrokerLink, now: int) -> None:
+        """A peer that has dialed is who it says: it comes in, unless another link between the two stays."""
+        peer = self._peers[link.peer]
+        incarnation = link.theirs.incarnation if link.theirs else None
+        for other in [self._links.get(number) for number in (peer.link, peer.dial) if number is not None]:
+            if other is None or other.theirs is None or other.theirs.incarnation != incarnation:
+                continue  # it has not answered yet, or it is a link to a process that is over
+            if other.phase is LinkPhase.UP or self._me.node < link.peer:
+                self._end(link, DUPLICATE, now, duplicate=True)
+                return
+        if peer.link is not None:
+            self._end(self._links[peer.link], "the node has come again as another process", now)
+        link.say_accepted()
+        self._come_up(link, now)
+
+    def _come_up(self, link: BrokerLink, now: int) -> None:
+        theirs, peer = link.theirs, self._peers[link.peer]
+        assert theirs is not None
+        assert peer.link is None
+        if peer.dial is not None and peer.dial != link.number:
+            self._end(self._links[peer.dial], DUPLICATE, now, duplicate=True)
+        peer.dial, peer.link = None, link.number
+        self._timers.clear(("dial", peer.name))
+        self._timers.clear(("missed", peer.name))
+        self._timers.set(("link", link.number), now + BEAT)
+        link.come_up(now)
+        self._touched[link.number] = None
+        self._effects.append(LinkUp(link.number, link.peer, frozenset(theirs.roles), theirs.incarnation))
+        if peer.missed:
+            peer.missed = False
+            self._say_over(AlarmCode.NODE_UNREACHABLE, peer, f"there is a link to the node {peer.name!r} again")
+        self._compare_maps(peer, theirs.map_digest)
+
+    def _compare_maps(self, peer: Peer, digest: bytes) -> None:
+        differs = digest != self._me.map_digest
+        if differs and not peer.differs:
+            text = f"the node {peer.name!r} was started with another network file than this node"
+            self._effects.append(Alarm(AlarmCode.MAPS_DIFFER, text, peer.name))
+        elif peer.differs and not differs:
+            self._say_over(AlarmCode.MAPS_DIFFER, peer, f"the node {peer.name!r} has the same network file")
+        peer.differs = differs
+
+    def _on_link_deadline(self, link: BrokerLink, now: int) -> None:
+        if link.phase is not LinkPhase.UP:
+            self._end(link, f"it did not say who it is within {GREETING_TIME // SECOND} s", now)
+            return
+        self._timers.set(("link", link.number), now + BEAT)
+        self._touched[link.number] = None
+        try:
+            link.on_beat_due()
+        except DeadLinkError as error:
+            self._on_error(link, error, now)
+
+    def _on_error(self, link: BrokerLink, error: RemoteProtocolError, now: int) -> None:
+        reason = str(error)
+        if not isinstance(error, DeadLinkError):
+            # Who has not proven to be a node is complained of without its name: anybody may say one.
+            known = link.dialed or link.phase is LinkPhase.UP
+            who = f"the node {link.peer!r}" if known else "somebody"
+            text = f"{who} at {link.address} was refused: {reason}"
+            self._complain(AlarmCode.NODE_REFUSED, link.peer if known else "", text, now)
+        told = error.told if isinstance(error, RefusedPeerError) else reason
+        self._end(link, reason, now, told=told)
+
+    def _end(self, link: BrokerLink, reason: str, now: int, *, told: str | None = "", duplicate: bool = False) -> None:
+        """A link is over. `told`: what the other end hears of it; "": the reason; None: nothing."""
+        was_up = link.phase is LinkPhase.UP
+        if told is not None:
+            link.say_bye(told or reason, duplicate=duplicate)
+            link.flush()
+        link.phase = LinkPhase.OVER
+        del self._links[link.number]
+        self._timers.clear(("link", link.number))
+        self._effects.append(CloseLink(link.number, reason))
+        peer = self._peers.get(link.peer)
+        if peer is None or not (was_up or peer.dial == link.number):
+            return  # whoever it was, it is no link of this peer's
+        if was_up:
+            peer.link = None
+            self._effects.append(LinkDown(link.number))
+        else:
+            peer.dial = None
+        if reason == DUPLICATE:
+            reason = peer.reason
+        else:
+            peer.ended += 1
+        peer.reason = reason
+        steady = link.began is not None and now - link.began >= STEADY
+        peer.failures = 0 if steady else peer.failures + 1
+        if peer.wanted and peer.link is None and peer.dial is None and not self._closed:
+            self._timers.set(("dial", peer.name), now + self._pause(peer.failures))
+            if not peer.missed:
+                self._timers.set_earlier(("missed", peer.name), now + UNREACHABLE_AFTER)
+
+    def _pause(self, failures: int) -> int:
+        pause = min(REDIAL_FIRST << min(failures, 16), REDIAL_MOST)
+        return pause // 2 + int.from_bytes(self._draws.draw()[:8], "big") % (pause // 2 + 1)
+
+    # What the operator hears.
+
+    def _on_missed(self, peer: Peer) -> None:
+        if peer.wanted and peer.link is None and not peer.missed:
+            peer.missed = True
+            text = f"there is no link to the node {peer.name!r} at {peer.address}: {peer.reason}"
+            self._effects.append(Alarm(AlarmCode.NODE_UNREACHABLE, text, peer.name))
+
+    def _complain(self, code: AlarmCode, about: BrokerId, text: str, now: int) -> None:
+        if self._complaints.may(code, about, now):
+            self._effects.append(Alarm(code, text, about))
+
+    def _say_over(self, code: AlarmCode, peer: Peer, text: str) -> None:
+        self._effects.append(Alarm(code, text, peer.name, over=True))
+
+
+class _Complaints:
+    """Lets a complaint of each code about each node through once in a period: strangers are one node."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[AlarmCode, BrokerId], int] = {}
+
+    def may(self, code: AlarmCode, about: BrokerId, now: int) -> bool:
+        """Whether it may be said now."""
+        before = self._said.get((code, about))
+        if before is not None and now < before + COMPLAINT_PERIOD:
+            return False
+        self._said[code, about] = now
+        return True
+
+
+class Draws:
+    """Bytes that nobody can foresee who does not know the seed."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+        self._count = 0
+
+    def draw(self) -> bytes:
+        """32 more of them."""
+        self._count += 1
+        return hmac.digest(self._seed, self._count.to_bytes(8, "big"), "sha256")

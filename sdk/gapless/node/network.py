@@ -1,0 +1,334 @@
+"""A network, described once: the file that all its nodes read, and what is refused of it.
+
+    bundles = [["left", "middle"], ["middle", "right"]]      # which cells are neighbours: a tree
+
+    [network]        name, secret or secret_file, router, insecure
+    [network.tls]    certificate, key, ca: `{node}` in a path is the node's name
+    [[node]]         name, roles (none: it only stands between others), address, cell, options
+
+Cells are nodes that do the same job; a node with a role stands in one alone. `options` are sections of the node's own
+configuration, which what that says goes before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import Field, SecretStr
+
+from gapless import plugins
+from gapless.core.network.facts import NetworkMap, NetworkNode
+from gapless.errors import ConfigurationError, PluginError
+from gapless.node.settings import Section, parsed, read_toml, suggestion
+
+TRANSPORT: Final = "tcp"
+"""What links between nodes are made of."""
+SECRET_BYTES_MIN: Final = 16
+NAME: Final = r"^[A-Za-z0-9._-]+$"
+
+
+class NetworkTls(Section):
+    """With which certificates nodes prove who they are. `{node}` in a path is the node's name."""
+
+    certificate: Path
+    """PEM file; its common name is the node's name, and it is good for the host of the node's address."""
+    key: Path | None = None
+    ca: Path
+    """PEM file with the authorities whose certificates nodes have."""
+
+
+class NetworkSettings(Section):
+    """What concerns the whole network."""
+
+    name: str = Field(min_length=1, max_length=255)
+    secret: SecretStr | None = None
+    secret_file: Path | None = None
+    """Holds the secret; relative to the network's file."""
+    router: str = "knowledge"
+    insecure: bool = False
+    """Whether links may leave this machine without TLS."""
+    tls: NetworkTls | None = None
+
+
+class NodeSettings(Section):
+    """A node of the network."""
+
+    name: str = Field(min_length=1, max_length=255, pattern=NAME)
+    roles: tuple[str, ...] = ()
+    address: str
+    """Where other nodes dial it."""
+    cell: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Sections of its configuration."""
+
+
+class NetworkFile(Section):
+    """The whole file."""
+
+    network: NetworkSettings
+    node: tuple[NodeSettings, ...] = Field(min_length=1)
+    bundles: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkDescription:
+    """A network that makes sense."""
+
+    path: Path
+    file: NetworkFile
+    secret: bytes
+    """b"": it has none."""
+
+    def __repr__(self) -> str:
+        return f"NetworkDescription({str(self.path)!r})"  # never the secret
+
+    @property
+    def name(self) -> str:
+        """Of the network."""
+        return self.file.network.name
+
+    def node(self, name: str) -> NodeSettings:
+        """The node of that name. Raises ConfigurationError if there is none."""
+        for node in self.file.node:
+            if node.name == name:
+                return node
+        names = [node.name for node in self.file.node]
+        raise ConfigurationError(f"{self.path}: there is no node {name!r}{suggestion(name, names)}; {_list(names)} are")
+
+    @property
+    def cells(self) -> dict[str, list[str]]:
+        """The nodes of each cell, by its name."""
+        return _cells(self.file)
+
+    def map(self) -> NetworkMap:
+        """What every router of the network is given."""
+        nodes = {node.name: NetworkNode(frozenset(node.roles), (node.cell,)) for node in self.file.node}
+        cells = self.cells
+        pairs = [pair for members in cells.values() for pair in combinations(sorted(members), 2)]
+        for one, other in self.file.bundles:
+            pairs += [(min(pair), max(pair)) for pair in product(cells[one], cells[other])]
+        return NetworkMap(nodes, tuple(sorted(pairs)))
+
+    @property
+    def digest(self) -> bytes:
+        """Differs from that of any other map."""
+        nodes = sorted((node.name, sorted(node.roles), node.address, node.cell) for node in self.file.node)
+        bundles = sorted(sorted(bundle) for bundle in self.file.bundles)
+        return sha256(json.dumps([self.name, self.file.network.router, nodes, bundles]).encode()).digest()[:16]
+
+    def transport_options(self, node: str) -> dict[str, Any]:
+        """With which options a node's transport is made, for listening and for dialing."""
+        tls = self.file.network.tls
+        if tls is None:
+            return {}
+        certificate, ca = self._file_of(tls.certificate, node), self._file_of(tls.ca, node)
+        options: dict[str, Any] = {"certificate": certificate, "client_ca": ca, "tls": True, "ca": ca}
+        return options if tls.key is None else options | {"key": self._file_of(tls.key, node)}
+
+    def check_listening(self, address: str, transport: Any) -> None:
+        """Raises ConfigurationError when links may not be taken at an address."""
+        problems = _exposure(self.file.network, [address], self.secret, transport)
+        if problems:
+            raise ConfigurationError(f"{self.path}: {'; '.join(problems)}")
+
+    def _file_of(self, path: Path, node: str) -> Path:
+        return self.path.parent / str(path).replace("{node}", node)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A node's place in a network."""
+
+    network: NetworkDescription
+    node: NodeSettings
+    listen: str
+    """Where it takes the links of others."""
+
+    @classmethod
+    def of(cls, path: Path, node: str, listen: str = "") -> Membership:
+        """That of the node of this name. Raises ConfigurationError."""
+        network = load_network(path)
+        settings = network.node(node)
+        return cls(network, settings, listen or settings.address)
+
+
+def load_network(path: Path) -> NetworkDescription:
+    """The network that a file describes. Raises ConfigurationError: a line for each thing that is wrong with it."""
+    file = parsed(NetworkFile, read_toml(path), str(path))
+    secret, problems = _secret(path, file.network)
+    problems += [*_wrong_nodes(file), *_wrong_cells(file), *_wrong_bundles(file)]
+    problems += _wrong_addresses(file, secret)
+    if problems:
+        raise ConfigurationError("\n".join(f"{path}: {problem}" for problem in problems))
+    return NetworkDescription(path, file, secret)
+
+
+def join(settings: Mapping[str, Any], membership: Membership, source: str) -> dict[str, Any]:
+    """A node's configuration with what the network's file says of it. Raises ConfigurationError where they differ."""
+    node, path = membership.node, membership.network.path
+    joined: dict[str, Any] = {**settings}
+    for name, section in node.options.items():
+        own = joined.get(name, {} if isinstance(section, Mapping) else section)
+        joined[name] = {**section, **own} if isinstance(own, Mapping) and isinstance(section, Mapping) else own
+    given: dict[str, dict[str, Any]] = {
+        "node": {"name": node.name, "network": membership.network.name, "roles": list(node.roles)},
+        "routing": {"plugin": membership.network.file.network.router},
+    }
+    for section, keys in given.items():
+        own = joined.get(section, {})
+        for key, value in keys.items():
+            if isinstance(own, Mapping) and own.get(key, value) not in (value, ""):
+                raise ConfigurationError(
+                    f"{source}: {section}.{key} is {own[key]!r}, and {value!r} in {path}: leave it to that file"
+                )
+        if isinstance(own, Mapping):
+            joined[section] = {**own, **keys}
+    if not node.roles:
+        joined.setdefault("storage", {"plugin": "memory", "path": ""})
+    return joined
+
+
+# ----------------------------------------------------------------------------------------- what is wrong
+
+
+def _secret(path: Path, network: NetworkSettings) -> tuple[bytes, list[str]]:
+    if network.secret is not None and network.secret_file is not None:
+        return b"", ["network: secret and secret_file are both given; one of them is enough"]
+    if network.secret is not None:
+        secret, where = network.secret.get_secret_value().encode(), "network.secret"
+    elif network.secret_file is not None:
+        file, where = path.parent / network.secret_file, "network.secret_file"
+        try:
+            secret = file.read_bytes().strip()
+        except OSError as error:
+            return b"", [f"{where}: {file} cannot be read: {error.strerror}"]
+    else:
+        return b"", []
+    if len(secret) < SECRET_BYTES_MIN:
+        return b"", [
+            f"{where} has {len(secret)} bytes, and needs {SECRET_BYTES_MIN} at least: `openssl rand -hex 32` makes one"
+        ]
+    return secret, []
+
+
+def _wrong_nodes(file: NetworkFile) -> Iterator[str]:
+    for what, values in (
+        ("the node", [node.name for node in file.node]),
+        ("the address", [node.address for node in file.node]),
+    ):
+        yield from (f"{what} {value!r} stands here {values.count(value)} times" for value in _repeated(values))
+    for role in dict.fromkeys(role for node in file.node for role in node.roles):
+        try:
+            plugins.load("role", role)
+        except PluginError as error:
+            who = [node.name for node in file.node if role in node.roles]
+            yield f"{_list(who)} cannot have the role {role!r}: {error}"
+    for node in file.node:
+        yield from (f"the node {node.name!r} has the role {role!r} twice" for role in _repeated(node.roles))
+        for section in node.options:
+            if section == "network" or not isinstance(node.options[section], (dict, list)):
+                yield f"the node {node.name!r}: options.{section} is no section that can stand here"
+
+
+def _wrong_cells(file: NetworkFile) -> Iterator[str]:
+    for node in file.node:
+        if not node.cell:
+            yield f'the node {node.name!r} stands in no cell: give it one (cell = "…")'
+    roles = {node.name: node.roles for node in file.node}
+    for cell, members in _cells(file).items():
+        for name in members:
+            if cell and roles[name] and len(members) > 1:
+                yield (
+                    f"the cell {cell!r} holds {_list(members)}, and {name!r} has the role {roles[name][0]!r}: a node"
+                    " with a role stands alone in its cell"
+                )
+
+
+def _wrong_bundles(file: NetworkFile) -> Iterator[str]:
+    cells = [cell for cell in _cells(file) if cell]
+    neighbours: dict[str, list[str]] = {cell: [] for cell in cells}
+    for one, other in file.bundles:
+        unknown = [cell for cell in (one, other) if cell not in neighbours]
+        if unknown:
+            yield f"the bundle {one} – {other}: there is no cell {unknown[0]!r}{suggestion(unknown[0], cells)}"
+        elif one == other:
+            yield f"the bundle {one} – {other} leads nowhere: the nodes of a cell are neighbours anyway"
+        elif other in neighbours[one]:
+            yield f"the bundle {one} – {other} stands here twice"
+        elif (way := _way(neighbours, one, other)) is not None:
+            yield f"the cells must be a tree, and these make a cycle: {' – '.join([*way, one])}"
+        else:
+            neighbours[one].append(other)
+            neighbours[other].append(one)
+    apart = [cell for cell in cells[1:] if _way(neighbours, cells[0], cell) is None]
+    if apart:
+        yield f"no bundle leads from the cell {cells[0]!r} to {_list(apart)}: every cell must be connected"
+
+
+def _way(neighbours: Mapping[str, Sequence[str]], start: str, end: str) -> list[str] | None:
+    """The cells from one to another, or None."""
+    ways = [[start]]
+    for way in ways:  # which grows: each cell is come to once, because what there is so far is a tree
+        if way[-1] == end:
+            return way
+        ways += [[*way, cell] for cell in neighbours[way[-1]] if cell not in way]
+    return None
+
+
+def _wrong_addresses(file: NetworkFile, secret: bytes) -> Iterator[str]:
+    transport = plugins.load("transport", TRANSPORT)(options={})
+    good: list[str] = []
+    for node in file.node:
+        try:
+            transport.is_loopback(node.address)
+        except ConfigurationError as error:
+            yield f"the node {node.name!r}: {error}"
+            continue
+        host, _, port = node.address.rpartition(":")
+        if not int(port):
+            yield f"the node {node.name!r}: address {node.address!r} needs a port, which other nodes can dial"
+        elif host in {"0.0.0.0", "[::]"}:  # noqa: S104 - refused
+            yield (
+                f"the node {node.name!r}: address {node.address!r} is none that other nodes can dial; where it listens"
+                " is said in its own configuration (network.listen)"
+            )
+        else:
+            good.append(node.address)
+    yield from _exposure(file.network, good, secret, transport)
+
+
+def _exposure(network: NetworkSettings, addresses: Iterable[str], secret: bytes, transport: Any) -> list[str]:
+    """What is missing where links leave the machine (docs/howto/lay-out-a-network.md)."""
+    outside = [address for address in addresses if not transport.is_loopback(address)]
+    if network.tls is not None or not outside:
+        return []
+    missing = []
+    if not network.insecure:
+        missing.append("TLS ([network.tls]; to do without, set insecure = true in [network])")
+    if not secret:
+        missing.append("a secret (network.secret_file)")
+    return [f"links to {_list(outside)} leave this machine, which needs {' and '.join(missing)}"] if missing else []
+
+
+# ------------------------------------------------------------------------------------------------ small
+
+
+def _cells(file: NetworkFile) -> dict[str, list[str]]:
+    cells: dict[str, list[str]] = {}
+    for node in file.node:
+        cells.setdefault(node.cell, []).append(node.name)
+    return cells
+
+
+def _repeated(values: Sequence[str]) -> list[str]:
+    return [value for value in dict.fromkeys(values) if values.count(value) > 1]
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

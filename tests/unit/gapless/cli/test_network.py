@@ -1,0 +1,158 @@
+"""`gapless network`: what `--check` prints, what is refused, and what each node is given to read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gapless.cli.app import app
+from gapless.cli.network import Processes, last_lines, tree
+from gapless.node.config import load_config
+from gapless.node.network import load_network
+
+NETWORK = """
+bundles = [["middle", "origin"], ["middle", "west"], ["middle", "east"], ["east", "far"]]
+
+[network]
+name = "flights"
+secret = "0123456789abcdef"
+router = "local"
+
+[[node]]
+name = "ib1"
+address = "127.0.0.1:7502"
+cell = "middle"
+
+[[node]]
+name = "ib2"
+address = "127.0.0.1:7503"
+cell = "middle"
+
+[[node]]
+name = "phb"
+roles = ["phb"]
+address = "127.0.0.1:7501"
+cell = "origin"
+
+[[node]]
+name = "west"
+roles = ["shb"]
+address = "127.0.0.1:7504"
+cell = "west"
+
+[[node]]
+name = "east"
+roles = ["phb", "shb"]
+address = "127.0.0.1:7505"
+cell = "east"
+options = { storage = { plugin = "memory" }, listen = [{ address = "127.0.0.1:7405" }] }
+
+[[node]]
+name = "far"
+roles = ["shb"]
+address = "127.0.0.1:7506"
+cell = "far"
+options = { storage = { compression = "none" } }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "network.toml"
+    path.write_text(NETWORK, "utf-8")
+    return path
+
+
+def test_check_draws_the_tree_of_cells_from_the_first_phb_on(file: Path) -> None:
+    result = CliRunner().invoke(app, ["network", str(file), "--check"])
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "network flights: 6 nodes in 5 cells, router local, a secret",
+        "origin: phb (phb, 127.0.0.1:7501)",
+        "└── middle: ib1 (between, 127.0.0.1:7502), ib2 (between, 127.0.0.1:7503)",
+        "    ├── west: west (shb, 127.0.0.1:7504)",
+        "    └── east: east (phb+shb, 127.0.0.1:7505)",
+        "        └── far: far (shb, 127.0.0.1:7506)",
+    ]
+
+
+def test_check_says_all_of_it_as_json_but_the_secret(file: Path) -> None:
+    result = CliRunner().invoke(app, ["network", str(file), "--check", "--json"])
+
+    said = json.loads(result.stdout)
+    assert (said["network"], said["router"], said["secret"], said["tls"]) == ("flights", "local", True, False)
+    assert said["nodes"][0] == {"name": "ib1", "roles": [], "cell": "middle", "address": "127.0.0.1:7502"}
+    assert len(said["bundles"]) == 4
+    assert "0123456789abcdef" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('["east", "far"]', '["east", "west"]', "make a cycle"),
+        ('router = "local"', 'router = "pigeons"', "no routing plugin is called 'pigeons'"),
+        ("bundles", "bundels", "there is no key 'bundels' (did you mean 'bundles'?)"),
+        ("bundles =", "bundles", "is not TOML"),
+    ],
+)
+def test_what_is_wrong_with_the_file_ends_with_status_2(file: Path, old: str, new: str, sentence: str) -> None:
+    file.write_text(NETWORK.replace(old, new), "utf-8")
+
+    result = CliRunner().invoke(app, ["network", str(file), "--check"])
+
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_file_that_is_not_there_ends_with_status_2(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["network", str(tmp_path / "nothing.toml")])
+
+    assert result.exit_code == 2
+    assert "nothing.toml: cannot be read: No such file" in result.stderr
+
+
+def test_a_network_of_one_cell_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(
+        '[network]\nname = "n"\n[[node]]\nname = "a"\nroles = ["phb"]\naddress = "127.0.0.1:1"\ncell = "c"\n'
+    )
+
+    assert list(tree(load_network(path))) == ["c: a (phb, 127.0.0.1:1)"]
+
+
+def test_each_node_is_told_who_it_is_and_where_its_volume_goes(file: Path, tmp_path: Path) -> None:
+    description = load_network(file)
+    processes = Processes(description, file, tmp_path / "home", as_json=False)
+    configs = {}
+    for node in description.file.node:
+        directory = tmp_path / "home" / node.name
+        directory.mkdir(parents=True)
+        processes._write_configuration(directory, node)
+        configs[node.name] = load_config(directory / "gapless.toml")
+
+    assert [config.node.name for config in configs.values()] == ["ib1", "ib2", "phb", "west", "east", "far"]
+    assert [configs[name].storage.plugin for name in ("ib1", "phb", "east", "far")] == [
+        "memory",
+        "rocksdb",
+        "memory",
+        "rocksdb",
+    ]
+    assert configs["phb"].storage.path == str(tmp_path / "home/phb/volume")
+    assert configs["far"].storage.path == str(tmp_path / "home/far/volume")
+    assert configs["far"].storage.options == {"compression": "none"}
+    assert configs["phb"].listen[0].address == "127.0.0.1:0"
+    assert configs["east"].listen[0].address == "127.0.0.1:7405"
+
+
+def test_the_end_of_a_log_is_a_few_lines(tmp_path: Path) -> None:
+    log = tmp_path / "broker.log"
+    log.write_text("".join(f"line {number}\n" for number in range(10_000)))
+
+    assert last_lines(log) == [f"line {number}" for number in range(9995, 10_000)]
+    log.write_text("")
+    assert last_lines(log) == []
