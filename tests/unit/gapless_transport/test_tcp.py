@@ -50,7 +50,7 @@ def test_wrong_options_are_named(options: Mapping[str, object], complaint: str) 
 
 async def exchange(
     listening: Mapping[str, object], dialing: Mapping[str, object], listen: Listen, open_tcp: Open
-) -> tuple[Link, Link]:
+) -> tuple[Link, Link | WatchedLink]:
     """A frame each way, between transports with these options. Returns the dialer's end and the listener's."""
     listener, ends = await listen(open_tcp(**listening))
     near = End()
