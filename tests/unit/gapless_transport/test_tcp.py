@@ -14,7 +14,7 @@ import trustme
 from gapless.core.wire.framing import encode_frame
 from gapless.errors import ConfigurationError
 from gapless.spi import Link
-from gapless_testing.transport.ends import End
+from gapless_testing.transport.ends import End, WatchedLink
 from gapless_transport import tcp
 from unit.gapless_transport.conftest import Listen, Open
 
