@@ -74,6 +74,11 @@ class WatchedLink:
         return self.bare.peer
 
     @property
+    def peer_name(self) -> str:
+        """The name in the other end's certificate."""
+        return self.bare.peer_name
+
+    @property
     def secure(self) -> bool:
         """Whether the link is encrypted."""
         return self.bare.secure

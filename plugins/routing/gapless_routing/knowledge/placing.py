@@ -21,7 +21,7 @@ from gapless.core.stream.ticks import PubendId
 from gapless.selectors.topics import topic_matches
 from gapless_routing.knowledge.cells import Cells
 from gapless_routing.knowledge.peers import Peers, rank
-from gapless_routing.knowledge.state import State
+from gapless_routing.knowledge.state import State, new_life
 from gapless_routing.knowledge.streams import Streams
 
 ROUTE = 2
@@ -78,7 +78,7 @@ class TreeClientSide(ClientSide):
         life, number, _, taken = (cast("int", part) for part in address)
         if taken > 1:
             if life == self._router.life <= taken:
-                self._router.life = taken + 1
+                self._router.life = new_life(self._router.broker, self._router.seed, taken)
                 self._streams.renew_life()
                 self._ask_again(number)
             return

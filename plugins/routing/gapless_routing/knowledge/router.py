@@ -51,7 +51,7 @@ from gapless_routing.knowledge.interest import CENSUS, Interests
 from gapless_routing.knowledge.peers import HELLO, SIDEWAYS, Peers
 from gapless_routing.knowledge.placing import PlacingWay, TreeClientSide, TreeIntake
 from gapless_routing.knowledge.progress import ProgressTable
-from gapless_routing.knowledge.state import CORE, State, cache_bytes_of
+from gapless_routing.knowledge.state import CORE, State, cache_bytes_of, new_life
 from gapless_routing.knowledge.streams import PUBEND, Streams
 
 LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
@@ -96,7 +96,8 @@ class KnowledgeRouter(RouterBase):
 
     def start(self, now: int, context: RouterContext) -> Effects:
         """Dials the neighbours and the mates. Raises ConfigurationError when the map is no tree of cells."""
-        state = self._state = State(context.broker, context.seed, cache_bytes_of(context.config), max(now, 1), now)
+        life = new_life(context.broker, context.seed, now)
+        state = self._state = State(context.broker, context.seed, cache_bytes_of(context.config), life, now)
         self._cells = Cells(context.network, context.broker)
         self._peers = Peers(state, self._cells)
         self._progress = ProgressTable(state, self._cells, self._peers)

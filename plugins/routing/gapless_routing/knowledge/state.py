@@ -15,6 +15,7 @@ from gapless.errors import ConfigurationError
 
 OPTIONS: Final = ("cache_bytes",)
 CACHE_BYTES: Final = 64 << 20
+LIFE_BITS: Final = 24
 CORE: Final = ""
 """The direction of the SHB of this very broker; every other direction is a neighbouring cell."""
 
@@ -28,7 +29,7 @@ class State:
     cache_bytes: int
     """So many bytes of events are kept of all pubends together."""
     life: int
-    """Names this life of the router. A later life of the same process has a higher one."""
+    """Names this life of the router; see `new_life`."""
     now: int = 0
     timers: TimerQueue = field(default_factory=TimerQueue)
     effects: list[Effect] = field(default_factory=list)
@@ -47,6 +48,16 @@ class State:
         effects = self.effects.copy()
         self.effects.clear()
         return effects
+
+
+def new_life(broker: BrokerId, seed: int, above: int) -> int:
+    """Names a life of a router: no two lives have the same name, and a later one has a higher one as far as `above` does.
+
+    `above` is the time of its start, or the life that it has to surpass. A clock that begins anew with the machine, or
+    with the process, puts lives out of order. Their last bits, which are drawn from the seed, still tell them apart.
+    """
+    drawn = blake2b(f"{seed}/{broker}".encode(), digest_size=4).digest()
+    return ((above >> LIFE_BITS) + 1) << LIFE_BITS | int.from_bytes(drawn, "big") % (1 << LIFE_BITS)
 
 
 def cache_bytes_of(config: Mapping[str, Any]) -> int:
