@@ -12,12 +12,14 @@ urgent overtakes between them, and each part that arrives shows that the link li
 
 Each end says every `BEAT` how many bytes it has received. A link is over when three beats of one's own pass in which
 nothing came, or three of the peer's that say that nothing reaches it. What was sent and is not said to have been
-received waits there, whatever kernel or proxy holds it: so a router is told how full a link is (protocol: beats).
+received waits there, whatever kernel or proxy holds it: so a router is told how full a link is, and so much is kept
+back of what is not urgent that urgent frames have nothing to wait for (protocol: beats).
 """
 
 from __future__ import annotations
 
 import hmac
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from struct import Struct as Layout
@@ -57,6 +59,10 @@ REPORT_BYTES: Final = 128 << 10
 """Who has received so much says so before its next beat."""
 UNDERWAY_BYTES: Final = 1 << 20
 """So much may be on its way without being said to wait."""
+WINDOW_BYTES_MIN: Final = 256 << 10
+"""So much of what is not urgent may be on its way at least; on a fast link, what it takes in half a beat."""
+QUEUE_BYTES_MAX: Final = 64 << 20
+"""A link on which more waits than this is over."""
 
 _HEAD = Layout("<BQ")
 _COUNT = Layout("<Q")
@@ -159,10 +165,17 @@ class BrokerLink:
         self._transcript: Transcript | None = None
         self._greeted = 0
         """Bytes taken from an end that is not proven."""
-        self._queues: dict[bool, list[Payload]] = {True: [], False: []}
+        self._urgent: list[Payload] = []
+        self._urgent_bytes = 0
+        """Of frames and beats; what else is said there is not counted at either end."""
+        self._ordinary: deque[Payload] = deque()
+        """What waits for room: urgent frames overtake it here, and nowhere else for sure."""
         self._parts: dict[bool, bytearray] = {True: bytearray(), False: bytearray()}
-        self._sent = self._heard_of = 0
-        """Bytes sent, and how many of them the peer says it has received."""
+        self._taken = self._sent = self._heard_of = 0
+        """Bytes to be sent in all, those sent, and those of them that the peer says it has received."""
+        self._window = WINDOW_BYTES_MIN
+        self._heard_before = 0
+        """What the peer had received at the last beat."""
         self._received = self._reported = 0
         self._silent = self._unheard = 0
         self._received_before = 0
@@ -206,6 +219,10 @@ class BrokerLink:
         self._received_before = self._received
         if self._silent >= BEATS_MISSED_MAX:
             raise DeadLinkError(f"nothing was heard of it for {BEATS_MISSED_MAX * BEAT / SECOND:g} s")
+        if self._taken - self._sent > QUEUE_BYTES_MAX:
+            raise DeadLinkError(f"more than {QUEUE_BYTES_MAX:,} bytes wait for it")
+        self._window = max(WINDOW_BYTES_MIN, (self._heard_of - self._heard_before) // 2)
+        self._heard_before = self._heard_of
         self._report()
 
     # Commands.
@@ -213,24 +230,35 @@ class BrokerLink:
     def send(self, frame: bytes, *, urgent: bool) -> None:
         """Sends a router's frame, with the others of its turn."""
         assert self.phase is LinkPhase.UP
-        queue = self._queues[urgent]
+        before = self._taken
+        put = self._urgent.append if urgent else self._ordinary.append
         last, part = (_LAST_URGENT, _PART_URGENT) if urgent else (_LAST, _PART)
-        upto = len(frame)
-        if upto > PART_BYTES:
+        if len(frame) > PART_BYTES:
             head = _HEAD.pack(part, self._session)
-            cut = (upto - 1) // PART_BYTES * PART_BYTES
-            queue += [(head, frame[at : at + PART_BYTES]) for at in range(0, cut, PART_BYTES)]
-            self._sent += cut + cut // PART_BYTES * HEAD_BYTES
+            cut = (len(frame) - 1) // PART_BYTES * PART_BYTES
+            for at in range(0, cut, PART_BYTES):
+                put((head, frame[at : at + PART_BYTES]))
+            self._taken += cut + cut // PART_BYTES * HEAD_BYTES
             frame = frame[cut:]
-        queue.append((_HEAD.pack(last, self._session), frame))
-        self._sent += HEAD_BYTES + len(frame)
+        put((_HEAD.pack(last, self._session), frame))
+        self._taken += HEAD_BYTES + len(frame)
+        if urgent:
+            self._urgent_bytes += self._taken - before
 
     def flush(self) -> None:
-        """Asks for what was sent to be sent, urgent first."""
-        for urgent, queue in self._queues.items():
-            if queue:
-                self._queues[urgent] = []
-                self._emit(SendPayloads(self.number, queue, urgent))
+        """Asks for what was sent to be sent: what is urgent at once, and of the rest what there is room for."""
+        if self._urgent:
+            urgent, self._urgent = self._urgent, []
+            self._sent += self._urgent_bytes
+            self._urgent_bytes = 0
+            self._emit(SendPayloads(self.number, urgent, urgent=True))
+        upto, ordinary = self._heard_of + self._window, []
+        while self._ordinary and self._sent < upto:
+            payload = self._ordinary.popleft()
+            self._sent += _size(payload)
+            ordinary.append(payload)
+        if ordinary:
+            self._emit(SendPayloads(self.number, ordinary, urgent=False))
         if self.phase is LinkPhase.UP:
             self._say_pending()
 
@@ -344,15 +372,20 @@ class BrokerLink:
 
     def _report(self) -> None:
         self._reported = self._received
-        self._queues[True].append(_HEAD.pack(_BEAT, self._session) + _COUNT.pack(self._received))
-        self._sent += HEAD_BYTES + _COUNT.size
+        self._urgent.append(_HEAD.pack(_BEAT, self._session) + _COUNT.pack(self._received))
+        self._taken += HEAD_BYTES + _COUNT.size
+        self._urgent_bytes += HEAD_BYTES + _COUNT.size
 
     def _say_pending(self) -> None:
-        pending = max(0, self._sent - self._heard_of - UNDERWAY_BYTES)
+        pending = max(0, self._taken - self._heard_of - UNDERWAY_BYTES)
         if pending != self.pending:
             self.pending = pending
             self._emit(Waiting(self.number, pending))
 
     def _control(self, message: Control, *, session: int | None = None) -> None:
         head = _HEAD.pack(_CONTROL, self._session if session is None else session)
-        self._queues[True].append(head + encode_control(message))
+        self._urgent.append(head + encode_control(message))
+
+
+def _size(payload: Payload) -> int:
+    return len(payload) if isinstance(payload, bytes) else len(payload[0]) + len(payload[1])

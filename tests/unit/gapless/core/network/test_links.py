@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gapless.core.network import links
 from gapless.core.network.greeting import PART_BYTES, PROTOCOL, Answer, LinkIdentity
-from gapless.core.network.links import GREETING_BYTES_MAX, HEAD_BYTES, UNDERWAY_BYTES, SendPayloads, Waiting
+from gapless.core.network.links import (
+    GREETING_BYTES_MAX,
+    HEAD_BYTES,
+    UNDERWAY_BYTES,
+    WINDOW_BYTES_MIN,
+    SendPayloads,
+    Waiting,
+)
 from unit.gapless.core.network.link_world import SECOND, LinkNode, World
 from wire import joined
 
@@ -56,14 +64,14 @@ def test_a_large_frame_travels_in_parts_and_comes_out_whole(size: int, *, urgent
 def test_an_urgent_frame_goes_between_the_parts_of_another() -> None:
     world, a, b = linked()
     a.links.on_send(a.link_to("b"), b"x" * (3 * PART_BYTES), urgent=False, now=world.now)
-    a.links.on_send(a.link_to("b"), b"u" * (2 * PART_BYTES), urgent=True, now=world.now)
+    a.links.on_send(a.link_to("b"), b"u" * (PART_BYTES + 1), urgent=True, now=world.now)
     payloads = said(a)
     urgent, ordinary = payloads[:2], payloads[2:]
 
     for payload in [ordinary[0], urgent[0], ordinary[1], urgent[1], ordinary[2]]:
         b.receive(b.link_to("a"), [payload])
 
-    assert [frame for _, frame in b.frames] == [b"u" * (2 * PART_BYTES), b"x" * (3 * PART_BYTES)]
+    assert [frame for _, frame in b.frames] == [b"u" * (PART_BYTES + 1), b"x" * (3 * PART_BYTES)]
 
 
 def test_a_frame_beyond_what_the_peer_takes_is_not_sent() -> None:
@@ -291,3 +299,47 @@ def test_a_peer_with_nothing_to_hear_may_say_so_for_ever() -> None:
         a.receive(a.link_to("b"), [nothing])
 
     assert a.peers == ["b"]
+
+
+def sent_at_once(node: LinkNode, peer: str) -> int:
+    """How many of a hundred payloads a node lets go before it hears that anything arrived."""
+    for _ in range(100):
+        node.links.on_send(node.link_to(peer), b"x" * PART_BYTES, urgent=False, now=node.world.now)
+    return len(said(node))
+
+
+def test_urgent_frames_overtake_what_there_is_no_room_for() -> None:
+    world, a, b = linked()
+    assert sent_at_once(a, "b") == WINDOW_BYTES_MIN // PART_BYTES
+
+    a.links.on_send(a.link_to("b"), b"urgent", urgent=True, now=world.now)
+    (urgent,) = said(a)
+    b.receive(b.link_to("a"), [urgent])
+
+    assert [frame for _, frame in b.frames] == [b"urgent"]
+
+
+def test_a_fast_link_has_room_for_more() -> None:
+    world, a, _ = linked()
+    world.advance(1)
+    a.send("b", *[b"x" * PART_BYTES] * 64)
+    world.advance(0.6)
+    a.send("b", *[b"x" * PART_BYTES] * 64)
+    world.run()
+
+    assert 32 <= sent_at_once(a, "b") <= 33  # what it took in half a beat
+    world, a, _ = linked()
+    world.advance(10)
+    assert sent_at_once(a, "b") == WINDOW_BYTES_MIN // PART_BYTES
+
+
+def test_what_waits_for_a_peer_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "QUEUE_BYTES_MAX", 50 * PART_BYTES)
+    world, a, _ = linked()
+    sent_at_once(a, "b")
+
+    a.links.on_deadline(world.now + SECOND)
+    a.settle()
+
+    assert a.up == {}
+    assert [reason for reason in a.closed.values() if "bytes wait for it" in reason] != []
