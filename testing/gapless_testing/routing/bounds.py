@@ -29,7 +29,7 @@ TIMES_TOO_MUCH = 2
 """So many times what a router may hold goes through it."""
 BODY = bytes(4096)
 CHECKS = 6
-IDLE_SECONDS = 5
+IDLE_SECONDS = 3
 
 
 def deep_size(root: object) -> int:

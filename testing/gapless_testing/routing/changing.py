@@ -47,7 +47,6 @@ class ChangingTests(RouterFixtures):
         for topology, absent in found:
             for world in quiet_worlds(harness, topology):
                 world.network.hosts[absent].crash()
-                world.run(WARM_UP)
                 for pubend in world.pubends:
                     world.publish(pubend, 5)
                 world.settle()
@@ -56,11 +55,11 @@ class ChangingTests(RouterFixtures):
         """However long the one lived: the others take the next one for what it is, and not for a repetition."""
         for world in quiet_worlds(harness):
             hosts = world.network.hosts.values()
+            world.run(2 * WARM_UP)
             for replaced in (
                 [host for host in hosts if PHB in host.roles],
                 [host for host in hosts if PHB not in host.roles],
             ):
-                world.run(3 * WARM_UP)
                 for host in replaced:
                     host.vanish()
                 world.run(WARM_UP)
@@ -110,7 +109,7 @@ class ChangingTests(RouterFixtures):
                     world.run(0.2)
                 pubend.damaged = first, pubend.stable
             world.network.join()
-            world.run(WARM_UP)
+            world.run(2)
             for pair in pairs(world):
                 pair.shb.read(pair.following, pair.following.head)
             world.settle()

@@ -204,7 +204,7 @@ class ServiceTests(RouterFixtures):
         if harness.make().needs_stream_links:
             pytest.skip("its links are streams, on which nothing is lost")
         for world in quiet_worlds(harness, *linked(harness)):
-            for part in (LARGE, {number: Filter(("fish",)) for number in LARGE}, LARGE):
+            for part in (dict(list(LARGE.items())[:60]), LARGE):
                 world.network.faults = RoutingFaults(loss=0.5)
                 self._change(world, part)
                 world.run(1)
