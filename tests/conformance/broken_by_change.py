@@ -17,13 +17,15 @@ from gapless.core.network.facts import (
     LinkRoom,
     LinkUp,
     Opened,
+    Post,
     Progress,
+    SendFrame,
     Submit,
     SubmitOpen,
     Wake,
     Want,
 )
-from gapless.core.network.frames import decode
+from gapless.core.network.frames import decode, encode
 from gapless.core.network.interest import InterestTable
 from gapless.core.network.seam import Effects, RouterContext
 from gapless.core.stream.ticks import PubendId, ShbId
@@ -188,3 +190,26 @@ class GoesOnTooEarly(HostileRouter):
 
     def room(self, now: int, room: LinkRoom) -> Effects:
         return super().room(now, replace(room, pending=0) if room.pending <= LINK_HIGH else room)
+
+
+class ResendsNoMail(HostileRouter):
+    """What it was given once it has sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.posted: dict[Post, None] = {}
+
+    def post(self, now: int, mail: Post) -> Effects:
+        if mail in self.posted:
+            return []
+        self.posted[mail] = None
+        return super().post(now, mail)
+
+
+class SaysAllInOneFrame(HostileRouter):
+    """However much a pubend said at once."""
+
+    def know(self, now: int, said: Know) -> Effects:
+        effects = list(super().know(now, said))
+        links = dict.fromkeys(effect.link for effect in effects if isinstance(effect, SendFrame))
+        return [*effects, *(SendFrame(link, encode(said.knowledge)) for link in links)]

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from gapless.core.network import facts as routing
-from gapless.core.network.facts import BrokerId, OpenRequest
+from gapless.core.network.facts import BrokerId, Ending, OpenRequest
 from gapless.core.network.release import Minima
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.faults import MS, RoutingFaults
@@ -22,6 +22,7 @@ GONE = "gone:store"
 """An SHB that is counted, and never reports."""
 OVERTAKING = RoutingFaults(loss=0.1, duplicates=0.2, jitter=300 * MS, late=0.3)
 INSTANCES = 24
+NAMES = 6
 
 
 def ways_round(topology: Topology) -> Iterator[BrokerId]:
@@ -47,7 +48,6 @@ class ChangingTests(RouterFixtures):
         for topology, absent in found:
             for world in quiet_worlds(harness, topology):
                 world.network.hosts[absent].crash()
-                world.run(WARM_UP)
                 for pubend in world.pubends:
                     world.publish(pubend, 5)
                 world.settle()
@@ -56,11 +56,11 @@ class ChangingTests(RouterFixtures):
         """However long the one lived: the others take the next one for what it is, and not for a repetition."""
         for world in quiet_worlds(harness):
             hosts = world.network.hosts.values()
+            world.run(2 * WARM_UP)
             for replaced in (
                 [host for host in hosts if PHB in host.roles],
                 [host for host in hosts if PHB not in host.roles],
             ):
-                world.run(3 * WARM_UP)
                 for host in replaced:
                     host.vanish()
                 world.run(WARM_UP)
@@ -110,7 +110,7 @@ class ChangingTests(RouterFixtures):
                     world.run(0.2)
                 pubend.damaged = first, pubend.stable
             world.network.join()
-            world.run(WARM_UP)
+            world.run(2)
             for pair in pairs(world):
                 pair.shb.read(pair.following, pair.following.head)
             world.settle()
@@ -122,19 +122,22 @@ class ChangingTests(RouterFixtures):
             world.network.faults = OVERTAKING
             hosts = list(world.network.hosts.values())
             for number in range(INSTANCES):
-                for host in hosts:
-                    self._open(host, number, world.pubends[number % 2 and -1].pubend)
+                pubend = world.pubends[number % 2 and -1].pubend
                 if number % 8 == 4:
                     hosts[number // 8 % len(hosts)].vanish()
+                for host in hosts:
+                    self._open(host, f"writer-{host.name}-{pubend}", number, pubend)
+                    if number % 4 == 0:  # of many names at once, which an answer to the router before must not meet
+                        for name in range(NAMES):
+                            self._open(host, f"once-{host.name}-{number}-{name}", number, pubend)
                 world.run(0.3)
             world.settle()
 
-    def _open(self, host: BrokerHost, number: int, pubend: str) -> None:
-        """Each process of a client has a name that only this broker uses, and opens it once."""
-        request = OpenRequest(
-            f"writer-{host.name}-{pubend}", f"process-{number}", 1, "fish", pubend, principal="anonymous"
-        )
-        host.tell(routing.SubmitOpen(request, ("opening", pubend, number)))
+    def _open(self, host: BrokerHost, name: str, number: int, pubend: str) -> None:
+        """Each process of a client has a name that only this broker uses; it opens it once, and every other leaves."""
+        for ending in (None, Ending.LEFT) if number % 2 else (None,):
+            request = OpenRequest(name, f"process-{number}", 1, "fish", pubend, 0, ending, principal="anonymous")
+            host.tell(routing.SubmitOpen(request, ("opening", name, number, ending)))
 
     def test_what_does_not_parse_is_dropped(self, harness: RouterHarness) -> None:
         """Whatever another version, or a fault on the way, makes of a frame: nobody fails for it."""

@@ -26,8 +26,10 @@ class RouterHarness:
     state_bytes_max = 4 << 20
     """The most that one router may hold in these tests: let `config` set small caches."""
     frames_per_call_max = 200
-    """The most frames that it may send in one call, and in a second in which nothing happens; it may be woken as often
-    in such a second."""
+    """The most frames that it may send in one call.
+
+    While nothing happens, it may send as many in a second, and be woken as often.
+    """
     push_seconds = 3.0
     """How long an event, or the silence of an idle pubend, may take to an SHB when nothing goes wrong."""
     settle_seconds = 120.0

@@ -36,7 +36,7 @@ from gapless_testing.routing.topology import Topology
 from gapless_testing.routing.world import RouterWorld
 
 SEED = 11
-SECONDS = 6
+SECONDS = 4
 TEXT_MAX = 400
 
 DIGESTS, GUARDED = MODES = ("digests", "guarded")

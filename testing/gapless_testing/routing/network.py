@@ -35,6 +35,8 @@ DRAINED = 256 << 10
 """How much of what waited an end reads at a time."""
 WAKES_MAX = 100
 """So often a router may be woken at one moment; more is a loop without an end."""
+STORM = 100
+"""So many times what may be said in one call may be on the links of a network within a second: more is a storm."""
 LATE = 8 * SECOND
 """How late a frame is at most that comes once more."""
 TOLD: frozenset[type] = frozenset(get_args(Told))
@@ -349,6 +351,7 @@ class VirtualLink:
 
     def _carry(self, peer: BrokerHost, frame: bytes) -> None:
         network = self.network
+        network.count_frame()
         for delay in network.delays():
             at = network.now + delay
             if network.streams:
@@ -397,6 +400,8 @@ class VirtualNetwork:
         self._links: dict[tuple[BrokerId, BrokerId], VirtualLink] = {}
         self._wanted = {_pair(*pair): None for pair in topology.links}
         self._parted = False
+        self._carried = (0, 0)
+        """A second, and how many frames were sent in it."""
         self.deaf: dict[BrokerId, None] = {}
         """The brokers that do not read from their links."""
         self._events: list[tuple[int, int, Callable[[], None]]] = []
@@ -430,6 +435,17 @@ class VirtualNetwork:
         self._trouble()
 
     # ------------------------------------------------------------------------------ links
+
+    def count_frame(self) -> None:
+        """One more frame goes over some link. Raises ContractError if the routers talk among themselves without end."""
+        second, count = self._carried
+        this = self.now // SECOND
+        count = count + 1 if second == this else 1
+        self._carried = this, count
+        limit = STORM * self.harness.frames_per_call_max
+        if count > limit:
+            what = f"more than {limit:,} frames are sent within a second"
+            raise ContractError(Clause.BOUNDED, what, "the network", self.now)
 
     def delays(self) -> Iterator[int]:
         """When copies of a frame arrive: one, none or two."""

@@ -204,7 +204,7 @@ class ServiceTests(RouterFixtures):
         if harness.make().needs_stream_links:
             pytest.skip("its links are streams, on which nothing is lost")
         for world in quiet_worlds(harness, *linked(harness)):
-            for part in (LARGE, {number: Filter(("fish",)) for number in LARGE}, LARGE):
+            for part in (dict(list(LARGE.items())[:60]), LARGE):
                 world.network.faults = RoutingFaults(loss=0.5)
                 self._change(world, part)
                 world.run(1)
@@ -317,7 +317,8 @@ class ServiceTests(RouterFixtures):
                 for size in (0, MAIL_BYTES_MAX)
             }
             arrived = world.network.contract.arrived
-            for _ in range(int(harness.push_seconds) + 10):
+            for attempt in range(int(harness.push_seconds) + 10):
+                world.network.faults = RoutingFaults(loss=0.5) if attempt == 0 else RoutingFaults()
                 for sender, to_node, role, data in sorted(mail - arrived.keys()):
                     world.network.hosts[sender].tell(routing.Post(to_node, role, data))
                 world.run(1)

@@ -23,6 +23,7 @@ BREACHES = [
     Breach(broken_by_change.WorksInVain, Suite.test_an_idle_network_is_quiet, Clause.BOUNDED),
     Breach(broken.KeepsEverythingForEverybody, Suite.test_events_flood_in_while_shbs_are_away, Clause.BOUNDED),
     Breach(broken.KeepsEverythingForEverybody, Suite.test_events_flood_in_while_no_shb_asks_or_answers, Clause.BOUNDED),
+    Breach(broken_by_change.SaysAllInOneFrame, Suite.test_events_flood_in_while_everybody_is_there, Clause.BOUNDED),
     Breach(broken_by_change.GoesOnTooEarly, Suite.test_events_flood_in_while_a_peer_does_not_read, Clause.BOUNDED),
     Breach(broken.IgnoresRoom, Suite.test_events_flood_in_while_a_peer_does_not_read, Clause.BOUNDED),
     Breach(broken.IgnoresRoom, Suite.test_batches_flood_in_while_phbs_do_not_read, Clause.BOUNDED),

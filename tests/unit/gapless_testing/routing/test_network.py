@@ -195,6 +195,17 @@ def test_a_frame_may_come_once_more_on_a_later_link() -> None:
     assert {link for link, _ in router(made, "s").called("frame")} == {2}
 
 
+def test_a_storm_is_noticed_before_it_takes_all_the_time() -> None:
+    def echo(_router: ScriptedRouter, method: str, arguments: tuple[Any, ...]) -> list[Effect]:
+        return [SendFrame(arguments[0], arguments[1])] * 2 if method == "frame" else []
+
+    made = network(ScriptedHarness(echo))
+    send(made, 1)
+
+    with breaks(Clause.BOUNDED, "more than 20,000 frames are sent within a second"):
+        made.run(SECOND)
+
+
 def test_nothing_comes_late_on_streams() -> None:
     made = network(ScriptedHarness(streams=True))
     made.faults = RoutingFaults(late=1.0)

@@ -27,6 +27,7 @@ BREACHES = [
     Breach(broken.KeepsHolds, Suite.test_a_hold_is_answered, Clause.HOLD),
     Breach(broken.NeverReleases, Suite.test_a_release_waits_for_all_and_then_comes, Clause.MINIMA),
     Breach(broken.LosesMail, Suite.test_mail_arrives_where_it_was_sent, Clause.MAIL),
+    Breach(broken_by_change.ResendsNoMail, Suite.test_mail_arrives_where_it_was_sent, Clause.MAIL),
     Breach(broken.ChangesMail, Suite.test_mail_arrives_where_it_was_sent, Clause.MAIL),
     Breach(broken.DeliversMailToAnybody, Suite.test_mail_arrives_where_it_was_sent, Clause.MAIL),
     Breach(broken.NeverLogs, Suite.test_a_publisher_is_served_where_the_pubend_is, Clause.PLACE),
