@@ -317,8 +317,10 @@ class Streams:
             stream.meta = replace(stream.meta, stable=max(stream.meta.stable, knowledge.hi))
         delta = self._take(stream, knowledge)
         pushed: dict[BrokerId, list[Knowledge]] = {}
+        if knowledge.reply and not stream.bundles:
+            self._reply(stream, CORE, [knowledge])  # nobody else can have asked
         if not knowledge.reply:
-            self._deliver(stream, knowledge)
+            pushed[CORE] = self._deliver(stream, knowledge)
             for cell, bundle in stream.bundles.items():
                 if sender is None or self._cells.of(sender) != cell:
                     self._first(stream, cell, bundle, knowledge, delta, pushed)
@@ -343,11 +345,13 @@ class Streams:
             stream.cache = KnowledgeStream(knowledge.pubend)
             return stream.cache.accumulate(knowledge)
 
-    def _deliver(self, stream: Stream, knowledge: Knowledge) -> None:
-        """To the SHB here, neither filtered nor delayed, once it knows where it counts (C5)."""
-        if stream.seen is not None and stream.seen.enrolled_at is not None:
-            own = replace(knowledge, stamp=restrict(knowledge.stamp, (self._interests.shb,)))
-            self._state.effects.append(Know(own))
+    def _deliver(self, stream: Stream, knowledge: Knowledge) -> list[Knowledge]:
+        """To the SHB here, unfiltered and at once, but not before it knows where it counts (C5). Returns what it got."""
+        if stream.seen is None or stream.seen.enrolled_at is None:
+            return []
+        own = replace(knowledge, stamp=restrict(knowledge.stamp, (self._interests.shb,)))
+        self._state.effects.append(Know(own))
+        return [own]
 
     def _first(
         self,
@@ -467,7 +471,8 @@ class Streams:
         answers, rest = stream.cache.answer(tuple(run for run in ranges if run[0] < run[1]), want.need)
         unsent = self._reply(stream, asker, answers)
         rest = (IntervalSet(rest) | IntervalSet(unsent)).ranges if unsent else rest
-        stream.askers.add(asker, rest, want.need, above, self._state.now)
+        if stream.bundles or asker != CORE:  # else every answer is for the SHB here
+            stream.askers.add(asker, rest, want.need, above, self._state.now)
         self._ask_on(stream, want, (IntervalSet(rest) - IntervalSet(unsent)).ranges, above, asker)
 
     def _ask_on(self, stream: Stream, want: Want, ranges: Ranges, above: Tick | None, asker: BrokerId) -> None:
@@ -498,9 +503,7 @@ class Streams:
         """Answers a broker itself, unfiltered, as far as there is room. Returns what was left out."""
         if asker == CORE:
             for answer in answers:
-                if stream.seen is not None and stream.seen.enrolled_at is not None:
-                    stamp = restrict(answer.stamp, (self._interests.shb,))
-                    self._state.effects.append(Know(replace(answer, stamp=stamp, reply=True)))
+                self._deliver(stream, replace(answer, reply=True))
             return ()
         cell = str(self._cells.of(asker))
         behind = self._interests.shbs(cell) if cell in stream.bundles else None
