@@ -1,4 +1,4 @@
-"""The router `knowledge`: Gryphon's knowledge graph over a tree of cells (protocol: knowledge).
+"""The router `knowledge`: Gryphon's knowledge graph over a tree of cells (protocol: knowledge-router).
 
 A cell is the brokers that have the same job; between neighbouring cells lies a bundle of links, and any of them will
 do. Knowledge is pushed along one path of the tree, filtered by what the SHBs behind each bundle want. What a push

@@ -6,6 +6,7 @@ asker was forgotten would reach nobody (T55).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,7 +14,7 @@ from gapless.core.network.facts import BrokerId
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.intervals import IntervalMap, IntervalSet, Ranges
 from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
-from gapless.core.stream.stamps import Stamp, join
+from gapless.core.stream.stamps import Stamp, covers, join
 from gapless.core.stream.ticks import Tick
 
 REMEMBERED_FOR: Final = 60 * SECOND
@@ -63,12 +64,19 @@ class Askers:
             lo, hi, _ = next(iter(asker.runs))
             asker.runs.remove(lo, hi)
 
-    def take(self, name: BrokerId, knowledge: Knowledge, now: int) -> list[Knowledge]:
-        """What of some knowledge answers a broker; it is waited for no more."""
+    def take(self, name: BrokerId, knowledge: Knowledge, now: int, pushed: Sequence[Knowledge] = ()) -> list[Knowledge]:
+        """What of some knowledge answers a broker; it is waited for no more.
+
+        `pushed` is what that broker was just sent of its own accord: where it serves the need, nothing is sent twice.
+        """
         asker = self._askers[name]
         answers: list[Knowledge] = []
         wanted = [run for run in asker.runs.overlapping(knowledge.lo, knowledge.hi) if now < run[2][1]]
-        for need, ranges in _by_need(wanted):
+        for need, asked in _by_need(wanted):
+            served = IntervalSet((said.lo, said.hi) for said in pushed if covers(said.stamp, need))
+            ranges = (IntervalSet(asked) - served).ranges
+            for lo, hi in served.ranges if ranges != asked else ():
+                asker.runs.remove(lo, hi)
             found, rest = _answer(knowledge, ranges, need)
             for lo, hi in (IntervalSet(ranges) - IntervalSet(rest)).ranges:
                 asker.runs.remove(lo, hi)

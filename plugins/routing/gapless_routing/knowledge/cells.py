@@ -68,6 +68,11 @@ class Cells:
         """All cells in the direction of a neighbouring one, that one among them."""
         return self._behind[neighbour]
 
+    def with_shbs_behind(self, neighbour: Cell) -> list[Cell]:
+        """The cells in that direction that have an SHB, in an order that is the same everywhere."""
+        cells = sorted(self._behind[neighbour])
+        return [cell for cell in cells if any("shb" in self._roles[name] for name in self._members[cell])]
+
     def has_role_behind(self, neighbour: Cell, role: str) -> bool:
         """Whether some broker in that direction has a role."""
         return any(role in self._roles[name] for cell in self._behind[neighbour] for name in self._members[cell])

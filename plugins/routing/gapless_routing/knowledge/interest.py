@@ -23,6 +23,7 @@ from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.stamps import RAW, Stamp, covers, restrict
 from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.errors import RemoteProtocolError
 from gapless_routing.knowledge.cells import Cell, Cells
 from gapless_routing.knowledge.peers import Peers
 from gapless_routing.knowledge.state import CORE, State
@@ -44,10 +45,13 @@ class CensusRow(Struct, array_like=True, frozen=True, gc=False):
 
 
 class Census(Struct, array_like=True, frozen=True, gc=False):
-    """SHBs on the sender's side; all of them, if it is `whole`."""
+    """SHBs on the sender's side, or what a mate knows of one direction. May be one of several frames."""
 
     rows: tuple[CensusRow, ...]
-    whole: bool
+    total: Real | None
+    """How many SHBs there are in all; None: the sender does not know."""
+    direction: Cell = ""
+    """Of which direction a mate speaks; nothing otherwise."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -149,6 +153,8 @@ class Interests:
         age, to, origin = int(address[0]), str(address[1]), str(address[2])
         cell = origin if broker in self._cells.mates else str(self._cells.of(broker))
         direction = self._directions.get(cell)
+        if age < 0:
+            raise RemoteProtocolError("an SHB has not spoken in the future")
         if direction is None or cell == CORE:
             return
         self._hear(cell, part.shb, self._state.now - age * MILLISECOND)
@@ -163,21 +169,21 @@ class Interests:
     def on_census(self, broker: BrokerId, data: bytes) -> None:
         """What a broker knows of the SHBs on its side. Raises msgspec.MsgspecError when it makes no sense."""
         census = _decode(data)
-        cell = self._cells.of(broker)
-        direction = self._directions.get(str(cell))
-        if direction is None or cell == self._cells.own:
+        cell = census.direction if broker in self._cells.mates else str(self._cells.of(broker))
+        direction = self._directions.get(cell)
+        if direction is None or cell == CORE:
             return
         for row in census.rows:
             at = self._state.now - row.age * MILLISECOND
             if self._state.now - at > FORGOTTEN_AFTER:
                 continue
-            self._hear(str(cell), row.shb, at)
+            self._hear(cell, row.shb, at)
             version, digest = direction.table.summary(row.shb)
             if version < row.version or (version == row.version and digest != row.digest):
                 direction.missing[row.shb] = max(row.version, direction.missing.get(row.shb, 0))
                 self._peers.send(broker, InterestQuestion(row.shb))
-        if census.whole and not direction.synced:
-            direction.synced = not direction.missing
+        if census.total is not None and not direction.synced:
+            direction.synced = not direction.missing and len(direction.heard) >= census.total
             self._note_synced()
 
     def on_question(self, broker: BrokerId, question: InterestQuestion) -> None:
@@ -215,23 +221,34 @@ class Interests:
         for cell in self._phb_side:
             for broker in self._peers.live(cell):
                 self._say_census(broker)
+        if not all(map(self._peers.live, self._phb_side)):
+            self._say_census_to_mates()
         return forgotten
 
     # -------------------------------------------------------------------------------- how it is done
 
     def _say_census(self, broker: BrokerId) -> None:
-        rows = list(self._census_rows(self._cells.of(broker)))
-        cuts = list(portions(rows)) or [[]]
-        for rows in cuts:
-            self._peers.send(broker, Private(CENSUS, _encode(Census(tuple(rows), len(cuts) == 1))))
+        receiver = self._cells.of(broker)
+        rows = [row for cell in self._directions if cell != receiver for row in self._census_rows(cell)]
+        self._send_census(broker, rows, len(rows))
 
-    def _census_rows(self, receiver: Cell | None) -> Iterator[CensusRow]:
-        for cell, direction in self._directions.items():
-            if cell == receiver:
-                continue
-            for shb, at in direction.heard.items():
-                age = 0 if cell == CORE else max(0, self._state.now - at) // MILLISECOND
-                yield CensusRow(shb, *direction.table.summary(shb), age)
+    def _say_census_to_mates(self) -> None:
+        """A cell cannot be reached from here: the mates know who is on this side, and tell it there."""
+        for mate in self._peers.live(self._cells.own):
+            for cell, direction in self._directions.items():
+                rows = list(self._census_rows(cell)) if cell != CORE else []
+                if rows:
+                    self._send_census(mate, rows, len(rows) if direction.synced else None, cell)
+
+    def _send_census(self, broker: BrokerId, rows: list[CensusRow], total: int | None, direction: Cell = "") -> None:
+        for cut in list(portions(rows)) or [[]]:
+            self._peers.send(broker, Private(CENSUS, _encode(Census(tuple(cut), total, direction))))
+
+    def _census_rows(self, cell: Cell) -> Iterator[CensusRow]:
+        direction = self._directions[cell]
+        for shb, at in direction.heard.items():
+            age = 0 if cell == CORE else max(0, self._state.now - at) // MILLISECOND
+            yield CensusRow(shb, *direction.table.summary(shb), age)
 
     def _hear(self, cell: Cell, shb: ShbId, at: int) -> None:
         heard = self._directions[cell].heard

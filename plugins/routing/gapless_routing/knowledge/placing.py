@@ -57,6 +57,8 @@ class PlacingWay:
     def route(self, sender: BrokerId | None, message: OpenRequest | Pub | Answer, address: Address) -> None:
         """A message is here: it is for this broker, or goes one step on."""
         to, source = str(address[0]), str(address[1])
+        if self._cells.of(source) is None:  # the broker that it is from has another map, and could not be answered
+            return
         if to == self._state.broker:
             self.arrived.append((source, message, address[ROUTE:]))
             return

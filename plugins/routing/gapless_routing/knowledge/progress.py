@@ -52,11 +52,6 @@ class ProgressTable:
         """A membership is durable: nothing is released before this SHB was heard (T20)."""
         self._releases[pubend].enrol(shb)
 
-    def delivered(self, pubend: PubendId) -> Tick:
-        """Up to where every SHB that is known here has a pubend; 0 if none is."""
-        rows = self._rows.get(pubend)
-        return min((row.delivered for row in rows.values()), default=0) if rows else 0
-
     def on_rows(self, rows: tuple[Progress, ...], sender: BrokerId | None) -> None:
         """Rows of SHBs. `sender` None: of the SHB of this broker."""
         for row in rows:

@@ -84,6 +84,8 @@ class KnowledgeRouter(RouterBase):
         self._way: PlacingWay
         self._entry: TreeClientSide
         self._requests: TreeIntake
+        self._answers = 0
+        """How many rows of holds were answered."""
         self._on_message: dict[type, Callable[[BrokerId, Any, Address], None]]
         self._on_private: dict[int, Callable[[BrokerId, bytes], None]]
         self._on_timer: dict[str, Callable[..., object]]
@@ -162,8 +164,11 @@ class KnowledgeRouter(RouterBase):
             message, address = decode(arrived.frame)
             if tuple(map(type, address)) not in _ADDRESSES.get(type(message), ((),)):
                 raise RemoteProtocolError("an address that no router writes")
-            self._on_message[type(message)](peer, message, address)
-        except (RemoteProtocolError, msgspec.MsgspecError, KeyError):
+            handle = self._on_message.get(type(message))
+            if handle is None:
+                raise RemoteProtocolError("a message that this router does not know")
+            handle(peer, message, address)
+        except (RemoteProtocolError, msgspec.MsgspecError):
             return [Hangup(arrived.link)]
         return self._effects()
 
@@ -272,7 +277,7 @@ class KnowledgeRouter(RouterBase):
         return {
             Knowledge: self._on_knowledge,
             Want: lambda peer, want, _: self._streams.want(want, peer),
-            Probe: lambda _peer, probe, _: self._streams.probe(probe),
+            Probe: lambda peer, probe, _: self._streams.probe(probe, peer),
             InterestPart: self._interests.on_part,
             InterestQuestion: lambda peer, question, _: self._interests.on_question(peer, question),
             ProgressRows: lambda peer, said, _: self._progress.on_rows(said.rows, peer),
@@ -282,7 +287,7 @@ class KnowledgeRouter(RouterBase):
             Pub: self._way.route,
             Answer: self._way.route,
             Posted: lambda peer, mail, address: self._pass_mail(peer, mail, str(address[0])),
-            Private: lambda peer, said, _: self._on_private[said.kind](peer, said.data),
+            Private: self._on_private_message,
         }
 
     def _timer_handlers(self) -> dict[str, Callable[..., object]]:
@@ -303,10 +308,16 @@ class KnowledgeRouter(RouterBase):
         if not address:
             self._streams.on_knowledge(peer, knowledge)
             self._streams.after(knowledge.pubend)
-        elif address[0] == SIDEWAYS and peer in self._cells.mates:
+        elif address[0] == SIDEWAYS and peer in self._cells.mates and address[1] in self._cells.neighbours:
             self._streams.pass_on(str(address[1]), knowledge)
         else:
             raise RemoteProtocolError("knowledge that goes sideways comes from a mate")
+
+    def _on_private_message(self, peer: BrokerId, said: Private, _: Address) -> None:
+        handle = self._on_private.get(said.kind)
+        if handle is None:
+            raise RemoteProtocolError("a message of a kind that this router does not know")
+        handle(peer, said.data)
 
     def _on_notice(self, peer: BrokerId, data: bytes) -> None:
         self._streams.on_notice(peer, data)
@@ -330,7 +341,9 @@ class KnowledgeRouter(RouterBase):
         if cell == CORE:
             self._state.effects.append(row)
         elif cell is not None:
-            self._peers.send_toward(cell, row.shb, row, sender)
+            # Who asks repeats. Each time it may go another way: of those who are next, only some may reach that SHB.
+            self._answers += 1
+            self._peers.send_toward(cell, f"{row.shb}/{self._answers}", row, sender)
 
     def _pass_mail(self, sender: BrokerId | None, mail: Posted, to: BrokerId) -> None:
         if to == self._state.broker:

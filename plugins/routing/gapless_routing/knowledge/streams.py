@@ -61,6 +61,8 @@ class PubendNotice(Struct, array_like=True, frozen=True, gc=False):
     enrolled: dict[ShbId, Real]
     life: Real
     """The life of the router at the pubend's broker: what is placed there names it."""
+    behind: bool = False
+    """Nothing is pushed up to the pubend's `stable`: who needs it asks, however far away it is."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -90,6 +92,8 @@ class Stream:
     enrolled: dict[ShbId, Tick] = field(default_factory=dict)
     life: int = 0
     handed_over_at: int = 0
+    heard_directly: bool = False
+    """Whether somebody who is no mate spoke of it since it was last repeated to the mates."""
     cache: KnowledgeStream = field(default_factory=lambda: KnowledgeStream(""))
     fresh_bytes: int = 0
     """Bytes of events that were cached since somebody looked how many there are."""
@@ -192,7 +196,10 @@ class Streams:
         stream.meta = replace(meta, stable=max(meta.stable, stream.meta.stable))
         stream.enrolled, stream.life = dict(notice.enrolled), notice.life
         self.lives[meta.broker] = notice.life
+        stream.heard_directly |= broker not in self._cells.mates
         self._see(stream)
+        if notice.behind and meta.stable > stream.cache.known_upto:
+            self._say_behind(stream, meta.stable)
         if changed:
             self._announce(stream, but=broker)
 
@@ -234,26 +241,30 @@ class Streams:
         for stream in self._streams.values():
             self._notify(stream, broker)
 
-    def probe(self, probe: Probe) -> None:
-        """Progress is overdue: every SHB is asked for it."""
+    def probe(self, probe: Probe, sender: BrokerId | None = None) -> None:
+        """Progress is overdue: every SHB is asked for it, by whoever knows a way to it."""
         stream = self._streams.get(probe.pubend)
         if stream is None:
             return
         if self._interests.shb:
             self._state.effects.append(probe)
-        for cell in stream.bundles:
-            live = self._peers.live(cell)
-            if live:
-                self._peers.send(max(live, key=self._peers.is_synced), probe)
+        hops: dict[BrokerId, None] = {}
+        for neighbour in stream.bundles:
+            for cell in self._cells.with_shbs_behind(neighbour):
+                hop = self._peers.next_toward(cell, probe.pubend, sender)
+                if hop is not None:
+                    hops[hop] = None
+        for hop in hops:
+            self._peers.send(hop, probe)
 
     def repeat_notices(self) -> None:
         """Every five seconds: whatever may have been lost."""
         self._state.timers.set(("notices",), self._state.now + NOTICE_EVERY)
         for stream in self._streams.values():
-            if stream.up is None:
-                self._announce(stream)
-            else:
-                self._announce(stream, mates=False)
+            # A mate that reaches nobody on the way to the pubend has it from this one; what only a mate said is not
+            # said to mates again, or the two would keep each other from learning what is new.
+            self._announce(stream, mates=stream.up is None or stream.heard_directly)
+            stream.heard_directly = False
 
     def _announce(self, stream: Stream, but: BrokerId | None = None, *, mates: bool = True) -> None:
         """Says what the pubend is, and who is enrolled, to everybody below; a mate may lack a way to hear of it.
@@ -268,7 +279,14 @@ class Streams:
             for mate in self._peers.live(self._cells.own):
                 self._notify(stream, mate)
 
+    def _say_behind(self, stream: Stream, stable: Tick) -> None:
+        """Nothing comes from above because a link there is full: all below learn that there is something to ask for."""
+        for cell in stream.bundles:
+            for broker in self._peers.live(cell):
+                self._notify(stream, broker, stable=stable)
+
     def _notify(self, stream: Stream, broker: BrokerId, *, stable: Tick | None = None) -> None:
+        """Sends a notice; with `stable`, nothing up to there is going to be pushed."""
         cell = self._cells.of(broker)
         if cell == stream.up:
             return
@@ -279,7 +297,7 @@ class Streams:
             # No more than it was told: else it would ask for the rest at once.
             bundle.told = max(bundle.told, min(stream.meta.stable, bundle.sent) if stable is None else stable)
             said = replace(stream.meta, stable=bundle.told)
-        notice = PubendNotice(said, dict(stream.enrolled), stream.life)
+        notice = PubendNotice(said, dict(stream.enrolled), stream.life, stable is not None)
         self._peers.send(broker, Private(PUBEND, _encode(notice)))
 
     def _see(self, stream: Stream) -> None:
@@ -298,9 +316,11 @@ class Streams:
         if stream.up is None:
             stream.meta = replace(stream.meta, stable=max(stream.meta.stable, knowledge.hi))
         delta = self._take(stream, knowledge)
-        pushed: dict[BrokerId, IntervalSet] = {}
+        pushed: dict[BrokerId, list[Knowledge]] = {}
+        if knowledge.reply and not stream.bundles:
+            self._reply(stream, CORE, [knowledge])  # nobody else can have asked
         if not knowledge.reply:
-            self._deliver(stream, knowledge)
+            pushed[CORE] = self._deliver(stream, knowledge)
             for cell, bundle in stream.bundles.items():
                 if sender is None or self._cells.of(sender) != cell:
                     self._first(stream, cell, bundle, knowledge, delta, pushed)
@@ -325,11 +345,13 @@ class Streams:
             stream.cache = KnowledgeStream(knowledge.pubend)
             return stream.cache.accumulate(knowledge)
 
-    def _deliver(self, stream: Stream, knowledge: Knowledge) -> None:
-        """To the SHB here, neither filtered nor delayed, once it knows where it counts (C5)."""
-        if stream.seen is not None and stream.seen.enrolled_at is not None:
-            own = replace(knowledge, stamp=restrict(knowledge.stamp, (self._interests.shb,)))
-            self._state.effects.append(Know(own))
+    def _deliver(self, stream: Stream, knowledge: Knowledge) -> list[Knowledge]:
+        """To the SHB here, unfiltered and at once, but not before it knows where it counts (C5). Returns what it got."""
+        if stream.seen is None or stream.seen.enrolled_at is None:
+            return []
+        own = replace(knowledge, stamp=restrict(knowledge.stamp, (self._interests.shb,)))
+        self._state.effects.append(Know(own))
+        return [own]
 
     def _first(
         self,
@@ -338,10 +360,13 @@ class Streams:
         bundle: Bundle,
         knowledge: Knowledge,
         delta: Delta,
-        pushed: dict[BrokerId, IntervalSet],
+        pushed: dict[BrokerId, list[Knowledge]],
     ) -> None:
         """Says in one direction what is new, as far as somebody there wants it; silence alone waits a while."""
-        if bundle.behind or self._interests.wants_nothing(cell):
+        if self._interests.wants_nothing(cell):
+            bundle.sent = max(bundle.sent, knowledge.hi)  # else the first SHB there would be sent all that is cached
+            return
+        if bundle.behind:
             return
         for start, hi in self._new(knowledge, delta, bundle.sent):
             lo = max(start, stream.cache.lost)
@@ -396,7 +421,7 @@ class Streams:
         return Knowledge(stream.meta.pubend, lo, hi, data, lost, decision.stamp)
 
     def _push(
-        self, stream: Stream, cell: Cell, bundle: Bundle, said: Knowledge, pushed: dict[BrokerId, IntervalSet]
+        self, stream: Stream, cell: Cell, bundle: Bundle, said: Knowledge, pushed: dict[BrokerId, list[Knowledge]]
     ) -> None:
         broker = self._peers.push(cell, said)
         if broker == "":
@@ -406,7 +431,7 @@ class Streams:
             return
         bundle.sent = max(bundle.sent, said.hi)
         if broker is not None:
-            pushed.setdefault(broker, IntervalSet()).add(said.lo, said.hi)
+            pushed.setdefault(broker, []).append(said)
 
     def say_silence(self, pubend: PubendId, cell: Cell) -> None:
         """Silence has waited long enough: the newest stretch is said, whatever hole is below it (T53)."""
@@ -446,7 +471,8 @@ class Streams:
         answers, rest = stream.cache.answer(tuple(run for run in ranges if run[0] < run[1]), want.need)
         unsent = self._reply(stream, asker, answers)
         rest = (IntervalSet(rest) | IntervalSet(unsent)).ranges if unsent else rest
-        stream.askers.add(asker, rest, want.need, above, self._state.now)
+        if stream.bundles or asker != CORE:  # else every answer is for the SHB here
+            stream.askers.add(asker, rest, want.need, above, self._state.now)
         self._ask_on(stream, want, (IntervalSet(rest) - IntervalSet(unsent)).ranges, above, asker)
 
     def _ask_on(self, stream: Stream, want: Want, ranges: Ranges, above: Tick | None, asker: BrokerId) -> None:
@@ -466,12 +492,10 @@ class Streams:
         else:
             self._peers.send_toward(stream.home, want.pubend, asking, None if asker == CORE else asker)
 
-    def _serve(self, stream: Stream, knowledge: Knowledge, pushed: dict[BrokerId, IntervalSet]) -> None:
+    def _serve(self, stream: Stream, knowledge: Knowledge, pushed: dict[BrokerId, list[Knowledge]]) -> None:
         """Answers those who waited for it. Who was just sent it of its own accord is not sent it twice."""
         for asker in stream.askers.names:
-            answers = stream.askers.take(asker, knowledge, self._state.now)
-            if asker in pushed:
-                answers = [one for one in answers if not pushed[asker].covers(one.lo, one.hi)]
+            answers = stream.askers.take(asker, knowledge, self._state.now, pushed.get(asker, ()))
             if answers:
                 self._reply(stream, asker, answers)
 
@@ -479,9 +503,7 @@ class Streams:
         """Answers a broker itself, unfiltered, as far as there is room. Returns what was left out."""
         if asker == CORE:
             for answer in answers:
-                if stream.seen is not None and stream.seen.enrolled_at is not None:
-                    stamp = restrict(answer.stamp, (self._interests.shb,))
-                    self._state.effects.append(Know(replace(answer, stamp=stamp, reply=True)))
+                self._deliver(stream, replace(answer, reply=True))
             return ()
         cell = str(self._cells.of(asker))
         behind = self._interests.shbs(cell) if cell in stream.bundles else None

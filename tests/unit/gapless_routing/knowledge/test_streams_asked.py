@@ -1,0 +1,282 @@
+"""Wants on their way, and answers on theirs (protocol: wants-in-the-network; T7, T37, T54, T55, T56)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.network.facts import AskPubend, Know, Opened, PubendMeta, Want
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.stamps import RAW
+from gapless.core.stream.ticks import FOREVER
+from gapless_routing.knowledge import streams
+from unit.gapless_routing.knowledge.net import (
+    CHAIN,
+    DIAMOND,
+    FORK,
+    MILLISECOND,
+    PHB,
+    SECOND,
+    SHB,
+    Net,
+    P,
+    asked,
+    delivered,
+    events,
+    full,
+    knowledge,
+    network_map,
+    said,
+    subscribed,
+    want,
+)
+
+FORTY = network_map(
+    {"P": {"p": PHB}, "M": {"i": (), "j": ()}, **{f"S{n}": {f"s{n}": SHB} for n in range(40)}},
+    *("p-i", "p-j", "i-j"),
+    *(f"{broker}-s{n}" for broker in "ij" for n in range(40)),
+)
+
+
+def test_a_want_goes_up_and_its_answer_down_unfiltered() -> None:
+    net = subscribed()
+    net.tell("s", want(0, 20))
+    assert asked(net) == [want(0, 20)]
+    net.say(0, 20, "b", reply=True)
+
+    (one,) = delivered(net)
+    assert (said([one]), one.stamp, one.reply) == ([(0, 20, (1,))], RAW, True)
+
+
+def test_the_nearest_cache_answers() -> None:
+    net = subscribed(FORK)
+    net.say(0, 20, "a")
+    net.forget()
+    net.tell("s", want(0, 20, {"s@disk": 1}))
+
+    assert net.ways(Knowledge) == [("i", "s")]
+    assert asked(net) == []
+
+
+def test_what_a_cache_holds_under_too_low_a_stamp_is_asked_for() -> None:
+    net = subscribed()
+    net.say(0, 20, "a")
+    net.arrive("s", "i", want(0, 20, RAW))
+    assert net.messages(Want, "i", "p") == [want(1, 20)], "the event is an answer, the silence around it is none"
+
+    assert said(net.messages(Knowledge, "p", "i")[-1:]) == [(1, 20, ())], "the pubend's broker has it unfiltered"
+
+
+def test_an_answer_goes_to_the_broker_that_asked() -> None:
+    """T54: not to the one of its cell that the hash prefers."""
+    for asker in "ij":
+        net = subscribed(DIAMOND)
+        net.arrive(asker, "p", want(0, 20))
+        net.say(0, 20, "a", reply=True)
+
+        assert [way for way in net.ways(Knowledge) if way[0] == "p"] == [("p", asker)]
+
+
+def test_a_want_that_came_sideways_is_answered_sideways() -> None:
+    net = Net(DIAMOND, cut=("p-i", "j-s"))
+    net.open()
+    net.subscribe("s", 1, "a")
+    net.pass_time(6 * SECOND)
+    net.forget()
+    net.tell("s", want(0, 20))
+    assert net.ways(Want) == [("s", "i"), ("i", "j"), ("j", "p")]
+
+    net.say(0, 20, "a", reply=True)
+    assert net.ways(Knowledge) == [("p", "j"), ("j", "i"), ("i", "s")]
+    assert said(delivered(net)) == [(0, 20, (1,))]
+
+
+def test_a_late_answer_still_finds_who_asked() -> None:
+    """T55."""
+    net = subscribed()
+    net.tell("s", want(0, 20))
+    net.pass_time(50 * SECOND)
+    net.forget()
+    net.say(0, 20, "a", reply=True)
+    assert net.ways(Knowledge) == [("p", "i"), ("i", "s")]
+
+    net.tell("s", want(20, 40))
+    net.pass_time(61 * SECOND)
+    net.forget()
+    net.say(20, 40, "a", reply=True)
+    assert net.ways(Knowledge) == []
+
+
+def test_what_was_asked_lately_is_not_asked_again_and_the_repetition_of_a_lost_want_is() -> None:
+    """T7."""
+    net = subscribed()
+    net.lost = lambda sent: sent.to == "p"
+    net.tell("s", want(0, 20))
+    net.lost = lambda _: False
+    net.pass_time(300 * MILLISECOND)
+    net.arrive("s", "i", want(0, 20))
+    assert asked(net) == []
+
+    net.pass_time(100 * MILLISECOND)
+    net.arrive("s", "i", want(0, 20))
+    assert len(asked(net)) == 1, "what was held back has not put it off"
+
+
+def test_forty_shbs_that_miss_the_same_cost_the_pubend_one_want_of_each_neighbour() -> None:
+    """T56: their needs differ, and none of them covers another one."""
+    net = subscribed(FORTY)
+    for n in range(40):
+        net.tell(f"s{n}", want(0, 20, {f"s{n}@disk": 1}, f"s{n}@disk"))
+    wants = asked(net)
+
+    assert len(wants) <= 2
+    assert all(one.need == {f"s{n}@disk": 1 for n in range(40)} for one in wants)
+    net.say(0, 20, "a", reply=True)
+    assert all(said(delivered(net, f"s{n}")) == [(0, 20, (1,))] for n in range(40))
+
+
+def test_two_that_wait_for_the_same_are_each_answered() -> None:
+    net = subscribed(FORK)
+    net.tell("s", want(0, 20))
+    net.tell("t", want(10, 30, RAW, "t@disk"))
+    assert [one.ranges for one in asked(net)] == [((0, 20),), ((20, 30),)]
+    net.say(0, 20, "a", reply=True)
+    net.say(20, 30, "a", reply=True)
+
+    assert said(delivered(net, "s")) == [(0, 20, (1,))]
+    assert said(delivered(net, "t")) == [(10, 20, ()), (20, 30, (21,))]
+
+
+def test_a_want_without_an_end_asks_for_what_lies_above_all_that_is_known() -> None:
+    net = subscribed()
+    net.say(0, 20, "a")
+    net.forget()
+    net.tell("s", want(10, FOREVER, {"s@disk": 1}))
+    assert said(delivered(net)) == [(10, 20, ())]
+    assert [one.ranges for one in asked(net)] == [((20, FOREVER),)]
+
+    net.say(20, 50, "b", reply=True)
+    assert said(delivered(net)) == [(20, 50, (21,))]
+
+
+def test_what_is_pushed_to_who_waits_for_it_is_not_sent_twice() -> None:
+    net = subscribed()
+    net.tell("s", want(0, 20, {"s@disk": 1}))
+    net.forget()
+    net.say(0, 20, "a")
+
+    assert len(net.messages(Knowledge, "p", "i")) == 1
+    assert len(net.messages(Knowledge, "i", "s")) == 1
+    assert said(delivered(net)) == [(0, 20, (1,))]
+
+
+def test_who_needs_more_than_a_push_says_is_answered_as_well() -> None:
+    net = subscribed()
+    net.tell("s", want(0, 20, RAW))
+    net.forget()
+    net.say(0, 20, "a", "b")
+
+    answers = [one for one in net.messages(Knowledge, "i", "s") if one.reply]
+    assert said(answers) == [(0, 1, (1,)), (1, 20, (2,))], "the event needs no stamp, and goes as soon as it is here"
+    assert answers[1].stamp is RAW
+
+
+def test_what_comes_of_its_own_accord_answers_who_waits_for_it_elsewhere() -> None:
+    net = subscribed(FORK, t="b")
+    net.tell("t", want(0, 20, {"t@disk": 1}, "t@disk"))
+    net.forget()
+    net.arrive("p", "i", knowledge(0, 20, "a", stamp={"s@disk": 1, "t@disk": 1}))
+
+    assert said(delivered(net, "t")) == [(0, 20, (1,))]
+
+
+def test_lost_ticks_are_an_answer() -> None:
+    net = subscribed()
+    net.tell("s", want(0, 40))
+    net.tell("p", Know(Knowledge(P, 0, 40, events("a", first=31), lost=30, reply=True), 1))
+
+    assert [(one.lo, one.hi, one.lost) for one in delivered(net)] == [(0, 30, 30), (30, 40, 0)]
+
+
+def test_an_answer_is_no_larger_than_there_is_room_for_and_the_rest_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "REPLY_BYTES_MAX", 100)
+    net = subscribed()
+    net.say(0, 100, *["a" * 30] * 10, reply=True)
+    net.forget()
+    asking = [(0, 100)]
+    for _ in range(10):
+        net.pass_time(SECOND)
+        for lo, hi in asking:
+            net.arrive("i", "p", want(lo, hi))
+        got = [tick for _, _, ticks in said(net.messages(Knowledge, "p", "i")) for tick in ticks]
+        top = max(hi for _, hi, _ in said(net.messages(Knowledge, "p", "i")))
+        asking = [(top, 100)] if top < 100 else []
+
+    assert got == list(range(1, 11))
+    assert asking == []
+    assert asked(net) == []
+
+
+def test_on_a_full_link_nothing_is_answered_until_it_is_asked_again() -> None:
+    net = subscribed()
+    net.say(0, 20, "b")
+    net.pass_time(2 * SECOND)
+    net.forget()
+    net.fill("p", "i")
+    net.arrive("i", "p", want(0, 20))
+    assert net.messages(Knowledge) == []
+    assert asked(net) == [], "it is known here"
+
+    net.fill("p", "i", 0)
+    net.arrive("i", "p", want(0, 20))
+    assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,))]
+
+
+def test_a_want_for_a_pubend_of_which_nobody_has_heard_is_dropped() -> None:
+    net = subscribed()
+    net.tell("s", Want("q@1", ((0, 20),), RAW, "s@disk"))
+
+    assert net.ways(Want) == []
+
+
+def test_the_pubend_is_asked_in_the_name_of_this_life() -> None:
+    net = subscribed(CHAIN)
+    net.tell("s", want(0, 20))
+    (one,) = net.take(AskPubend, "p")
+
+    assert one.reply_to == net.routers["p"]._state.life
+
+
+def test_after_a_broker_in_between_began_anew_wants_find_the_pubend_again() -> None:
+    net = subscribed()
+    net.cut("p", "i")
+    net.cut("i", "s")
+    net.start("i")
+    net.connect("p", "i")
+    net.connect("i", "s")
+    net.flow()
+    net.forget()
+    net.tell("s", want(0, 20))
+    net.say(0, 20, "a", reply=True)
+
+    assert said(delivered(net)) == [(0, 20, (1,))]
+
+
+def test_after_the_pubends_broker_began_anew_everything_goes_unfiltered_until_a_census() -> None:
+    net = subscribed()
+    net.cut("p", "i")
+    net.start("p")
+    net.tell("p", Opened(PubendMeta(P, "p"), {"s@disk": 0}))
+    net.lost = lambda sent: sent.to == "p"
+    net.connect("p", "i")
+    net.flow()
+    net.forget()
+    net.say(0, 20, "b")
+    assert [(one.stamp, said([one])) for one in net.messages(Knowledge, "p", "i")] == [(RAW, [(0, 20, (1,))])]
+
+    net.lost = lambda _: False
+    net.tell("s", full(1, "s@disk", "a"))
+    net.pass_time(11 * SECOND)
+    net.say(20, 40, "b", "a")
+    assert net.messages(Knowledge, "p", "i")[-1].stamp == {"s@disk": 1}
