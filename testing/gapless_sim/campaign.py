@@ -15,6 +15,7 @@ from gapless_sim.exhaustive import Outcome, Task, perform
 from gapless_sim.options import FAULTS, Options, draw_options, with_policies
 from gapless_sim.result import Failure, Result
 from gapless_sim.run import run_seed
+from gapless_sim.topology import with_topology
 
 SEEDS_PER_PROCESS = 400
 """A worker is replaced after so many: what a run leaves in memory must not slow the others down."""
@@ -31,12 +32,14 @@ class Plan:
     workload: str | None = None
     """None: as the seed draws it."""
     faults: tuple[str, ...] = FAULTS
+    topology: str | None = None
+    """None: as the router needs it (see `with_topology`)."""
 
     def options(self, seed: int, router: str) -> Options:
         """What a seed is made of."""
         choices = Choices(seed)
         drawn = draw_options(seed, choices, router=router, workload=self.workload, faults=self.faults)
-        return with_policies(drawn, choices.stream("policies"))
+        return with_topology(with_policies(drawn, choices.stream("policies")), choices, self.topology)
 
 
 @dataclass(frozen=True, slots=True)

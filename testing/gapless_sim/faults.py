@@ -170,6 +170,8 @@ class Faults:
             (options.policy_changes, self._change_policy),
             (network.late, self._world.network.bring_leftovers),
         ]
+        if self._world.network.layer is not None:
+            table += self._world.network.layer.kinds()
         return [(rate, inject) for rate, inject in table if rate]
 
     def _inject(self) -> None:
