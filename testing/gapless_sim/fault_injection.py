@@ -222,6 +222,7 @@ FAULTS: dict[str, Fault] = {
         Fault("client-crash", lambda scope: scope.clients, _crash_client, _mark_client),
         Fault("cut-off", lambda scope: scope.brokers + scope.clients, _cut_off, _mark_cut_off),
         Fault("not-heard", lambda scope: scope.brokers + scope.clients, _not_heard, _mark_not_heard),
+        Fault("volume-gone", lambda scope: scope.ibs, _lose_volume, _mark_lost_volume),
         Fault("lost", lambda _: 1, _lose, _mark_lost),
         Fault("link-breaks", lambda scope: scope.clients, _break, _mark_break),
     )

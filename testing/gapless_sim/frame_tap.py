@@ -6,8 +6,9 @@ again is another one. What does not parse is shown to nobody: that is an affair 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gapless.core.network.frames import Message, decode
 from gapless.errors import RemoteProtocolError
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from gapless_sim.world import World
 
 
-class Hop(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Hop:
     """One direction of one link, as long as it is up."""
 
     link: BrokerLink

@@ -15,8 +15,8 @@ from google_crc32c import value as crc32c
 from gapless.core.network.facts import LINK_HIGH
 from gapless_sim.frame_tap import FrameTap
 from gapless_sim.leftovers import Leftovers, Way
-from gapless_sim.links import ClientLink, Pipe
 from gapless_sim.link_faults import LinkLayer
+from gapless_sim.links import ClientLink, Pipe
 from gapless_sim.options import MICROSECOND, MILLISECOND, SECOND
 from gapless_sim.topology import TREE
 

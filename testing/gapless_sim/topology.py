@@ -1,12 +1,12 @@
 """Networks of cells: which nodes there are besides PHBs and SHBs, how they hang together, and what a path is.
 
-Cells form a tree. A cell of several nodes has no roles: its nodes are intermediate brokers (IBs), any of which does the
-work of the others. A node with a role is alone in its cell, and may stand between other cells. There are links from every
-node of a cell to every node of a neighbouring one, and between the nodes of a cell; in a mesh of the same nodes there are
-links between all.
+Cells form a tree. A cell of several nodes has no roles: its nodes are intermediate brokers (IBs), any of which does
+the work of the others. A node with a role is alone in its cell, and may stand between other cells. There are links from
+every node of a cell to every node of a neighbouring one, and between the nodes of a cell; in a mesh of the same nodes
+there are links between all.
 
-As text, which is what an option of a run holds: `phb1:phb ib1+ib2<phb1 shb1:shb<ib1`. A cell is called like its first node;
-behind a colon stand its roles, and behind `<` the cell that it hangs on.
+As text, which is what an option of a run holds: `phb1:phb ib1+ib2<phb1 shb1:shb<ib1`. A cell is called like its first
+node; behind a colon stand its roles, and behind `<` the cell that it hangs on.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ CELLS_MOST = 2
 """So many cells of IBs are on a level at most."""
 NEEDS_TREE = ("knowledge",)
 """Routers that know no network but one of cells."""
+NEEDS_MESH = ("hostile",)
+"""Routers that need a link between any two nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,10 @@ class Topology:
         return upward + downward[-2::-1]
 
     def has_path(self, one: str, other: str, is_live: Callable[[str, str], bool]) -> bool:
-        """Whether a path leads from a node to another one: one node of each cell between them, and at most one hop
-        sideways in each."""
+        """Whether a path leads from a node to another one.
+
+        It is one node of each cell between them, with at most one hop sideways in each.
+        """
         if self.mesh or one == other:
             return one == other or is_live(one, other)
         reached = self._and_mates([one], is_live)

@@ -44,6 +44,10 @@ def simulate(
     workload: Annotated[
         str | None, typer.Option(help="churn, scenarios or ranges; else the seed draws one of the first two.")
     ] = None,
+    topology: Annotated[
+        str | None,
+        typer.Option(help="Nodes as the seed draws them, with IBs: tree or mesh; else as the router needs it."),
+    ] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="How many at a time; else one on each core.")] = None,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="With --seed: the run as one HTML page.")] = None,
     regression: Annotated[
@@ -79,12 +83,12 @@ def simulate(
     if exhaustive is not None:
         from gapless_sim.cli import exhaust
 
-        chosen = exhaust.scopes_of(scopes, scope or ())
+        chosen = exhaust.scopes_of(scopes, scope or (), router or ())
         if strike:
             raise typer.Exit(exhaust.replay_case(chosen, strike))
         wanted = exhaust.Wanted(exhaustive, chosen, stride, exhaust.part_of(part), processes)
         raise typer.Exit(exhaust.exhaust_scopes(wanted, as_json=as_json))
-    plan = Plan(tuple(router or ROUTERS), workload, _kinds(faults))
+    plan = Plan(tuple(router or ROUTERS), workload, _kinds(faults), topology)
     _check(plan)
     if seed is not None:
         from gapless_sim.cli.replay import replay
@@ -113,8 +117,22 @@ def _check(plan: Plan) -> None:
 
     for router in plan.routers:
         plugins.load("routing", router)
+        _check_topology(router, plan.topology)
     if plan.workload is not None and plan.workload not in WORKLOADS:
         raise ConfigurationError(f"--workload: there is no {plan.workload!r}; there are {', '.join(WORKLOADS)}")
+
+
+def _check_topology(router: str, topology: str | None) -> None:
+    from gapless_sim.topology import KINDS, MESH, NEEDS_MESH, NEEDS_TREE, TREE
+
+    if topology is None:
+        return
+    if topology not in KINDS:
+        raise ConfigurationError(f"--topology: there is no {topology!r}; there are {', '.join(KINDS)}")
+    if router == "local":
+        raise ConfigurationError(f"--topology {topology}: the router 'local' knows one node alone")
+    if (router in NEEDS_MESH and topology == TREE) or (router in NEEDS_TREE and topology == MESH):
+        raise ConfigurationError(f"--topology {topology}: the router {router!r} does not work there")
 
 
 def _seeds(first: int, seeds: int, minutes: float | None) -> Iterator[int]:
@@ -143,7 +161,7 @@ def _run(plan: Plan, seeds: Iterator[int], processes: int | None, expected: int 
         for summary in campaign(plan, seeds, processes=processes):
             total.add(summary)
             if summary.failure is not None:
-                _show_failure(console, summary)
+                _show_failure(console, summary, plan.topology)
             progress.update(task, advance=1, description=_rate(total, time.monotonic() - began))
     elapsed = time.monotonic() - began
     if as_json:
@@ -159,14 +177,17 @@ def _rate(total: Total, elapsed: float) -> str:
     return f"{total.runs / elapsed:.1f} runs/s, {total.simulated / SECOND / 3600:.1f} h simulated"
 
 
-def _show_failure(console: Console, summary: Summary) -> None:
+def _show_failure(console: Console, summary: Summary, topology: str | None = None) -> None:
     assert summary.failure is not None
     console.print(
         f"[bold red]{summary.failure.oracle}[/] seed {summary.seed}, router {summary.router}: {summary.failure.what}",
         soft_wrap=True,
         highlight=False,
     )
-    console.print(f"  to look at it: gapless simulate --router {summary.router} --seed {summary.seed}", highlight=False)
+    chosen = f" --topology {topology}" if topology is not None else ""
+    console.print(
+        f"  to look at it: gapless simulate --router {summary.router}{chosen} --seed {summary.seed}", highlight=False
+    )
 
 
 def _fields(total: Total, elapsed: float) -> dict[str, Any]:

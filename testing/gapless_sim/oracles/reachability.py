@@ -27,7 +27,7 @@ class Reach:
         return one == other or not (network.is_cut(one, other) or network.is_cut(other, one))
 
     def brokers_meet(self, one: str, other: str) -> bool:
-        """Whether two brokers work together: over a path of cells, or else directly, for a router need not know another."""
+        """Whether two brokers work together: over a path of cells, or else directly: a router need not know more."""
         if not self.serves(one) or not self.serves(other):
             return False
         topology = self._world.topology
