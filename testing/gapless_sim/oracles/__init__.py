@@ -81,13 +81,13 @@ def all_oracles(world: World) -> list[Oracle]:
 
 
 def _oracles_of_cells(model: Model) -> list[Oracle]:
-    """What looks at networks with nodes that have no roles. Nobody promises what a hostile router does by hop."""
+    """What looks at networks with nodes that have no roles. Only routers of trees work by hops."""
     world = model.world
     if world.topology is None or world.network.frames is None:
         return []
     path, retired = V2LivePath(model), V3Retired(model)
     hops: list[HopJudge] = []
-    if not any(rate for _, rate in world.options.hostility):
+    if not world.topology.mesh:
         hops = [V4ByHop(model), K5Answered(model), K6Queued(model), K7Consolidated(model)]
     world.seam.watchers += [path, retired]
     world.network.frames.watchers += [*hops, retired]

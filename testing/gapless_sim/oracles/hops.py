@@ -58,8 +58,8 @@ class V4ByHop(HopJudge):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._copies: dict[Hop, Counter[tuple[PubendId, Tick]]] = {}
-        self._asked: dict[Hop, list[Want]] = {}
-        """What was asked for, by the hop that answers go on."""
+        self._asked: dict[tuple[str, str], list[Want]] = {}
+        """What was asked for, by who answers and whom: an answer may go on a later link."""
         self._handed: dict[str, Counter[tuple[PubendId, Tick]]] = {}
         """How often a mate has handed an event to a node, to be said in its stead."""
 
@@ -77,13 +77,14 @@ class V4ByHop(HopJudge):
     def frame_arrived(self, hop: Hop, message: Message) -> None:
         """Notes what may be said once more."""
         if type(message) is Want:
-            self._asked.setdefault(hop.back, []).append(message)
+            self._asked.setdefault((hop.target, hop.source), []).append(message)
         elif type(message) is Knowledge and self._are_mates(hop):
             handed = self._handed.setdefault(hop.target, Counter())
             handed.update((message.pubend, tick) for tick in message.data.ticks)
 
     def _allowed(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:
-        asked = sum(want.pubend == pubend and _contains(want.ranges, tick) for want in self._asked.get(hop, ()))
+        wants = self._asked.get((hop.source, hop.target), ())
+        asked = sum(want.pubend == pubend and _contains(want.ranges, tick) for want in wants)
         return 1 + asked + self._handed.get(hop.source, Counter())[pubend, tick]
 
     def _are_mates(self, hop: Hop) -> bool:
